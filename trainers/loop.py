@@ -128,27 +128,12 @@ def train(
             not share a batch evenly.
     """
     require_enough(config, data)
-    if data.n < config.batch_size * config.accumulate:
-        raise InputError(
-            f"expected at least {config.accumulate} batches of {config.batch_size} images for a step, got {data.n} "
-            "images; lower --set accumulate or --batch-size"
-        )
-    if isinstance(data, CachedFeatures) and config.freeze != "trunk":
-        raise ValueError("features from a cache are a frozen backbone's, and the recipe lets it move")
+    _require_suitable(config, data)
     _require_ranks(config, data)
-    if config.stream != isinstance(data, ImageStream):
-        raise ValueError("a recipe with stream is for images that are read while the run goes on, and only for them")
     model, method = start or build(config, len(data.classes), n=data.n)
     if config.accumulate > 1 and method.keeps_batch:
         raise InputError(f"{config.method} keeps what each step saw, of one batch; leave --set accumulate out")
-    model.to(device)
-    if config.freeze == "nothing":
-        model.backbone = ranks.synchronized(model.backbone)
-    both = nn.ModuleDict({"model": model, "method": method}).to(device)
-    both.to(memory_format=torch.channels_last)
-    if device.type == "cuda":
-        torch.backends.cudnn.deterministic = True
-        torch.backends.cudnn.allow_tf32 = config.precision != "fp32"
+    both = _on_device(config, model, method, device)
     optimizer = make_optimizer(config, model, method)
     identity = {**config.to_json(), "images": data.n, "classes": data.classes, **(origin or {})}
     cause = small_map(config, model, method) if config.precision == "bf16" else None
@@ -175,6 +160,19 @@ def train(
         if isinstance(views, StreamedViews):
             views.close()
     return model.cpu().eval(), measures
+
+
+def _on_device(config: TrainConfig, model: ScoringModel, method: Method[Any], device: torch.device) -> nn.ModuleDict:
+    """Move model and method to a device, ready to train; return both."""
+    model.to(device)
+    if config.freeze == "nothing":
+        model.backbone = ranks.synchronized(model.backbone)
+    both = nn.ModuleDict({"model": model, "method": method}).to(device)
+    both.to(memory_format=torch.channels_last)
+    if device.type == "cuda":
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.allow_tf32 = config.precision != "fp32"
+    return both
 
 
 def require_enough(config: TrainConfig, data: Data) -> None:
@@ -237,7 +235,6 @@ def _all_steps(
             if not is_taken and scale.is_lost:
                 keeper.stop(step, "the gradient is not finite", config.lr)
             method.after_step(step)
-
             for measures in measured if is_taken else []:
                 of_window.add(measures)
                 of_epoch.add({**measures, GRADIENT: norm})
@@ -309,6 +306,19 @@ class _Batches:
         result = self.method(seen.features, self.head, None if self.labels is None else self.labels[rows])
         self.scale.backward(result.loss / (parts * ranks.group().size))
         return {"loss": result.loss.detach(), **result.measures}
+
+
+def _require_suitable(config: TrainConfig, data: Data) -> None:
+    """Raise unless there is a step's worth of images, of the kind that the recipe is for."""
+    if data.n < config.batch_size * config.accumulate:
+        raise InputError(
+            f"expected at least {config.accumulate} batches of {config.batch_size} images for a step, got {data.n} "
+            "images; lower --set accumulate or --batch-size"
+        )
+    if isinstance(data, CachedFeatures) and config.freeze != "trunk":
+        raise ValueError("features from a cache are a frozen backbone's, and the recipe lets it move")
+    if config.stream != isinstance(data, ImageStream):
+        raise ValueError("a recipe with stream is for images that are read while the run goes on, and only for them")
 
 
 def _require_ranks(config: TrainConfig, data: Data) -> None:

@@ -22,11 +22,11 @@ def run(
         Path | None,
         options.shared("--sheet", ": rows and clusters side by side, NAME.png"),
     ] = None,
-    source: Annotated[str | None, options.shared("--source", ", for --sheet, where the table holds no path")] = None,
+    source: options.SheetSource = None,
     other_source: Annotated[
         str | None, typer.Option(help="What was scored for the other table, too.", show_default=False)
     ] = None,
-    out: Annotated[Path | None, options.shared("--out", ": everything, NAME.json")] = None,
+    out: options.Everything = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,

@@ -2,8 +2,6 @@
 
 import os
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated
 
 from curate.commands import options
 from curate.commands.declared import command_of
@@ -14,7 +12,7 @@ from curate.evaluation.options import EvaluateOptions
 @command_of(EvaluateOptions)
 def run(
     request: EvaluateOptions,
-    out: Annotated[Path | None, options.shared("--out", ": everything, NAME.json")] = None,
+    out: options.Everything = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,

@@ -96,5 +96,7 @@ def refuse_urls(arguments: Mapping[str, Any]) -> None:
 
 Json = Annotated[bool, shared("--json")]
 Quiet = Annotated[bool, shared("--quiet")]
+Everything = Annotated[Path | None, shared("--out", ": everything, NAME.json")]
 Overwrite = Annotated[bool, shared("--overwrite")]
 Source = Annotated[str | None, shared("--source", "; needed where the table holds no path to an image")]
+SheetSource = Annotated[str | None, shared("--source", ", for --sheet, where the table holds no path")]

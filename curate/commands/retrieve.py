@@ -14,7 +14,7 @@ from curate.retrieval.options import RetrieveOptions
 def run(
     request: RetrieveOptions,
     sheet: Annotated[Path | None, options.shared("--sheet", ": queries and what they found, NAME.png")] = None,
-    source: Annotated[str | None, options.shared("--source", ", for --sheet, where the table holds no path")] = None,
+    source: options.SheetSource = None,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -19,7 +19,7 @@ def run(
     plot: Annotated[
         Path | None, options.shared("--plot", ": how certainty falls as images get worse", metavar="FILE")
     ] = None,
-    out: Annotated[Path | None, options.shared("--out", ": everything, NAME.json")] = None,
+    out: options.Everything = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,

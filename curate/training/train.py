@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scoring.model import ScoringModel
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
+    from trainers.methods.method import Method
     from trainers.start import Start
     from trainers.work import TrainingFolder
 
@@ -101,7 +102,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     from scoring.marks import Marks
     from scoring.runner import select_device, select_precision
     from trainers import ranks
-    from trainers.build import build, small_map
+    from trainers.build import build
     from trainers.loop import train as fit
     from trainers.memory import device_memory
     from trainers.state import kept_identity
@@ -114,14 +115,9 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     config = recipe_of(typed, start, cache, precision=precision)
     _say_start(config, start, slow=where.type == "cpu" and cache is None, line=line)
     fresh, asks = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
-    if cache is None and asks.n_small and asks.small_size > config.size:
-        line(
-            f"the low-resolution views, of {asks.small_size} pixels, are larger than the others, of {config.size}, and "
-            f"cost more: --set small_size={max(1, config.size // 2)}, or --set n_small=0"
-        )
     _say_heads(config, start, fresh, line)
-    if cache is None and (note := small_map(config, fresh, asks)) is not None:
-        line(note)
+    if cache is None:
+        _say_views(config, fresh, asks, line)
     with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
         if typed["stream"] is None:  # what fits may be another amount when a run goes on
             typed["stream"] = kept_identity(work.state).get("stream")
@@ -300,6 +296,19 @@ def exact_parts(config: "TrainConfig", model: "ScoringModel") -> list[str]:
     if config.freeze != "trunk":
         return []
     return ["backbone.", *(f"heads.{name}." for name in model.heads if name != config.method)]
+
+
+def _say_views(config: "TrainConfig", model: "ScoringModel", method: "Method[Any]", line: Line) -> None:
+    """Say which views cost more than they should, and where the network ends in a map of 1 x 1."""
+    from trainers.build import small_map
+
+    if method.n_small and method.small_size > config.size:
+        line(
+            f"the low-resolution views, of {method.small_size} pixels, are larger than the others, of {config.size}, "
+            f"and cost more: --set small_size={max(1, config.size // 2)}, or --set n_small=0"
+        )
+    if (note := small_map(config, model, method)) is not None:
+        line(note)
 
 
 def _say_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", line: Line) -> None:

@@ -67,6 +67,7 @@ def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) 
         pool, n_copies, left_out = _without_copies(pool)
         _refuse_tests(pool)
     sides = draw_sides(pool, seeds=settings.seeds, seed=settings.seed)
+    n = len(sides.subset)
     evaluation = SubsetEvaluation(
         str(table.path),
         str(subset),
@@ -77,12 +78,7 @@ def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) 
         len(pool.classes),
         side.words(),
         len(pool.tests),
-        {
-            SUBSET: len(sides.subset),
-            ALL_ROWS: len(sides.all_rows),
-            RANDOM: len(sides.subset),
-            BY_CLASS: len(sides.subset),
-        },
+        {SUBSET: n, ALL_ROWS: len(sides.all_rows), RANDOM: n, BY_CLASS: n},
         pool.share,
         n_copies,
         left_out,
@@ -93,21 +89,32 @@ def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) 
     evaluation.diversity = diversity(pool, sides, seed=settings.seed)
     evaluation.coverage = coverage(pool, sides, seed=settings.seed)
     if label is not None:
-        labels_kept = set(pool.label[sides.subset].tolist())
-        evaluation.lost = [name for code, name in enumerate(pool.classes) if code not in labels_kept]
-        announce(f"labels of {len(pool.label):,} rows, judged by other rows")
-        judged = judge_labels(pool, seed=settings.seed)
-        evaluation.noise = Noise(
-            judged.left(sides.subset, sides.all_rows), judged.wrong(sides.all_rows), judged.wrong(pool.tests)
-        )
-        pictures = None
-        if settings.network:
-            announce(f"reading {len(pool.row):,} images")
-            pictures = read_pictures(pool, source=options.source)
-        _train_all(evaluation, pool, sides, judged, settings, announce)
-        if pictures is not None:
-            evaluation.trained.insert(0, _network(pool, pictures, judged, settings, announce))
+        _measure_by_labels(evaluation, pool, sides, settings, options)
     return evaluation
+
+
+def _measure_by_labels(
+    evaluation: SubsetEvaluation,
+    pool: SubsetPool,
+    sides: TrainingSides,
+    settings: SubsetSettings,
+    options: EvaluateOptions,
+) -> None:
+    """Add what labels show: classes that are lost, wrong labels, and how well models train on the subset."""
+    labels_kept = set(pool.label[sides.subset].tolist())
+    evaluation.lost = [name for code, name in enumerate(pool.classes) if code not in labels_kept]
+    options.announce(f"labels of {len(pool.label):,} rows, judged by other rows")
+    judged = judge_labels(pool, seed=settings.seed)
+    evaluation.noise = Noise(
+        judged.left(sides.subset, sides.all_rows), judged.wrong(sides.all_rows), judged.wrong(pool.tests)
+    )
+    images = None
+    if settings.network:
+        options.announce(f"reading {len(pool.row):,} images")
+        images = read_pictures(pool, source=options.source)
+    _train_all(evaluation, pool, sides, judged, settings, options.announce)
+    if images is not None:
+        evaluation.trained.insert(0, _network(pool, images, judged, settings, options.announce))
 
 
 def _refuse_tests(pool: SubsetPool) -> None:
