@@ -16,8 +16,9 @@ HELD = 10  # frequencies along each axis of the whole that show in those of a pa
 COARSE = LOW * LOW - 1  # numbers of a coarse vector
 LIKELY = 0.9  # cosine of coarse vectors from which a fit is looked for
 SIDES = ((1.0, 1), (0.93, 3), (0.85, 4), (0.78, 5), (0.7, 5))  # length of a part of an axis, places it is tried at
-AT_ONCE = 16  # parts next to one whole at a time
+AT_ONCE = 64  # parts next to one whole at a time
 WHOLES = 128  # framed at once: 3 MB
+INTERVALS_AT_ONCE = 128  # mapped at once: 0.3 MB, which caches hold
 CLOSE = 1e-5  # cosines nearer than this are equal: the frame that comes first counts
 
 
@@ -73,12 +74,15 @@ def axis_maps(ends: NDArray[np.float64], kept: int) -> Tensor:
     back = np.stack([back, back * (1 - within), back * within])  # (3, kept, 32)
     lengths, which = np.unique(np.round(ends[:, 1] - ends[:, 0], 9), return_inverse=True)
     along = lengths[:, None, None, None] * within[:, None] * k  # (L, 1, 32, 16)
-    cosine, sine = ((back @ wave(along)).astype(np.float32)[which] for wave in (np.cos, np.sin))  # (I, 3, kept, 16)
+    cosine, sine = ((back @ wave(along)).astype(np.float32) for wave in (np.cos, np.sin))  # (L, 3, kept, 16)
     first = ends[:, None, None, :1] * k  # (I, 1, 1, 16)
     real, imaginary = ((wave(first) * scale).astype(np.float32) for wave in (np.cos, np.sin))
-    maps = np.empty_like(cosine)
-    maps[:, :1] = real * cosine[:, :1] - imaginary * sine[:, :1]
-    maps[:, 1:] = -k.astype(np.float32) * (imaginary * cosine[:, 1:] + real * sine[:, 1:])
+    maps = np.empty((len(ends), *cosine.shape[1:]), np.float32)
+    for start in range(0, len(ends), INTERVALS_AT_ONCE):
+        some = slice(start, start + INTERVALS_AT_ONCE)
+        real_of, imaginary_of, cosines, sines = real[some], imaginary[some], cosine[which[some]], sine[which[some]]
+        maps[some, :1] = real_of * cosines[:, :1] - imaginary_of * sines[:, :1]
+        maps[some, 1:] = -k.astype(np.float32) * (imaginary_of * cosines[:, 1:] + real_of * sines[:, 1:])
     return torch.from_numpy(maps)
 
 
@@ -116,6 +120,8 @@ def coarse_fits(
     image_of_pair: NDArray[np.int64],
     parts: NDArray[np.int8],
     part_of_pair: NDArray[np.int64],
+    *,
+    least_cosine: float = -1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return, of some pairs, the largest coarse cosine of a frame of the whole with the part, and that frame.
 
@@ -124,6 +130,7 @@ def coarse_fits(
         image_of_pair: the image of each pair, an index into ``images``, shape (P,).
         parts: signatures, int8, shape (V, 255).
         part_of_pair: the part of each pair, an index into ``parts``, shape (P,).
+        least_cosine: pairs that do not reach it have frame 0, which is faster.
 
     Returns:
         cosines, shape (P,), float64, 0 with zeros; and indices into ``FRAMES``, shape (P,), int64.
@@ -134,21 +141,26 @@ def coarse_fits(
     order = np.argsort(image_of_pair, kind="stable")
     images_in_order = image_of_pair[order]
     within = np.arange(len(order)) - np.searchsorted(images_in_order, images_in_order)
-    starts = np.append(np.flatnonzero(within % AT_ONCE == 0), len(order))  # of one whole with up to 16 parts each
-    for first in range(0, len(starts) - 1, WHOLES):
-        ends = starts[first : first + WHOLES + 1]
-        at = np.arange(ends[0], ends[-1])
-        place = np.repeat(np.arange(len(ends) - 1), np.diff(ends)), within[at] % AT_ONCE
-        chosen = np.full((len(ends) - 1, AT_ONCE), len(parts))
-        chosen[place] = part_of_pair[order[at]]
-        best, which = _best(framed(images[images_in_order[ends[:-1]]]), units[torch.from_numpy(chosen)])
-        cosine[order[at]], frame[order[at]] = best[place], which[place]
+    starts = np.flatnonzero(within % AT_ONCE == 0)  # of one whole with some of its parts each
+    sizes = np.diff(starts, append=len(order))
+    by_size = np.argsort(sizes, kind="stable")  # little has to be filled up
+    for first in range(0, len(starts), WHOLES):
+        groups = by_size[first : first + WHOLES]
+        group = np.repeat(np.arange(len(groups)), sizes[groups])
+        place = np.arange(len(group)) - np.searchsorted(group, group)
+        at = starts[groups][group] + place
+        chosen = np.full((len(groups), sizes[groups[-1]]), len(parts))
+        chosen[group, place] = part_of_pair[order[at]]
+        frames = framed(images[images_in_order[starts[groups]]])
+        cosines = units[torch.from_numpy(chosen)] @ frames.mT  # (B, K, F)
+        cosines /= frames.norm(dim=2).clamp_min(1e-6)[:, None]
+        best = cosines.amax(2).numpy()[group, place]
+        cosine[order[at]] = best
+        near = np.flatnonzero(best >= least_cosine)
+        frame[order[at[near]]] = _first_of(cosines[group[near], place[near]], best[near])
     return cosine, frame
 
 
-def _best(frames: Tensor, units: Tensor) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the largest cosine of frames (B, F, 24) with unit vectors (B, K, 24), and the first frame that has it."""
-    cosines = units @ frames.mT
-    cosines /= frames.norm(dim=2).clamp_min(1e-6)[:, None]
-    best = cosines.amax(2)
-    return best.numpy(), (cosines >= (best - CLOSE)[..., None]).to(torch.uint8).argmax(2).numpy()
+def _first_of(cosines: Tensor, best: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the first frame whose cosine, of (P, F), is as good as the best one, shape (P,)."""
+    return (cosines >= torch.from_numpy(best - CLOSE)[:, None]).to(torch.uint8).argmax(1).numpy()

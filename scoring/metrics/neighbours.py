@@ -77,9 +77,10 @@ def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Te
     if not k:
         return queries.new_zeros(len(queries), 0), torch.zeros(len(queries), 0, dtype=torch.long)
     cosines, indices = [], []
+    room = queries.new_empty(min(QUERIES, len(queries)) * min(REFERENCES, len(references)))
     for start in range(0, len(queries), QUERIES):
         block = queries[start : start + QUERIES]
-        cosine, index = _candidates(block, references, min(k + SLACK, len(references)), start if same else None)
+        cosine, index = _candidates(block, references, min(k + SLACK, len(references)), start if same else None, room)
         close = ((cosine[:, :-1] - cosine[:, 1:]) < CLOSE).any(1).nonzero().flatten()
         for rows in close.split(EXACT):
             cosine[rows], index[rows] = _measured(block[rows], references, index[rows])
@@ -92,15 +93,17 @@ def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Te
     return torch.cat(cosines), torch.cat(indices)
 
 
-def _candidates(block: Tensor, references: Tensor, k: int, first_row: int | None) -> tuple[Tensor, Tensor]:
-    """Return the k most similar references, the most similar first; row i is not reference ``own + i``."""
+def _candidates(
+    block: Tensor, references: Tensor, k: int, first_row: int | None, room: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the k most similar references, the most similar first; row i is not reference ``own + i``.
+
+    Similarities are written to ``room``, which is taken once: fresh pages cost as much again.
+    """
     best, index = block.new_zeros(len(block), 0), torch.zeros(len(block), 0, dtype=torch.long)
-    buffer = block.new_empty(
-        len(block) * min(REFERENCES, len(references))
-    )  # taken once: fresh pages cost as much again
     for start in range(0, len(references), REFERENCES):
         part = references[start : start + REFERENCES]
-        similarity = torch.mm(block, part.T, out=buffer[: len(block) * len(part)].view(len(block), len(part)))  # (B, R)
+        similarity = torch.mm(block, part.T, out=room[: len(block) * len(part)].view(len(block), len(part)))  # (B, R)
         if first_row is not None:
             stop = min(first_row + len(block), start + similarity.shape[1])
             rows = torch.arange(min(max(first_row, start), stop), stop)

@@ -168,6 +168,10 @@ def test_the_coarse_fit_is_the_largest_cosine_of_a_frame(photos, wholes):
     cosine, frame = coarse_fits(wholes, pairs[0], parts, pairs[1])
     assert np.allclose(cosine, cosines.max(2)[tuple(pairs)], atol=1e-5)
     assert np.allclose(cosines[(*pairs, frame)], cosine, atol=2e-5)
+    least = np.median(cosine)
+    again, framed_again = coarse_fits(wholes, pairs[0], parts, pairs[1], least_cosine=least)
+    assert np.array_equal(again, cosine)
+    assert np.array_equal(framed_again, np.where(cosine >= least, frame, 0))
 
 
 def test_pairs_do_not_depend_on_one_another(monkeypatch, photos, wholes):

@@ -55,9 +55,10 @@ class PartOf:
             ways = (turned, query, self.signatures, row), (undone, row, signatures, query)
             if signatures is self.signatures and np.array_equal(turned, undone):  # frame each image once for both
                 both = np.concatenate([query, row]), np.concatenate([row, query])
-                fits = np.split(np.stack(coarse_fits(turned, both[0], signatures, both[1])), 2, axis=1)
+                both_ways = np.stack(coarse_fits(turned, both[0], signatures, both[1], least_cosine=LIKELY))
+                fits = np.split(both_ways, 2, axis=1)
             else:
-                fits = [np.stack(coarse_fits(*way)) for way in ways]
+                fits = [np.stack(coarse_fits(*way, least_cosine=LIKELY)) for way in ways]
             near = np.flatnonzero(np.maximum(fits[0][0], fits[1][0]) >= LIKELY)
             plain = as_they_are(turned[query[near]], self.signatures[row[near]])
             alike = near[plain >= self._least]
