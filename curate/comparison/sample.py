@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -87,13 +88,9 @@ def contents(samples: Sequence[TableSample]) -> NDArray[np.int64]:
     names = [set(sample.columns.column_names) for sample in samples]
     n = sum(map(len, samples))
     if all(SHA256 in columns for columns in names):
-        texts = pa.chunked_array(
-            [plain(sample.columns[SHA256].combine_chunks()).cast(pa.string()) for sample in samples]
-        )
-        encoded = texts.combine_chunks().dictionary_encode()
-        place = pc.rank(encoded.dictionary).to_numpy().astype(np.int64)  # so that the order of rows decides nothing
-        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = np.where(codes < 0, -1, place[codes]) if len(place) else codes
+        digests = [plain(sample.columns[SHA256].combine_chunks()).cast(pa.string()) for sample in samples]
+        ranks = pl.Series(pa.chunked_array(digests), dtype=pl.String).rank("dense")  # whatever the order of rows
+        codes = (ranks.cast(pl.Int64).fill_null(0) - 1).to_numpy(writable=True)
     elif all(EMBEDDING in columns for columns in names):
         vectors = [embedding_matrix(sample.columns[EMBEDDING]) for sample in samples]
         hashes = np.concatenate([vector_hashes(each) for each in vectors])

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from curate.columns import KEY
 
 KEEP, DROP, UNDECIDED, FAILED = range(4)
+Row = tuple[pa.Array, pa.Array | None, pa.Array | None]  # keys (M,), status (M,) or None, error (M,) or None
 OUTCOMES = ("keep", "drop", "undecided", "failed")  # by the codes above, as they are in the decisions
 
 
@@ -21,6 +22,27 @@ DECISION_SCHEMA = pa.schema(
         pa.field("margin", pa.float64()),
     ]
 )
+
+
+def decision_rows(
+    schema: pa.Schema, row: Row, outcome: np.ndarray, reason: np.ndarray, **columns: pa.Array
+) -> pa.RecordBatch:
+    """Return M rows of decisions.
+
+    Args:
+        schema: of the decisions; a column that is not given is null.
+        row: key, status and error of each.
+        outcome: codes of ``OUTCOMES``, shape (M,).
+        reason: texts, shape (M,); of rows that were not scored, what is wrong is put in.
+        columns: other columns of the decisions, by name.
+    """
+    keys, status, error = row
+    failed = np.flatnonzero(outcome == FAILED)
+    reason[failed] = failures(status, error, failed) or "not scored"
+    known = {KEY: keys, "decision": pa.array(OUTCOMES).take(pa.array(outcome)), "reason": pa.array(reason, pa.string())}
+    known |= columns
+    arrays = [known[each.name] if each.name in known else pa.nulls(len(keys), each.type) for each in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def failures(status: pa.Array | None, error: pa.Array | None, rows: np.ndarray) -> list[str]:

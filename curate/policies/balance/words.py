@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.policies.balance.cells import WITHIN
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
 
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value or an embedding is missing) or failed (not scored)",
@@ -69,23 +69,18 @@ class BalanceWords:
         ]
         lacking = np.flatnonzero(outcome == UNDECIDED)
         reason[lacking] = np.array([*self.reasons, ""], object)[self.lacks[part][lacking]]
-        failed = np.flatnonzero(outcome == FAILED)
-        reason[failed] = failures(status, error, failed)
         cuts = np.full(len(keys), np.nan)
         cuts[at] = self.cuts[codes]
         rule = pa.array([f"--per {self.what}"], pa.string()).take(
             pa.array(np.zeros(len(keys), np.int64), mask=outcome == FAILED)
         )
-        return pa.RecordBatch.from_arrays(
-            [
-                keys,
-                pa.array(OUTCOMES).take(pa.array(outcome)),
-                pa.array(reason, pa.string()),
-                rule,
-                pa.array(np.where(judged, score, np.nan), from_pandas=True),
-                pa.array(cuts, from_pandas=True),
-                pa.nulls(len(keys), pa.float64()),
-                pa.array(self.names, pa.string()).take(pa.array(cell, mask=cell < 0)),
-            ],
-            schema=SCHEMA,
+        return decision_rows(
+            SCHEMA,
+            (keys, status, error),
+            outcome,
+            reason,
+            rule=rule,
+            score=pa.array(np.where(judged, score, np.nan), from_pandas=True),
+            threshold=pa.array(cuts, from_pandas=True),
+            cell=pa.array(self.names, pa.string()).take(pa.array(cell, mask=cell < 0)),
         )

@@ -16,11 +16,11 @@ from curate.policies.issues.options import IssuesOptions
 from curate.policies.issues.words import MEANINGS, SCHEMA, IssueWords
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.outputs import Files
+from curate.policies.request import Request
 from curate.policies.result import Result
 from curate.tables.needs import Needs, is_number
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table, open_table
-from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import lookup
 from scoring.relative.columns import UNLIKE
@@ -73,7 +73,7 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Issues:
+class Issues(Request):
     """What to look for, and what to drop; a ``Policy``.
 
     Attributes:
@@ -89,6 +89,7 @@ class Issues:
         InputError: for a kind that does not exist, or none left to look for.
     """
 
+    rule: ClassVar[str] = "issues"
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
@@ -129,7 +130,7 @@ class Issues:
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
         """Return what a receipt requested; InputError if it holds something else."""
-        return from_json(cls, rules[0], what="the rule of the receipt", ignored=("rule",))
+        return cls.from_json(rules[0])
 
     def decide(self, table: Table, *, write: bool) -> Decided[IssuesResult]:
         """Decide every row of a table; InputError for one without the columns that kinds are determined by."""
@@ -161,7 +162,7 @@ class Issues:
         )
         return Decided(
             table=table,
-            policy=[{"rule": "issues", **self.to_json()}],
+            policy=[self.to_json()],
             outcome=outcome,
             hashes=rows.hashes,
             digest=rows.digest,
@@ -171,11 +172,6 @@ class Issues:
             result=result,
             examples={name: each for name, each in worst.items() if len(each)},
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what a receipt holds."""
-        names = ("only", "without", "drop", "force", "drop_group")
-        return {**{name: list(getattr(self, name)) for name in names}, "set": dict(self.set), "show": self.show}
 
     def look(self, kinds: Mapping[str, Kind], columns: Mapping[str, Values], ok: np.ndarray) -> Looked:
         """Look for kinds of issues.

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.policies.issues.kinds import GROUPS, Kind, Values
-from curate.policies.outcomes import DECISION_SCHEMA, FAILED, OUTCOMES, UNDECIDED, failures
+from curate.policies.outcomes import DECISION_SCHEMA, UNDECIDED, decision_rows
 
 SCHEMA = DECISION_SCHEMA.append(pa.field("kinds", pa.string()))
 MEANINGS: dict[str, str] = {
@@ -69,14 +69,14 @@ class IssueWords:
             margin[decided] = distance if kind.low else -distance
         for row, texts in texts_of.items():
             reason[row] = "; ".join(texts)
-        failed = np.flatnonzero(outcome == FAILED)
-        reason[failed] = failures(status, error, failed)
-        columns = [
-            keys,
-            pa.array(OUTCOMES).take(pa.array(outcome)),
-            pa.array(reason, pa.string()),
-            pa.array([*self.kinds], pa.string()).take(pa.array(first, mask=first < 0)),
-            *(pa.array(values, from_pandas=True) for values in (score, threshold, margin)),
-            pa.array(every, pa.string()),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        return decision_rows(
+            SCHEMA,
+            (keys, status, error),
+            outcome,
+            reason,
+            rule=pa.array([*self.kinds], pa.string()).take(pa.array(first, mask=first < 0)),
+            score=pa.array(score, from_pandas=True),
+            threshold=pa.array(threshold, from_pandas=True),
+            margin=pa.array(margin, from_pandas=True),
+            kinds=pa.array(every, pa.string()),
+        )

@@ -10,7 +10,7 @@ from curate.policies.labels.columns import LabelColumns
 from curate.policies.labels.examine import REASONS
 from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.request import RULE, SUGGESTED, WHY
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
 from curate.policies.reviewed import RULE as VERDICTS
 
 CURRENT = "given_label"
@@ -70,22 +70,17 @@ class LabelWords:
         quality = examined.quality[part].astype(np.float64)
         unknown = np.isnan(quality)
         why = examined.why().slice(start, len(keys))
-        labels, suggested = columns.classes(examined.labels[part]), columns.classes(examined.suggested[part])
-        texts = self._texts(part, why, status, error)
-        return pa.RecordBatch.from_arrays(
-            [
-                keys,
-                pa.array(OUTCOMES).take(pa.array(self.outcome[part])),
-                pa.array(texts, pa.string()),
-                pa.array([None, RULE, VERDICTS], pa.string()).take(pa.array(self._rules(part))),
-                pa.array(quality, mask=unknown),
-                pa.array(np.full(len(keys), below), mask=unknown),
-                pa.array(quality - below, mask=unknown),
-                labels,
-                suggested,
-                why,
-            ],
-            schema=schema_of(columns),
+        return decision_rows(
+            schema_of(columns),
+            (keys, status, error),
+            self.outcome[part],
+            self._texts(part, why),
+            rule=pa.array([None, RULE, VERDICTS], pa.string()).take(pa.array(self._rules(part))),
+            score=pa.array(quality, mask=unknown),
+            threshold=pa.array(np.full(len(keys), below), mask=unknown),
+            margin=pa.array(quality - below, mask=unknown),
+            **{CURRENT: columns.classes(examined.labels[part]), WHY: why},
+            **{SUGGESTED: columns.classes(examined.suggested[part])},
         )
 
     def _rules(self, part: slice) -> NDArray[np.int64]:
@@ -96,7 +91,7 @@ class LabelWords:
             rules[(examined.settled | examined.reviewed.drop)[part]] = 2
         return rules
 
-    def _texts(self, part: slice, why: pa.Array, status: pa.Array | None, error: pa.Array | None) -> NDArray:
+    def _texts(self, part: slice, why: pa.Array) -> NDArray:
         examined, below = self.columns.examined, self.columns.request.below
         quality, reason = examined.quality[part], examined.reason[part]
         texts = np.array(["the label stands", *REASONS], object)[np.where(np.isnan(quality), reason + 1, 0)]
@@ -115,6 +110,4 @@ class LabelWords:
                 texts[row] = (
                     f"dropped by {by}" if reviewed.drop[part.start + row] else f"labelled {labels[row]!r} by {by}"
                 )
-        failed = np.flatnonzero(~examined.ok[part])
-        texts[failed] = failures(status, error, failed) or "not scored"
         return texts

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
 
 MEANINGS: dict[str, str] = {
     "decision": "keep (picked), drop, undecided (what the strategy uses is missing) or failed (not scored)",
@@ -70,7 +70,6 @@ class ChoiceVerdict:
         """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
         part = slice(start, start + len(keys))
         why, rank, gain = self.why[part], self.rank[part], self.gain[part]
-        none = pa.nulls(len(keys), pa.float64())
         texts = [
             f"not among the {int((self.rank > 0).sum()):,} that {self.strategy} picked",
             "",
@@ -86,20 +85,15 @@ class ChoiceVerdict:
             f"picked as number {place:,} by {self.strategy} (gain {value:.6g})"
             for place, value in zip(rank[picked].tolist(), gain[picked].tolist(), strict=True)
         ]
-        failed = np.flatnonzero(why == NOT_SCORED)
-        reason[failed] = failures(status, error, failed)
         rules = [self.rules.get(code) for code in range(MISSING + len(self.reasons))]
-        return pa.RecordBatch.from_arrays(
-            [
-                keys,
-                pa.array(OUTCOMES).take(pa.array(self.outcome[part])),
-                pa.array(reason, pa.string()),
-                pa.array(rules, pa.string()).take(pa.array(why)),
-                pa.array(gain, mask=rank == 0),
-                none,
-                none,
-                pa.array(rank, mask=rank == 0),
-                pa.array(gain, mask=rank == 0),
-            ],
-            schema=SCHEMA,
+        gains = pa.array(gain, mask=rank == 0)
+        return decision_rows(
+            SCHEMA,
+            (keys, status, error),
+            self.outcome[part],
+            reason,
+            rule=pa.array(rules, pa.string()).take(pa.array(why)),
+            score=gains,
+            rank=pa.array(rank, mask=rank == 0),
+            gain=gains,
         )

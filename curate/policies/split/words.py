@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.policies.outcomes import DECISION_SCHEMA, FAILED, OUTCOMES, failures
+from curate.policies.outcomes import DECISION_SCHEMA, FAILED, decision_rows
 
 SPLIT = "split"
 MEANINGS: dict[str, str] = {
@@ -59,20 +59,14 @@ class SplitWords:
             else f"{self.names[at]}: with {size - 1:,} more of the same {self.basis}"
             for at, size in zip(side[assigned].tolist(), sizes[assigned].tolist(), strict=True)
         ]
-        reason[np.flatnonzero(failed)] = failures(status, error, np.flatnonzero(failed))
-        none = pa.nulls(len(keys), pa.float64())
         names = pa.array(self.names, pa.string()).take(pa.array(side, mask=failed))
-        return pa.RecordBatch.from_arrays(
-            [
-                keys,
-                pa.array(OUTCOMES).take(pa.array(outcome)),
-                pa.array(reason, pa.string()),
-                pa.array([SPLIT], pa.string()).take(pa.array(np.zeros(len(keys), np.int64), mask=failed)),
-                pa.array(place, mask=failed),
-                none,
-                none,
-                names,
-                pa.array(group, mask=failed | (sizes < 2)),
-            ],
-            schema=SCHEMA,
+        return decision_rows(
+            SCHEMA,
+            (keys, status, error),
+            outcome,
+            reason,
+            rule=pa.array([SPLIT], pa.string()).take(pa.array(np.zeros(len(keys), np.int64), mask=failed)),
+            score=pa.array(place, mask=failed),
+            split=names,
+            group=pa.array(group, mask=failed | (sizes < 2)),
         )
