@@ -1,7 +1,6 @@
 """Compare two scored tables: their columns, their embeddings, and what one has that the other lacks."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from curate.comparison.results import TableComparison
 from curate.comparison.sample import Items, TableSample, contents, items, key_notes, sampled
 from curate.counted import counted
 from curate.options.function import callable_of
-from curate.options.values import part_of, several
+from curate.options.values import several
 from curate.tables.needs import SHA256
 from curate.tables.provenance import same_model
 from curate.tables.ranges import fitted_range
@@ -29,33 +28,25 @@ MOST_REPEATS = 100_000
 MOST_CLUSTERS = 1_000
 
 
-@dataclass(frozen=True)
-class CompareSettings:
-    """How to compare; fields are as in ``CompareOptions``."""
+SETTINGS = ("sample", "repeats", "clusters", "top", "fail_above", "seed")  # what decides the numbers
 
-    sample: int = 10_000
-    repeats: int = 999
-    clusters: int = 20
-    top: int = 10
-    fail_above: float | None = None
-    seed: int = 0
 
-    def __post_init__(self) -> None:
-        for name, low, high, usual in (
-            ("sample", 20, MOST_ROWS, 10_000),
-            ("repeats", 19, MOST_REPEATS, 999),
-            ("clusters", 0, MOST_CLUSTERS, 20),
-            ("top", 0, 1000, 10),
-            ("seed", 0, 2**31 - 1, 0),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(f"--{name} must be between {low:,} and {high:,}, got {value:,}; {usual:,} is usual")
-        if self.fail_above is not None and not 0.5 <= self.fail_above < 1:
-            raise InputError(
-                f"--fail-above takes an AUROC from 0.5 (cannot be separated) to below 1, got {self.fail_above:g}; "
-                "0.6 is usual"
-            )
+def _check(options: CompareOptions) -> None:
+    for name, low, high, usual in (
+        ("sample", 20, MOST_ROWS, 10_000),
+        ("repeats", 19, MOST_REPEATS, 999),
+        ("clusters", 0, MOST_CLUSTERS, 20),
+        ("top", 0, 1000, 10),
+        ("seed", 0, 2**31 - 1, 0),
+    ):
+        value = getattr(options, name)
+        if not low <= value <= high:
+            raise InputError(f"--{name} must be between {low:,} and {high:,}, got {value:,}; {usual:,} is usual")
+    if options.fail_above is not None and not 0.5 <= options.fail_above < 1:
+        raise InputError(
+            f"--fail-above takes an AUROC from 0.5 (cannot be separated) to below 1, got {options.fail_above:g}; "
+            "0.6 is usual"
+        )
 
 
 def run_compare(options: CompareOptions) -> TableComparison:
@@ -64,7 +55,8 @@ def run_compare(options: CompareOptions) -> TableComparison:
     Raises:
         InputError: for tables, columns or settings that cannot be used, or embeddings of two models.
     """
-    settings, embedding = part_of(CompareSettings, options), options.embedding
+    _check(options)
+    embedding = options.embedding
     tables = open_table(options.table, embedding=embedding), open_table(options.other, embedding=embedding)
     if tables[0].path.resolve() == tables[1].path.resolve():
         raise InputError(f"expected two tables, got {tables[0].path} twice; name another one")
@@ -97,13 +89,13 @@ def run_compare(options: CompareOptions) -> TableComparison:
         columns=columns,
         only_in=only_in,
         left_out=left_out,
-        settings=asdict(settings),
+        settings={name: getattr(options, name) for name in SETTINGS},
         notes=[note for each in samples for note in key_notes(each)],
     )
     comparison.left_range = _left_range(tables, samples)
     unasked = bool(chosen) and EMBEDDING not in chosen
     of = "--column does not name embedding" if unasked else items(samples, content, seed=options.seed)
-    _compare_embeddings(comparison, samples, of, settings, options.announce)
+    _compare_embeddings(comparison, samples, of, options)
     return comparison
 
 
@@ -127,17 +119,16 @@ def _compare_embeddings(
     comparison: TableComparison,
     samples: tuple[TableSample, TableSample],
     of: Items | str,
-    settings: CompareSettings,
-    announce: Callable[[str], None],
+    options: CompareOptions,
 ) -> None:
     """Add how the embeddings differ, the most distinctive rows, and the clusters."""
     if isinstance(of, str):
-        if settings.fail_above is not None:
+        if options.fail_above is not None:
             raise InputError(f"--fail-above is about embeddings, which cannot be compared: {of}")
         comparison.without_embedding = of
         return
-    test = {"repeats": settings.repeats, "seed": settings.seed}
-    announce(f"embeddings of {len(of.vectors):,} distinct images, {settings.repeats:,} permutations")
+    test = {"repeats": options.repeats, "seed": options.seed}
+    options.announce(f"embeddings of {len(of.vectors):,} distinct images, {options.repeats:,} permutations")
     classified = classifier_test(of.vectors, of.counts, **test)
     mmd = mmd_test(of.vectors, of.counts, **test)
     comparison.embedding = EmbeddingShift(
@@ -148,16 +139,16 @@ def _compare_embeddings(
         mmd=float(mmd.value),
         mmd_p=float(mmd.p),
     )
-    limit = settings.fail_above
+    limit = options.fail_above
     comparison.failed = limit is not None and classified.auroc.value > limit and classified.p <= SIGNIFICANT
     both = (of.counts.a > 0) & (of.counts.b > 0)  # an image in both tables is distinctive of neither
     like_first, like_second = (np.where(both, -np.inf, sign * classified.scores) for sign in (-1, 1))
     comparison.tell = (
-        distinctive_rows(samples, of, like_first, 0, settings.top),
-        distinctive_rows(samples, of, like_second, 1, settings.top),
+        distinctive_rows(samples, of, like_first, 0, options.top),
+        distinctive_rows(samples, of, like_second, 1, options.top),
     )
-    if settings.clusters:
-        comparison.clusters = cluster_shares(samples, of, settings.clusters, **test)
+    if options.clusters:
+        comparison.clusters = cluster_shares(samples, of, options.clusters, **test)
 
 
 def _columns(tables: tuple[Table, Table], chosen: Sequence[str]) -> tuple[list[str], tuple[list[str], list[str]]]:

@@ -28,7 +28,7 @@ from curate.policies.outcomes import KEEP
 from curate.policies.verdicts import COPY
 from curate.policies.verdicts import LABELS as OF_LABEL
 from curate.policies.verdicts import LEAKS as OF_LEAK
-from curate.tables.digests import tie_breaks
+from curate.tables.digests import text_hashes
 from curate.tables.keys import named
 from curate.tables.table import open_table
 from scoring.errors import InputError
@@ -255,7 +255,7 @@ def _issues(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
 
 
 def _rows_of(dataset: Dataset, keys: Sequence[str]) -> Rows:
-    return dataset.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]))
+    return dataset.find(text_hashes(keys))
 
 
 def _in_order(finding: Finding, order: NDArray[np.float64]) -> Finding:

@@ -16,7 +16,7 @@ from curate.facts.numbers import ByClass
 from curate.facts.texts import shortened
 from curate.policies.contract import FILTER
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
-from curate.tables.digests import tie_breaks
+from curate.tables.digests import text_hashes
 from curate.tables.images import SHA256
 from curate.tables.rows import Codes
 from curate.tables.table import Table
@@ -181,7 +181,7 @@ def of_duplicates(dataset: Dataset, decided: Decided) -> list[Gallery]:
         if policy.applied.groups is None or policy.applied.decisions is None or not policy.applied.groups.n_rows:
             continue
         for group in doubtful_groups(policy.applied.decisions, policy.applied.groups, limit=MOST_GROUPS):
-            keys = tie_breaks([member.key.encode("utf-8", "surrogateescape") for member in group.members])
+            keys = text_hashes(member.key for member in group.members)
             places = dataset.find(keys).tolist()
             shown = [(row, member) for row, member in zip(places, group.members, strict=True) if row >= 0]
             kept = next((row for row, member in shown if member.is_kept and not member.is_elsewhere), None)

@@ -52,14 +52,13 @@ class Thumbs:
         }
 
 
-def thumbnails(table: Table, rows: Sequence[int], *, source: str | None, workers: int | None = None) -> Thumbs:
+def thumbnails(table: Table, rows: Sequence[int], *, source: str | None) -> Thumbs:
     """Return thumbnails of rows; an image that is gone or broken is counted, never an error.
 
     Args:
         table: with ``key``, and ``uri`` unless a source is given.
         rows: numbers, each once.
         source: what was scored, for tables whose images are in a Parquet file.
-        workers: decoding threads; None for one a core.
 
     Raises:
         InputError: if the source cannot be opened or has none of the keys.
@@ -73,7 +72,7 @@ def thumbnails(table: Table, rows: Sequence[int], *, source: str | None, workers
     small: dict[int, bytes] = {}
     problems: dict[str, int] = {}
     size = 0
-    for row, data, problem in _decoded(images.read(rows), workers or os.cpu_count() or 1):
+    for row, data, problem in _decoded(images.read(rows), os.cpu_count() or 1):
         size += -(-len(data or b"") // 3) * 4
         if data is not None and size <= MOST_BYTES:
             small[row] = data

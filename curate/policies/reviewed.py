@@ -1,6 +1,6 @@
 """What the verdicts of ``curate review`` say of the rows of a table: drop, keep, or a new label."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import Expected, compare_arranged
 from curate.policies.outcomes import KEEP
 from curate.policies.verdicts import N_NAMED, SHORT, Verdicts, read_verdicts
-from curate.tables.digests import tie_breaks
+from curate.tables.digests import text_hashes
 from curate.tables.keys import places
 from curate.tables.needs import SHA256, Needs
 from curate.tables.rows import Rows
@@ -152,7 +152,7 @@ def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> 
     """
     said = read.said()
     keys = list(said)
-    at = places(_hashes(keys), table_rows.hashes)
+    at = places(text_hashes(keys), table_rows.hashes)
     is_known = at >= 0
     same = is_known.copy()
     if SHA256 in table_rows.texts and is_known.any():
@@ -182,12 +182,8 @@ def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> 
     changed = [keys[place] for place in np.flatnonzero(is_known & ~same).tolist()]
     apart = np.zeros(n, bool)
     beside = [key for place in np.flatnonzero(same).tolist() for key in said[keys[place]].apart]
-    apart[[place for place in places(_hashes(beside), table_rows.hashes).tolist() if place >= 0]] = True
+    apart[[place for place in places(text_hashes(beside), table_rows.hashes).tolist() if place >= 0]] = True
     return Reviewed(drop, keep, labels, by, answers, gone, changed, apart & ~drop)
-
-
-def _hashes(keys: Sequence[str]) -> NDArray[np.uint64]:
-    return tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys])
 
 
 def relabelled(reviewed: Reviewed, table: Table, rows: NDArray[np.int64]) -> dict[str, pa.Array]:

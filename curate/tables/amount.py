@@ -32,7 +32,7 @@ class Amount:
         if match[1]:
             amount = cls(text, int(match[1]), None)
         else:
-            amount = cls(text, None, Fraction(match[2].rstrip(".")) if match[2] else _number(match[3]) / 100)
+            amount = cls(text, None, Fraction((match[2] or match[3]).rstrip(".")) / (1 if match[2] else 100))
         if amount.count == 0 or (amount.share is not None and not 0 < amount.share <= 1):
             raise InputError(f"{flag} takes {AMOUNTS}, got {text}")
         return amount
@@ -65,7 +65,3 @@ class Amount:
         if self.count is not None:
             return f"{self.count:,} rows" if self.count > 1 else "1 row"
         return f"{float((self.share or Fraction(0)) * 100):g}%"
-
-
-def _number(text: str) -> Fraction:
-    return Fraction(text.rstrip("."))

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -68,6 +68,11 @@ def tie_breaks(keys: Keys, *, seed: int | None = None) -> NDArray[np.uint64]:
         seed: of 64 bits, for a draw; another seed gives other hashes.
     """
     return xxh64(_array(keys), seed or 0)
+
+
+def text_hashes(keys: Iterable[str]) -> NDArray[np.uint64]:
+    """Return ``tie_breaks`` of keys as text, shape (N,)."""
+    return tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys])
 
 
 def _array(keys: Keys) -> pa.LargeBinaryArray:

@@ -103,11 +103,8 @@ class Needs:
         for name in (*self.exact, *self.numbers):
             if not is_number(table.schema.field(name).type):
                 _refuse(table, name, "numbers", f"{self.advice} (numbers: {', '.join(_numeric(table)) or 'none'})")
-        for name in self.groups:
-            if not is_plain(table.schema.field(name).type):
-                _refuse(table, name, "names or numbers", "name another column, or rename it")
         for expected, columns in (
-            ("names or numbers", self.names),
+            ("names or numbers", [*self.groups, *self.names]),
             ("text", [*self.texts, *({SHA256} & self.representations)]),
         ):
             for name in columns:

@@ -1,8 +1,6 @@
 """How many images a reviewer must judge, and which: a simple random sample of the rows that could be kept."""
 
-import csv
 import hashlib
-import io
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -10,13 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from curate.columns import KEY
-from curate.manifest.text import guarded
 from curate.options.function import callable_of
 from curate.policies.audit.options import ReviewPlanOptions
 from curate.policies.audit.population import Population
 from curate.policies.audit.request import COLUMNS, MOST, Goal, parse_goal, parse_keep, parse_share
 from curate.policies.audit.results import AuditPlan
-from curate.policies.sampled import refuse_judged
+from curate.policies.sampled import drawn_text, refuse_judged
 from curate.tables.digests import salted
 from curate.tables.keys import keys_at
 from curate.tables.needs import Needs
@@ -84,7 +81,8 @@ def run_review_plan(options: ReviewPlanOptions) -> AuditPlan:
     chosen = chosen[np.argsort([hashlib.blake2b(ties[row].tobytes()).digest() for row in chosen.tolist()])]
     questions = _questions(opened, chosen, values[chosen], population, options.label)
     cells = [question.cells(among, population.value_at(among), name) for question in questions]
-    _write(path, cells, overwrite=options.overwrite)
+    with AtomicFile(path, overwrite=options.overwrite) as file:
+        file.write(drawn_text(COLUMNS, cells))
     return replace(plan, csv=path)
 
 
@@ -139,12 +137,3 @@ def _questions(
         Question(f"{number} of {len(rows)}", str(key), "" if label is None else str(label), float(value), rank)
         for number, (key, label, value, rank) in enumerate(zip(keys, labels, values.tolist(), ranks, strict=True), 1)
     ]
-
-
-def _write(path: Path, cells: list[list[str]], *, overwrite: bool) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(map(guarded, line) for line in cells)
-    with AtomicFile(path, overwrite=overwrite) as file:
-        file.write(text.getvalue().encode("utf-8", "surrogateescape"))

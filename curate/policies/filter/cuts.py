@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.policies.filter.even import even_best
 from curate.policies.filter.ranked import best, best_of_groups
+from curate.policies.filter.rule import ScoreRule
 from curate.policies.filter.ruling import Ruling
 from curate.tables.rows import Rows
 from scoring.relative.columns import CLUSTER, FITTED, LOCAL
@@ -18,23 +19,7 @@ Flags = NDArray[np.bool_]
 MOST = Fraction(5, 4)  # times the average share that a class may lose by its junk; a cluster may be all junk
 
 
-class Cutting(Protocol):
-    """A rule with a cut."""
-
-    @property
-    def column(self) -> str:
-        """The score."""
-
-    @property
-    def per(self) -> str | None:
-        """The column whose values are judged apart."""
-
-    @property
-    def even(self) -> str | None:
-        """The column of the groups of which an amount takes equal shares; None for a plain cut."""
-
-
-def judge_cut(rule: Cutting, bound: Fraction, table_rows: Rows, rows: slice, *, high: bool) -> Ruling:
+def judge_cut(rule: ScoreRule, bound: Fraction, table_rows: Rows, rows: slice, *, high: bool) -> Ruling:
     """Judge M rows in a row by a cut that is given, in the precision of each column.
 
     Args:
@@ -47,11 +32,12 @@ def judge_cut(rule: Cutting, bound: Fraction, table_rows: Rows, rows: slice, *, 
     column = table_rows.exact[rule.column]
     values, valid = column.values[rows], column.valid[rows]
     cut = _in_type(bound, values.dtype, up=high)
-    return Ruling((values >= cut if high else values <= cut) & valid, valid, _single_cut(bound, values.dtype))
+    shown = _to_float(bound) if np.issubdtype(values.dtype, np.integer) else float(cut)
+    return Ruling((values >= cut if high else values <= cut) & valid, valid, np.array([shown]))
 
 
 def judge_rank(
-    rule: Cutting, table_rows: Rows, rows: slice, inside: Flags, n_kept: Callable[[int], int], *, high: bool
+    rule: ScoreRule, table_rows: Rows, rows: slice, inside: Flags, n_kept: Callable[[int], int], *, high: bool
 ) -> Ruling:
     """Keep the best ``n_kept(n)`` of each group's n rows that are in and have a value.
 
@@ -82,7 +68,7 @@ def judge_rank(
 
 
 def _judge_evenly(
-    rule: Cutting, table_rows: Rows, rows: slice, inside: Flags, n_kept: Callable[[int], int], *, high: bool
+    rule: ScoreRule, table_rows: Rows, rows: slice, inside: Flags, n_kept: Callable[[int], int], *, high: bool
 ) -> Ruling:
     """Keep the best rows of every group of ``rule.even``; junk is dropped first."""
     column, groups = table_rows.exact[rule.column], table_rows.groups[str(rule.even)]
@@ -115,8 +101,3 @@ def _to_float(bound: Fraction) -> float:
         return float(bound)
     except OverflowError:
         return float("inf") if bound > 0 else float("-inf")
-
-
-def _single_cut(bound: Fraction, kind: np.dtype) -> np.ndarray:
-    exact = np.issubdtype(kind, np.integer)
-    return np.array([_to_float(bound) if exact else float(_in_type(bound, kind, up=True))])

@@ -15,7 +15,7 @@ from curate.policies.audit.results import Promise
 from curate.policies.audit.verdicts import Zone, read_audit
 from curate.policies.filter.rule import RuleArguments, ScoreRule
 from curate.policies.filter.ruling import RuleResult, Ruling
-from curate.tables.digests import tie_breaks
+from curate.tables.digests import text_hashes
 from curate.tables.keys import places
 from curate.tables.rows import Rows
 from scoring.errors import InputError
@@ -197,7 +197,7 @@ class MaxBadRate(ScoreRule):
 
     def _rows(self, table_rows: Rows) -> NDArray[np.int64]:
         """Return the row of each judged key, shape (n,)."""
-        hashes = tie_breaks([sample.key.encode("utf-8", "surrogateescape") for sample in self.sample])
+        hashes = text_hashes(sample.key for sample in self.sample)
         at = places(hashes, table_rows.hashes)
         if (at < 0).any():
             unknown = self.sample[int((at < 0).argmax())].key

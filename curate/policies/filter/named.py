@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.policies.filter.rule import Reasons, Rule, RuleArguments
 from curate.policies.filter.ruling import RuleResult, Ruling
-from curate.tables.digests import tie_breaks
+from curate.tables.digests import text_hashes
 from curate.tables.known import read_known
 from curate.tables.rows import Rows
 from curate.tables.spelling import refuse_unmatched, spelled_as
@@ -60,7 +60,7 @@ class NameRule(Rule):
 
     def named(self, table_rows: Rows, rows: slice = slice(None)) -> NDArray[np.bool_]:
         """Return which of M rows in a row are named, shape (M,), by the hashes of their keys."""
-        keys = tie_breaks([key.encode("utf-8", "surrogateescape") for key in self.keys])
+        keys = text_hashes(self.keys)
         return np.isin(table_rows.hashes[rows], keys)
 
     def named_files(self) -> list[tuple[str, str]]:

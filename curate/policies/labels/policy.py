@@ -22,14 +22,14 @@ from curate.policies.labels.options import LabelsOptions
 from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.request import LabelsRequest
 from curate.policies.labels.result import REVIEW, LabelsResult, label_facts, worst_rows
-from curate.policies.labels.review import draw_rows, review_text
+from curate.policies.labels.review import COLUMNS, draw_rows
 from curate.policies.labels.words import MEANINGS, LabelWords, outcomes, schema_of
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.policies.outputs import Files, Outputs
 from curate.policies.reviewed import OPTION, VerdictLines
 from curate.policies.reviewed import RELABELLED as BY_REVIEWER
 from curate.policies.reviewed import RULE as VERDICTS
-from curate.policies.sampled import refuse_judged
+from curate.policies.sampled import drawn_text, refuse_judged
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
@@ -114,7 +114,7 @@ class Labels:
 
     def _texts(self, columns: LabelColumns, paths: Mapping[str, Path]) -> dict[str, bytes]:
         """Return the rows to judge."""
-        return {REVIEW: review_text(draw_rows(columns, self.review or 0))}
+        return {REVIEW: drawn_text(COLUMNS, (row.cells() for row in draw_rows(columns, self.review or 0)))}
 
 
 def run_labels(options: LabelsOptions) -> LabelsResult:

@@ -1,15 +1,11 @@
 """Labels for a reviewer to check: drawn by strata of quality, so that the answers bound how many are wrong."""
 
-import csv
 import hashlib
-import io
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.manifest.text import guarded
 from curate.policies.dedup.quality.audit import allocate
 from curate.policies.labels.columns import LabelColumns
 from curate.tables.digests import salted
@@ -82,12 +78,3 @@ def draw_rows(columns: LabelColumns, n: int) -> list[Drawn]:
         )
         for number, ((row, name, size), key, other) in enumerate(zip(chosen, keys, better.tolist(), strict=True), 1)
     ]
-
-
-def review_text(drawn: Sequence[Drawn]) -> bytes:
-    """Return what was drawn as CSV; no cell is a formula to a spreadsheet."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(map(guarded, row.cells()) for row in drawn)
-    return text.getvalue().encode("utf-8", "surrogateescape")
