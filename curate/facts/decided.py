@@ -74,11 +74,6 @@ class Decided:
         reasons: list[str | None] = texts.tolist()
         return reasons
 
-    def words(self, rows: NDArray[np.int64]) -> list[str | None]:
-        """Return what became of each row, as in decisions; None where nothing decided it."""
-        names = [*OUTCOMES, None]
-        return [names[code] for code in self.outcome[rows].tolist()]
-
 
 def decide_all(dataset: Dataset, results: Sequence[Applied]) -> Decided:
     """Join the decisions of policies to the rows of a table.

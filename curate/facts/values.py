@@ -12,6 +12,7 @@ from curate.facts.columns import Shown
 from curate.facts.dataset import Dataset
 from curate.facts.decided import Decided
 from curate.facts.texts import shortened
+from curate.policies.outcomes import OUTCOMES
 from curate.tables.digests import key_bytes, plain
 
 EXACT = 2**53  # whole numbers beyond are not exact in a browser
@@ -39,7 +40,7 @@ def row_values(dataset: Dataset, decided: Decided, columns: Sequence[Shown], row
         answer["path"] = _texts(taken.column(URI))
     answer["status"] = _texts(taken.column(STATUS)) if STATUS in names else ["ok"] * len(rows)
     if decided.policies:
-        answer["decision"] = decided.words(rows)
+        answer["decision"] = [(*OUTCOMES, None)[code] for code in decided.outcome[rows].tolist()]
         answer["reason"] = [None if text is None else shortened(text) for text in decided.reasons(rows)]
     for each in columns:
         column = taken.column(each.column)

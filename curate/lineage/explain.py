@@ -145,8 +145,8 @@ def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
     """What a step did with each row."""
     about = step.policy, str(step.path)
     written = _output(step, "table" if step.is_calibration else "subset")
-    before = _columns_before(step)
-    new = [name for name in written.schema.names if name not in before] if step.source else []
+    before = written.schema.names if step.source is None else open_table(step.source).schema.names
+    new = [name for name in written.schema.names if name not in before]
     added = _rows_of(written, keys, new)
     if step.is_calibration:
         return {key: Event(*about, ADDED if key in added else ABSENT, added=added.get(key, {})) for key in keys}
@@ -162,10 +162,6 @@ def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
         words = (str(row["decision"]), str(row.get("reason", "")), str(row.get("rule", "")))
         events[key] = Event(*about, *words, noted=rest, added=added.get(key, {}))
     return events
-
-
-def _columns_before(step: Link) -> set[str]:
-    return set(open_table(step.source).schema.names) if step.source is not None else set()
 
 
 def _output(step: Link, name: str) -> Table:

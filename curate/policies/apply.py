@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from curate.manifest.store_path import AnyPath
 from curate.policies.contract import Policy
-from curate.policies.decided import kept_by_class, second_look
+from curate.policies.decided import counted_result, kept_by_class
 from curate.policies.outputs import outputs_for, write_outputs
 from curate.policies.receipts import state_of
 from curate.policies.result import Result
@@ -37,9 +37,7 @@ def apply(
     with nullcontext() if dry_run else outputs_for(table, out, files, overwrite=overwrite) as outputs:
         states = [(each, state_of(each)) for each in (table, *files.tables)]
         decided = policy.decide(table, write=outputs is not None)
-        examples, failed_by = second_look(decided)
-        known: dict[str, Any] = {**decided.counts(), "failed_by": failed_by, "examples": examples}
-        result = replace(decided.result, **known, input_digest=decided.digest)
+        result = replace(counted_result(decided), input_digest=decided.digest)
         classes_of, classes = kept_by_class(decided)
         if outputs is None:
             return replace(result, classes=classes, classes_of=classes_of)

@@ -1,7 +1,7 @@
 """A policy that has been decided for every row, and not yet written."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -107,8 +107,8 @@ class Decided(Generic[R]):
         }
 
 
-def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[str, int]]:
-    """Return a few decisions (why they are shown, key and reason), and failures by status."""
+def counted_result(decided: Decided[R]) -> R:
+    """Return the result with its counts, a few decisions (why they are shown, key and reason), and failures."""
     outcome = decided.outcome
     chosen = decided.examples or {FIRST_DROPPED: _first((outcome == DROP) | (outcome == UNDECIDED), N_EXAMPLES)}
     shown = np.unique(np.concatenate(list(chosen.values()))).astype(np.int64)
@@ -118,7 +118,8 @@ def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[st
         for why, rows in chosen.items()
         for row in rows.tolist()
     ]
-    return examples, _failed_by(decided.table, outcome == FAILED)
+    known: dict[str, Any] = {**decided.counts(), "failed_by": _failed_by(decided.table, outcome == FAILED)}
+    return replace(decided.result, **known, examples=examples)
 
 
 def _decisions(decided: Decided[Result], rows: np.ndarray) -> Iterator[dict[str, Any]]:

@@ -3,12 +3,11 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from curate.policies.decided import Decided, second_look
+from curate.policies.decided import Decided, counted_result
 from curate.policies.result import Result
 
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
@@ -19,10 +18,7 @@ FIXED = frozenset({"kind", "format", "curate", "input", "read", "hash", "outputs
 
 def facts_of(decided: Decided[Result]) -> dict[str, Any]:
     """Return what a receipt says of a decided policy, as plain JSON: its rules, counts, reasons and all else."""
-    examples, failed_by = second_look(decided)
-    known: dict[str, Any] = {**decided.counts(), "failed_by": failed_by, "examples": examples}
-    facts = replace(decided.result, **known).facts()
-    model = decided.table.metadata.get("model")
+    model, facts = decided.table.metadata.get("model"), counted_result(decided).facts()
     return plain_json({"model": model, "policy": decided.policy, "counts": decided.counts(), **facts})
 
 

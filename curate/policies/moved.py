@@ -58,7 +58,11 @@ class Searched:
             if file.suffix != Path(sought).suffix or file_sha256(file) != first:
                 continue
             if len(digests) < 2:
-                return file.parent if names and path.name not in (sought, file.name) and _is_part(sought) else file
+                return (
+                    file.parent
+                    if names and path.name not in (sought, file.name) and sought.startswith("part-")
+                    else file
+                )
             if all(file_sha256(file.with_name(name)) == digest for name, digest in zip(names, digests, strict=True)):
                 return file.parent
         return None
@@ -114,7 +118,3 @@ class Searched:
                     path = Path(folder, name)
                     if not path.is_symlink() and path.is_file():
                         yield path
-
-
-def _is_part(name: str) -> bool:
-    return name.startswith("part-")

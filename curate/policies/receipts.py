@@ -199,7 +199,8 @@ def _check_shape(path: AnyPath, receipt: dict[str, Any]) -> None:
         and all(isinstance(source.get(name), str) for name in ("path", "digest"))
         and isinstance(source.get("embedding"), str | None)
         and _are_digests(source)
-        and _are_texts(receipt.get("read", {}))
+        and isinstance(receipt.get("read", {}), dict)
+        and all(isinstance(text, str) for text in receipt.get("read", {}).values())
         and isinstance(receipt.get("policy"), list)
         and _are_counts(receipt.get("counts"), *COUNTED)
         and all(_are_counts(receipt.get(group, {})) for group, _ in LOST)
@@ -226,11 +227,6 @@ def _are_digests(source: Mapping[str, Any]) -> bool:
         return False
     named = all(isinstance(name, str) and Path(name).name == name for name in names)
     return named and all(isinstance(digest, str | None) for digest in digests)
-
-
-def _are_texts(value: Any) -> bool:
-    """Whether a value is an object of texts."""
-    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def _are_counts(value: Any, *names: str) -> bool:

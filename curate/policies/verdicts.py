@@ -205,12 +205,13 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagree
             continue
         last = [line for each in questions.values() for line in each.values()]
         dropping = [line for line in last if _answer(line)[0] == DROP]
+        by = (dropping or last)[-1]
         answered = {name: next(iter(_answers(each)), (UNSURE, ""))[0] for name, each in questions.items()}
         said[key] = Said(
             images[key],
             answered,
             {line.column: line.label for line in last if line.verdict == RELABEL},
-            _by((dropping or last)[-1]),
+            f"{by.reviewer}, of {by.words}" if by.words else by.reviewer,
             apart.get(key, ()) if answered.get(COPY) == KEEP else (),
         )
     return said, disagree
@@ -223,10 +224,6 @@ def _answers(of: Mapping[str, Line]) -> set[tuple[str, str]]:
 
 def _answer(line: Line) -> tuple[str, str]:
     return (DROP, "") if line.verdict == AUDIT else (line.verdict, line.label)
-
-
-def _by(line: Line) -> str:
-    return f"{line.reviewer}, of {line.words}" if line.words else line.reviewer
 
 
 def read_verdicts(path: str | Path, *, lines: int | None = None) -> Verdicts:

@@ -100,9 +100,10 @@ class Needs:
             )
 
     def _check_types(self, table: Table, names: Iterable[str]) -> None:
+        numeric = [field.name for field in table.schema if is_number(field.type)]
         for name in (*self.exact, *self.numbers):
-            if not is_number(table.schema.field(name).type):
-                _refuse(table, name, "numbers", f"{self.advice} (numbers: {', '.join(_numeric(table)) or 'none'})")
+            if name not in numeric:
+                _refuse(table, name, "numbers", f"{self.advice} (numbers: {', '.join(numeric) or 'none'})")
         for expected, columns in (
             ("names or numbers", [*self.groups, *self.names]),
             ("text", [*self.texts, *({SHA256} & self.representations)]),
@@ -127,10 +128,6 @@ def refuse_other_status(schema: pa.Schema, path: object) -> None:
 def _refuse(table: Table, name: str, expected: str, advice: str) -> None:
     kind = table.schema.field(name).type
     raise InputError(f"expected {expected} in column {name!r} of {table.path}, got {kind}; {advice}")
-
-
-def _numeric(table: Table) -> list[str]:
-    return [field.name for field in table.schema if is_number(field.type)]
 
 
 def is_number(kind: pa.DataType) -> bool:

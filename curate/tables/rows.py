@@ -1,6 +1,6 @@
 """The one reader of columns: a table of any size in one pass, as the few arrays that are needed of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,8 @@ from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS, Embeddings
 from scoring.errors import InputError
 from scoring.room import space
+
+NO_NUMBER = "no value (null, NaN or infinite)"
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,17 @@ class Rows:
         spread = np.full(len(self), empty, values.dtype)
         spread[self.place if at is None else self.place[at]] = values
         return spread
+
+    def first_lacking(self, lacking: Mapping[str, NDArray[np.bool_]]) -> NDArray[np.int8]:
+        """Return the place of the first reason for which each row lacks something, -1 for none, shape (N,).
+
+        Args:
+            lacking: reason -> rows that lack it, shape (N,).
+        """
+        first = np.full(len(self), -1, np.int8)
+        for number, rows in reversed([*enumerate(lacking.values())]):
+            first[rows] = number
+        return first
 
     def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the row of each hash of a key, shape (M,), of rows in the order of theirs; -1 if absent."""

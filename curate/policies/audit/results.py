@@ -8,6 +8,8 @@ from curate.counted import Grid, Printed, counted
 from curate.policies.audit.request import AVERAGE
 from curate.policies.sampled import NOT_COUNTED
 
+ALL_GOOD = "certain, if not one is bad"
+
 if TYPE_CHECKING:
     from scoring.metrics.resampling import Interval
 
@@ -52,7 +54,7 @@ class AuditPlan(Printed):
             f"{self.column}, at confidence {_share(self.confidence)}",
             Grid(
                 [
-                    (_share(share), "no number would do" if n is None else f"{n:,}", _chance(share))
+                    (_share(share), "no number would do" if n is None else f"{n:,}", "80%" if share else ALL_GOOD)
                     for share, n in self.needed.items()
                 ],
                 header=("bad in the better half", "images", "probability to keep that half or more"),
@@ -148,10 +150,6 @@ class Promise:
             f"{rule} keeps {self.kept:,} of {counted(self.of, 'row')} ({seen}): at most {_share(self.rate)} of them "
             f"are bad, at confidence {_share(confidence)}"
         )
-
-
-def _chance(share: float) -> str:
-    return "certain, if not one is bad" if share == 0 else "80%"
 
 
 def _share(value: float) -> str:

@@ -25,7 +25,7 @@ from curate.policies.outputs import Files
 from curate.tables.amount import Amount
 from curate.tables.digests import redrawn
 from curate.tables.fits import fitted_apart
-from curate.tables.rows import Codes, Rows, read_rows
+from curate.tables.rows import NO_NUMBER, Codes, Rows, read_rows
 from curate.tables.signals import Signal, default_column
 from curate.tables.table import Table, open_table
 from curate.tables.vectors import EMBEDDING_PROBLEMS, rows_of
@@ -54,8 +54,10 @@ class Balance:
         lacks, reasons = _lacking(request, rows, signal, by_clusters=by_clusters)
         inside = np.flatnonzero(rows.ok & (lacks < 0))
         if not len(inside):
-            by_reason = {reason: int((rows.ok & (lacks == number)).sum()) for number, reason in enumerate(reasons)}
-            raise InputError(_none_left(table, len(rows), by_reason))
+            counts = [int((rows.ok & (lacks == number)).sum()) for number in range(len(reasons))]
+            why = ", ".join(f"{n:,} whose row {reason}" for n, reason in zip(counts, reasons, strict=True) if n)
+            got = f"none of {len(rows):,}: {why}" if why else "none that was scored"
+            raise InputError(f"expected rows to balance in {table.path}, got {got}")
         cells = _cells(request, rows, inside, by_clusters=by_clusters)
         sizes = np.bincount(cells.codes, minlength=len(cells.names))
         plan = planned(request, cells.names, sizes)
@@ -105,26 +107,15 @@ def _lacking(
     request: BalanceRequest, rows: Rows, signal: Signal | None, *, by_clusters: bool
 ) -> tuple[NDArray[np.int8], tuple[str, ...]]:
     """Return what each row lacks, shape (N,), a place in the reasons; -1 for nothing; and the reasons."""
-    lacks = np.full(len(rows), -1, np.int8)
-    reasons: list[str] = []
-
-    def add(without: NDArray[np.bool_], reason: str) -> None:
-        lacks[without & (lacks < 0)] = len(reasons)
-        reasons.append(reason)
-
+    lacking: dict[str, NDArray[np.bool_]] = {}
     if rows.embedding is not None:
-        for number, what in enumerate(EMBEDDING_PROBLEMS, 1):
-            add(rows.embedding_problem == number, f"has {what}")
+        problems = enumerate(EMBEDDING_PROBLEMS, 1)
+        lacking = {f"has {what}": rows.embedding_problem == number for number, what in problems}
     if not by_clusters:
-        add(rows.names[request.per].codes < 0, f"{request.per} has no value")
+        lacking[f"{request.per} has no value"] = rows.names[request.per].codes < 0
     if signal is not None:
-        add(~np.isfinite(rows.numbers[signal.column]), f"{signal.column} has no value (null, NaN or infinite)")
-    return lacks, tuple(reasons)
-
-
-def _none_left(table: Table, n: int, lacking: Mapping[str, int]) -> str:
-    why = ", ".join(f"{count:,} whose row {reason}" for reason, count in lacking.items() if count)
-    return f"expected rows to balance in {table.path}, got none{f' of {n:,}: {why}' if why else ' that was scored'}"
+        lacking[f"{signal.column} has {NO_NUMBER}"] = ~np.isfinite(rows.numbers[signal.column])
+    return rows.first_lacking(lacking), tuple(lacking)
 
 
 def _cells(request: BalanceRequest, rows: Rows, inside: NDArray[np.int64], *, by_clusters: bool) -> Codes:

@@ -61,7 +61,8 @@ class ExampleRule(Rule):
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
-        near, judged = _nearest_inside(self.examples, table_rows, rows, inside)
+        near, judged, at = np.zeros(len(inside)), np.zeros(len(inside), bool), np.flatnonzero(inside)
+        near[at], _, judged[at] = nearest(self.examples, table_rows, rows.start + at)
         return Ruling(((near >= 0) == (self.sign > 0)) & judged, judged, None)
 
     def needs(self, table: Table) -> Needs:
@@ -105,19 +106,6 @@ class Unlike(ExampleRule):
 
     name: ClassVar[str] = "unlike"
     sign: ClassVar[int] = -1
-
-
-def _nearest_inside(
-    examples: Sequence[Example], table_rows: Rows, rows: slice, inside: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return how far M rows in a row are beyond their example's cosine, and which have an embedding; 0 if not inside.
-
-    Both have shape (M,).
-    """
-    beyond, judged = np.zeros(len(inside)), np.zeros(len(inside), bool)
-    at = np.flatnonzero(inside)
-    beyond[at], _, judged[at] = nearest(examples, table_rows, rows.start + at)
-    return beyond, judged
 
 
 def nearest(

@@ -73,7 +73,7 @@ def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterOptions, ta
 
 def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Sequence[tuple[str, Any]]) -> str | None:
     """Return the column of the groups of which amounts take equal shares; None for a plain cut."""
-    amounts = [name for name in RULES if _takes(name, EVEN)]
+    amounts = [name for name, rule in RULES.items() if EVEN in rule.takes]
     if label is not None and not any(name.replace("_", "-") in amounts for name, _ in typed):
         raise InputError(f"--label {label} is for {' and '.join(f'--{name}' for name in amounts)}; add one")
     if label is not None and allow_uneven:
@@ -106,15 +106,11 @@ def _refuse_lone(names: Sequence[str]) -> None:
                 raise InputError(f"--{once} is given {list(names).count(once)} times; give it once")
 
 
-def _takes(rule: str, option: str) -> bool:
-    return option in RULES[rule].takes
-
-
 def _trailing(names: Sequence[str], values: Sequence[Any], option: str) -> Any:
     """The value of ``option`` if it comes once, after all of the rules that it could be for."""
     if option not in names:
         return None
-    rules = [name for name in RULES if _takes(name, option)]
+    rules = [name for name, rule in RULES.items() if option in rule.takes]
     last = len(names) - 1 - names[::-1].index(option)
     if any(name in rules for name in names[last:]):
         return None

@@ -153,7 +153,7 @@ class Issues(Request):
             dropped_by=self._dropped_by(looked.has, outcome, first),
             undecided_by={"no measures": int((outcome == UNDECIDED).sum())} if (outcome == UNDECIDED).any() else {},
             kinds={name: self._facts(name, looked) for name in kinds},
-            n_issues=int(_any([each for name, each in looked.has.items() if name != GROUPS], len(rows)).sum()),
+            n_issues=int(np.any([each for name, each in looked.has.items() if name != GROUPS], axis=0).sum()),
             overlaps=_overlaps(looked.has),
             not_looked=[*absent, *(name for name in kinds if np.isnan(looked.measures[name]).all() and len(rows))],
             worst={name: each.tolist() for name, each in worst.items() if len(each)},
@@ -337,10 +337,6 @@ def values_of(rows: Rows, name: str, ok: np.ndarray) -> Values:
     values = column.values.astype(np.float32)
     values[~(column.valid & ok)] = np.nan
     return values
-
-
-def _any(flags: Sequence[np.ndarray], n: int) -> np.ndarray:
-    return np.logical_or.reduce([np.zeros(n, bool), *flags])
 
 
 def worst_of(kind: Kind, values: Values, has: np.ndarray, n: int) -> np.ndarray:

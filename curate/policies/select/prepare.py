@@ -12,7 +12,7 @@ from curate.probes.chances import CHANCES, Labelled, model_notes, with_chances
 from curate.selectors.contract import HOW_TO_GET, Selector
 from curate.selectors.mixing import rank_share
 from curate.selectors.pool import Pool
-from curate.tables.rows import Rows
+from curate.tables.rows import NO_NUMBER, Rows
 from curate.tables.signals import Signals
 from curate.tables.vectors import EMBEDDING_PROBLEMS, rows_of
 from scoring.errors import InputError
@@ -206,16 +206,12 @@ def _missing(strategy: str, need: str, labelled: Labelled) -> str:
 
 def _undecided(rows: Rows, plan: Plan, signals: Signals, by_vectors: bool) -> tuple[NDArray[np.int8], tuple[str, ...]]:
     """Return the number of the reason why each row cannot be judged, -1 for none, and the reasons."""
-    why = np.full(len(rows), -1, np.int8)
-    reasons = [f"has {text}, which {plan.strategy} uses" for text in EMBEDDING_PROBLEMS]
+    lacking: dict[str, NDArray[np.bool_]] = {}
     if by_vectors:
-        why[:] = rows.embedding_problem.astype(np.int8) - 1
-    for name in signals.columns:
-        lacking = ~np.isfinite(rows.numbers[name]) & (why < 0)
-        why[lacking] = len(reasons)
-        reasons.append(f"{name} has no value (null, NaN or infinite)")
-    why[~rows.ok] = -1
-    return why, tuple(reasons)
+        problems = enumerate(EMBEDDING_PROBLEMS, 1)
+        lacking = {f"has {what}, which {plan.strategy} uses": rows.embedding_problem == n for n, what in problems}
+    lacking |= {f"{name} has {NO_NUMBER}": ~np.isfinite(rows.numbers[name]) for name in signals.columns}
+    return np.where(rows.ok, rows.first_lacking(lacking), np.int8(-1)), tuple(lacking)
 
 
 def _inside(rows: Rows, at: NDArray[np.int64]) -> NDArray[np.floating]:
