@@ -14,6 +14,15 @@ from curate.tables.keys import places
 from scoring.errors import InputError
 
 
+def source_hashes(manifest: Manifest, name: str) -> NDArray[np.uint64]:
+    """Return the hash of the key of each row of a source, shape (N,); ``name`` is its own, for messages."""
+    parts = [np.zeros(0, np.uint64)]
+    for start in range(0, manifest.n_rows, STEP):
+        keys = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY).combine_chunks()
+        parts.append(tie_breaks(key_array(keys, name, start)))
+    return np.concatenate(parts)
+
+
 class Located:
     """Where the images of many keys are in a source.
 
@@ -34,11 +43,7 @@ class Located:
         self.source = source
         self.manifest: Manifest = open_manifest(source, options)
         self._hashes = np.sort(hashes)
-        parts = [np.zeros(0, np.uint64)]
-        for start in range(0, self.manifest.n_rows, STEP):
-            keys = self.manifest.rows(start, min(start + STEP, self.manifest.n_rows)).column(KEY).combine_chunks()
-            parts.append(tie_breaks(key_array(keys, source, start)))
-        self._place = places(self._hashes, np.concatenate(parts))
+        self._place = places(self._hashes, source_hashes(self.manifest, source))
         self.missing = int((self._place < 0).sum())
         if self.missing == len(hashes):
             raise InputError(

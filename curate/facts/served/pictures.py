@@ -5,16 +5,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from xml.sax.saxutils import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.columns import KEY, URI
 from curate.facts.thumbs import SIDE, TYPE, thumbnail
 from curate.manifest import Manifest, ReadError, open_manifest, read_uri
-from curate.tables.digests import key_array, key_bytes, tie_breaks
+from curate.tables.digests import key_bytes, tie_breaks
 from curate.tables.images import SHA256
+from curate.tables.located import source_hashes
 from curate.tables.provenance import reading_of, white_of
 from curate.tables.table import Table
 from scoring.images import DecodeError
@@ -22,7 +23,6 @@ from scoring.images import DecodeError
 KEPT = 4_000  # thumbnails, of some 3 kB
 KNOWN = 20_000  # rows whose place is remembered
 AT_ONCE = 4  # images that are decoded
-STEP = 65_536  # rows of a source looked at together
 LARGE = 1_024  # pixels of the longer side of an image that is looked at on its own
 SVG = "image/svg+xml"
 CHANGED = "changed since it was scored"
@@ -63,7 +63,7 @@ class Pictures:
         self._places: OrderedDict[int, tuple[bytes | None, str | None]] = (
             OrderedDict()
         )  # and the digest that was scored
-        self._made: OrderedDict[int, Picture] = OrderedDict()
+        self._small = lru_cache(KEPT)(partial(self.large, side=SIDE))
         self._lock = threading.Lock()
         self._at_once = threading.BoundedSemaphore(AT_ONCE)
 
@@ -84,16 +84,7 @@ class Pictures:
 
     def __call__(self, row: int) -> Picture:
         """Return the thumbnail of a row, or words where there is no image that can be shown."""
-        with self._lock:
-            if row in self._made:
-                self._made.move_to_end(row)
-                return self._made[row]
-        made = self.large(row, SIDE)
-        with self._lock:
-            self._made[row] = made
-            while len(self._made) > KEPT:
-                self._made.popitem(last=False)
-        return made
+        return self._small(row)
 
     def large(self, row: int, side: int = LARGE) -> Picture:
         """Return the image of a row, its longer side at most ``side`` pixels, or words if absent."""
@@ -121,11 +112,7 @@ class _Source:
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        parts: list[NDArray[np.uint64]] = [np.zeros(0, np.uint64)]
-        for start in range(0, manifest.n_rows, STEP):
-            keys = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY)
-            parts.append(tie_breaks(key_array(keys)))
-        hashes = np.concatenate(parts)
+        hashes = source_hashes(manifest, "the source")
         self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]
 

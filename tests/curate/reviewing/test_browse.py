@@ -259,9 +259,10 @@ def test_the_images_of_a_table_without_paths_come_from_its_source(folder, tmp_pa
 
 def test_few_thumbnails_are_kept(server, monkeypatch):
     monkeypatch.setattr(pictures_module, "KEPT", 3)
+    pictures = pictures_module.Pictures(server.site.pictures.table, source=None)
     for row in range(0, 20, 2):
-        server.site.pictures(row)
-    assert len(server.site.pictures._made) == 3
+        pictures(row)
+    assert pictures._small.cache_info().currsize == 3
 
 
 @pytest.mark.parametrize("token", ["", "x", "é", "%00", "..", "A" * 22])
