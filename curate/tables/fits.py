@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from curate.counted import counted
 from curate.manifest.store_path import AnyPath
@@ -16,30 +15,8 @@ OF_SCORING = {"rows", "images", "digest", "groups", "junk"}
 JUDGED = "judged"  # rows that were added later, and judged by the fit as it was: on its scale, so not apart
 
 
-@dataclass(frozen=True)
-class FittedApart:
-    """A table that holds rows of several fits.
-
-    Attributes:
-        table: its path.
-        column: that compares a row with the rows that it was fitted with.
-        why: how it is known.
-    """
-
-    table: str
-    column: str
-    why: str
-
-    def words(self) -> str:
-        """Return what is wrong, and what to do."""
-        return (
-            f"{self.table} holds rows that were fitted apart ({self.why}), and {self.column} compares a row with those "
-            f"that it was fitted with: fit them together with curate fit {self.table} --apply NAME.parquet"
-        )
-
-
-def fitted_apart(table: Table, columns: Iterable[str]) -> list[FittedApart]:
-    """Return a warning where rows of several fits are judged by a score that compares a row with its dataset.
+def fitted_apart(table: Table, columns: Iterable[str]) -> list[str]:
+    """Return a sentence where rows of several fits are judged by a score that compares a row with its dataset.
 
     Args:
         table: one file, or parts that may come from several tables.
@@ -50,15 +27,21 @@ def fitted_apart(table: Table, columns: Iterable[str]) -> list[FittedApart]:
         return []
     fits = {json.dumps(fit, sort_keys=True): fit for fit in map(_fit_of, table.files)}
     if len(fits) > 1:
-        return [FittedApart(str(table.path), relative[0], f"its parts name {len(fits)} fits")]
+        return [_words(table, relative[0], f"its parts name {len(fits)} fits")]
     fit = next(iter(fits.values()), None)
     if not isinstance(fit, dict) or type(fit.get("rows")) is not int or not set(fit) <= OF_SCORING:
         return []
     n_scored = sum(len(part) - part.column(0).null_count for part in table.batches(relative[:1]))
     if n_scored <= fit["rows"]:
         return []
-    why = f"{counted(n_scored, 'row')} with a value, and a fit of {fit['rows']:,}"
-    return [FittedApart(str(table.path), relative[0], why)]
+    return [_words(table, relative[0], f"{counted(n_scored, 'row')} with a value, and a fit of {fit['rows']:,}")]
+
+
+def _words(table: Table, column: str, why: str) -> str:
+    return (
+        f"{table.path} holds rows that were fitted apart ({why}), and {column} compares a row with those that it was "
+        f"fitted with: fit them together with curate fit {table.path} --apply NAME.parquet"
+    )
 
 
 def _fit_of(file: AnyPath) -> object:

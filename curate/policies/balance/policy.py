@@ -99,7 +99,7 @@ class Balance:
             words=words.rows,
             schema=SCHEMA,
             meanings=MEANINGS,
-            result=replace(result, notes=[*result.notes, *(each.words() for each in apart)]),
+            result=replace(result, notes=[*result.notes, *apart]),
         )
 
 

@@ -62,7 +62,7 @@ class Filter:
         ruled = list(zip(self.rules, words.results, strict=True))
         settled = [rule.settle(result, table) for rule, result in ruled]
         notes = [note for rule, result in ruled for note in rule.notes(result)]
-        notes += [each.words() for each in fitted_apart(table, needs.columns(table))]
+        notes += fitted_apart(table, needs.columns(table))
         evened = {rule.typed(): rule.evened(result) for rule, result in ruled}
         return Decided(
             table=table,

@@ -143,7 +143,7 @@ class Select:
             settings=settings_of(self.request.plan.selector()),
             notes=[
                 *picked.notes,
-                *(apart.words() for apart in fitted_apart(table, self.request.signals(table).columns)),
+                *fitted_apart(table, self.request.signals(table).columns),
             ],
             copies=find_picked_copies(table, picked.picks, picked.labelled()),
         )

@@ -32,12 +32,12 @@ def test_parts_of_two_fits_are_noticed_and_parts_of_one_are_not(tmp_path):
             place = folder / f"part-{number:06}.parquet"
             write(place, 20, {"rows": 40, "digest": digest}, first=20 * number)
         warnings = fitted_apart(open_table(folder), ["key", "unc_fitted"])
-        assert [each.column for each in warnings] == ["unc_fitted"] * (name == "apart")
+        assert ["and unc_fitted compares" in each for each in warnings] == [True] * (name == "apart")
 
 
 def test_more_rows_than_the_fit_had_are_rows_of_another(tmp_path):
     both = open_table(write(tmp_path / "both.parquet", 40, {"rows": 20}))
-    assert "40 rows" in fitted_apart(both, ["unc_local", "unc_fitted"][1:])[0].why
+    assert "40 rows" in fitted_apart(both, ["unc_local", "unc_fitted"][1:])[0]
     assert fitted_apart(open_table(write(tmp_path / "one.parquet", 20, {"rows": 20})), ["unc_fitted"]) == []
     subset = open_table(write(tmp_path / "subset.parquet", 10, {"rows": 20}))
     assert fitted_apart(subset, ["unc_fitted"]) == []
