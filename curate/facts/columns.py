@@ -49,14 +49,8 @@ class Shown:
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts for a page."""
-        return {
-            "name": self.name,
-            "label": self.column,
-            "kind": self.kind,
-            "direction": self.direction,
-            "words": self.words,
-            "integer": self.integer,
-        }
+        shown = {name: getattr(self, name) for name in ("kind", "direction", "words", "integer")}
+        return {"name": self.name, "label": self.column, **shown}
 
 
 def shown_columns(table: Table, class_column: str | None) -> tuple[list[Shown], list[str]]:

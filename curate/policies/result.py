@@ -44,6 +44,7 @@ class Result(Printed):
     receipt: AnyPath | None = None
 
     FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "receipt")
+    IN_RECEIPT: ClassVar[tuple[str, ...]] = ()  # fields of a policy's own that its receipt holds
 
     def paths(self) -> dict[str, AnyPath | None]:
         """Return the files written, by name; None for those that were not."""
@@ -67,7 +68,8 @@ class Result(Printed):
 
     def facts(self) -> dict[str, Any]:
         """Return the receipt's facts next to the counts, as plain JSON."""
-        return {"dropped_by": self.dropped_by, "undecided_by": self.undecided_by, "failed_by": self.failed_by}
+        names = ("dropped_by", "undecided_by", "failed_by", *self.IN_RECEIPT)
+        return {name: getattr(self, name) for name in names}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""

@@ -103,7 +103,7 @@ def read_columns(
         opened = open_table(path, require=[KEY])
         names = opened.schema.names
         table = opened.read([KEY, *(name for name in text_columns if name in names and name != KEY)])
-    keys = key_bytes(_combined(table.column(KEY)), path)
+    keys = key_bytes(table.column(KEY).combine_chunks(), path)
     return keys, {name: _texts(path, table.column(name)) if name in text_columns else None for name in names}
 
 
@@ -131,14 +131,10 @@ def _read_text(path: AnyPath) -> pa.Table:
     return read_csv(data, str(path), expects={KEY}, names_only={KEY})
 
 
-def _combined(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-
-
 def _texts(path: AnyPath, column: pa.ChunkedArray) -> list[str | None]:
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
         raise InputError(f"expected labels as names or numbers in {path}, got {column.type}; name another column")
-    return list(texts(_combined(column)).to_pylist())
+    return list(texts(column.combine_chunks()).to_pylist())
 
 
 def distinct(path: str, keys: list[bytes], labels: list[str | None] | None = None) -> Known:

@@ -1,7 +1,7 @@
 """What a balance did, and what has to be reported of it."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,10 +33,7 @@ class BalanceResult(Result):
     short: int = 0
     apart: float = 0.0
 
-    def facts(self) -> dict[str, Any]:
-        """Return the receipt's facts next to the counts, as plain JSON."""
-        names = ("cells", "limit", "most", "short", "apart", "notes")
-        return {**super().facts(), **{name: getattr(self, name) for name in names}}
+    IN_RECEIPT: ClassVar[tuple[str, ...]] = ("cells", "limit", "most", "short", "apart", "notes")
 
 
 def result_of(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> BalanceResult:

@@ -50,9 +50,7 @@ class IssuesResult(Result):
     groups: list[dict[str, Any]] = field(default_factory=list)
     n_unlike: int = 0
 
-    def facts(self) -> dict[str, Any]:
-        """Return the receipt's facts next to the counts, as plain JSON."""
-        return {**super().facts(), "kinds": self.kinds, "groups": self.groups}
+    IN_RECEIPT: ClassVar[tuple[str, ...]] = ("kinds", "groups")
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,7 @@ class LabelsResult(Result):
     review: AnyPath | None = None
 
     FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, REVIEW)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the receipt's facts next to the counts, as plain JSON."""
-        return {**super().facts(), "judged": self.judged, "suspected": self.suspected, "wrong": self.wrong}
+    IN_RECEIPT: ClassVar[tuple[str, ...]] = ("judged", "suspected", "wrong")
 
 
 def estimate(interval: Interval) -> dict[str, float | None]:

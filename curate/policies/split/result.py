@@ -1,7 +1,7 @@
 """What a split did, and what has to be reported of it."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -43,10 +43,16 @@ class SplitResult(Result):
     would_leak: int | None = None
     leaks: int | None = None
 
-    def facts(self) -> dict[str, Any]:
-        """Return the receipt's facts next to the counts, as plain JSON."""
-        names = ("sides", "shares", "n_groups", "largest", "n_copies", "would_leak", "leaks", "notes")
-        return {**super().facts(), **{name: getattr(self, name) for name in names}}
+    IN_RECEIPT: ClassVar[tuple[str, ...]] = (
+        "sides",
+        "shares",
+        "n_groups",
+        "largest",
+        "n_copies",
+        "would_leak",
+        "leaks",
+        "notes",
+    )
 
 
 def result_of(
