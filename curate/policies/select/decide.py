@@ -139,7 +139,7 @@ def pick(
     if request.graph:
         stored = _graph(request, rows, ready, write=write_graph)
         files["graph"] = stored
-        notes += stored.notes
+        notes += stored.notes if write_graph else ()  # what is derived again finds the file that was made
         ready = replace(ready, pool=with_graph(ready.pool, stored.graph))
     chosen = choose(ready.pool, plan, ready.groups, picked=picked)
     verdict = _verdict(request, rows, ready, chosen, labelled, excluded)
