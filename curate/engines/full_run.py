@@ -58,7 +58,7 @@ def score_listed(
     events: RunLog,
 ) -> ScoreResult:
     """Score a source that is listed with an engine that is at the ready; other arguments are ``options``, checked."""
-    workers, overwrite, announce = options.workers, options.overwrite, options.announce
+    overwrite, announce = options.overwrite, options.announce
     opened = open_all(options.source, reading, model, engine.settings, elsewhere=engine.elsewhere, listed=manifest)
     for note in notes_on(opened.manifest, reading):
         announce(note)
@@ -68,8 +68,7 @@ def score_listed(
         )
     work = work_of(out)
     white = engine.settings.white or (None if overwrite else _white_before(out, work))
-    if white is None:
-        white = _sampled_white(opened.manifest, options)
+    white = white or _sampled_white(opened.manifest, options)
     # what is settled here holds everywhere
     settings = replace(engine.settings, precision=opened.runner.precision, white=white)
     fingerprint = opened.fingerprint(settings)
@@ -78,7 +77,7 @@ def score_listed(
         manifest=opened.manifest,
         preprocessing=opened.runner.model.spec.preprocessing,
         settings=settings,
-        workers=workers,
+        workers=options.workers,
         announce=announce,
     )
     again: set[int] = set()  # shards with rows that can be read now
@@ -112,7 +111,9 @@ def score_listed(
                 work, table, again, parts, schema, metadata, shard_rows=settings.shard_size, step=opened.batch_size
             )
         step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
-        job = Job(options.source, reading, model, settings, workers, work.folder, fingerprint, metadata, step, opened)
+        job = Job(
+            options.source, reading, model, settings, options.workers, work.folder, fingerprint, metadata, step, opened
+        )
         run = ScoreRun(job, work, parts, options.report, logged_parts(events, opened.manifest.n_rows, parts), announce)
         with model_threads(metadata):
             if run.todo():
