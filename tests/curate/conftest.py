@@ -1,8 +1,10 @@
 """A dataset of images, and the table of an undisturbed run over it."""
 
 import asyncio
+import io
 import logging
 import secrets
+from contextlib import suppress
 from types import SimpleNamespace
 
 import fsspec.config
@@ -16,7 +18,7 @@ from runs import SMALL
 
 from curate.engines import junk
 from curate.engines.score import score
-from curate.manifest import remote, schemes
+from curate.manifest import footers, remote, schemes
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +50,57 @@ def few_copies():
     """Corrupt each image in a few ways only, for what does not ask how well junk is found: it is most of a fit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(junk, "COPIES", 120)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def networks_kept():
+    """Prepare the backbone of each model once: it is most of a run over a few images."""
+    import kept_networks
+
+    from scoring import backends, model
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(backends.WHERE, "torch", "kept_networks:for_inference")
+        patch.setattr(model, "stored_backbone", kept_networks.stored_backbone)
+        yield
+
+
+class FootersReadHere:
+    """What ``check_footers`` starts, as a part of this process: another takes 0.3 s, for each table that is opened."""
+
+    def __init__(self, command, **pipes):
+        self.stdin = self.stdout = self
+        self.answers = b"R"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def write(self, frame):
+        import pyarrow.parquet as pq
+
+        with suppress(OSError, ValueError):  # of pyarrow's errors each is one of them
+            pq.read_metadata(io.BytesIO(frame[8:]))
+            self.answers += b"K"
+
+    def read(self, n):
+        answer, self.answers = self.answers[:n], self.answers[n:]
+        return answer
+
+    def flush(self):
+        pass
+
+    close = flush
+
+
+@pytest.fixture(scope="module", autouse=True)
+def footers_here():
+    """Read the footers of tables in this process; test_manifest_damaged does not, for it has some that would end it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(footers, "subprocess", SimpleNamespace(Popen=FootersReadHere, PIPE=None, DEVNULL=None))
         yield
 
 

@@ -14,6 +14,11 @@ from curate.manifest import ReadError, footers, open_manifest
 from scoring.errors import InputError
 
 
+@pytest.fixture(scope="module", autouse=True)
+def footers_here():
+    """Not here but in a process of their own, which some of them abort."""
+
+
 def parquet():
     images = [{"bytes": b"%d" % row * 9 if row % 3 else None, "path": f"{row}.jpg"} for row in range(60)]
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
