@@ -83,6 +83,12 @@ def parsed(path):
 
 
 @cache
+def nodes(path):
+    """All nodes of a file, with which each test would be busy for a second."""
+    return list(ast.walk(parsed(path)))
+
+
+@cache
 def imports(path, *, at_import=False):
     """Every module that a file names in an import; with ``at_import`` only those that importing it loads."""
     names = set()
@@ -194,7 +200,7 @@ def test_whatever_is_imported_is_a_stated_dependency_or_an_extra():
     brought = {name for each in stated for name in names_brought_by(each)}
     outside = {}
     for path in MODULES:
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             for top in {name.split(".")[0] for name in names} - sys.stdlib_module_names - set(PACKAGES) - brought:
@@ -288,7 +294,7 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
 
 @every(SCRIPTS)
 def test_what_a_benchmark_or_example_imports_from_the_packages_is_there(path):
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and packages([node.module]) & set(PACKAGES):
             exec(ast.unparse(node), {})
 
@@ -296,7 +302,7 @@ def test_what_a_benchmark_or_example_imports_from_the_packages_is_there(path):
 @every(MODULES)
 def test_nothing_is_unpickled_evaluated_or_asserted_and_no_error_is_swallowed_blind(path):
     assert not packages(imports(path)) & {"pickle", "cPickle", "dill", "joblib", "marshal", "shelve"}
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         assert not isinstance(node, ast.Assert), f"{path}:{node.lineno}"
         if isinstance(node, ast.ExceptHandler):
             assert node.type is not None, f"{path}:{node.lineno} is a bare except"

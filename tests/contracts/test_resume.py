@@ -40,6 +40,24 @@ OTHER = (  # where a setting gives a method other modules, or another memory, th
     "visimsiam predictor_every=2",
     "losspred form=l2",
 )
+STREAMED = (  # each learns from a stream what others do too: views, a queue, crops, votes, labels, losses, damage
+    "simclr",
+    "moco",
+    "dino",
+    "umm",
+    "vae",
+    "supervised",
+    "losspred",
+    "junk",
+)
+
+
+def runs():
+    """Every method from memory and, in a full run of all tests, from a stream; variants in a full run alone."""
+    for variant in (*METHODS, *OTHER):
+        for source in ("memory", "stream"):
+            is_slow = variant in OTHER or (source == "stream" and variant not in STREAMED)
+            yield pytest.param(variant, source, marks=[pytest.mark.slow] * is_slow, id=f"{variant}-{source}")
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +80,7 @@ def files(images):
     return found
 
 
-@pytest.mark.parametrize("source", ["memory", "stream"])
-@pytest.mark.parametrize("variant", [*METHODS, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHER)])
+@pytest.mark.parametrize(("variant", "source"), list(runs()))
 def test_a_run_that_was_killed_ends_with_the_weights_memory_and_measures_of_one_that_was_not(
     variant, source, images, files, tmp_path, monkeypatch
 ):

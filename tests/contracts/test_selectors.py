@@ -217,8 +217,8 @@ def test_memory_does_not_grow_with_the_budget_unless_the_cost_says_so(selector):
     if any(growth in selector.cost.replace(" ", "") for growth in ("O(KN)memory", "O(NK)memory")):
         pytest.skip("the cost states it")
     generator = np.random.default_rng(0)
-    pool = replace(pool_of(4000, 0), candidates=np.arange(4000))
-    pool = replace(pool, vectors=generator.standard_normal((4000, D)).astype(np.float32))
+    pool = replace(pool_of(2000, 0), candidates=np.arange(2000))
+    pool = replace(pool, vectors=generator.standard_normal((2000, D)).astype(np.float32))
     pool.vectors[:] /= np.linalg.norm(pool.vectors, axis=1, keepdims=True)
 
     def peak(budget):
@@ -229,7 +229,7 @@ def test_memory_does_not_grow_with_the_budget_unless_the_cost_says_so(selector):
         return reached
 
     peak(2)  # what is loaded and kept at a first call
-    assert peak(200) < peak(4) + 6e5  # 4,000 rows x 200 picks would be 0.8 MB in bytes, 3.2 MB in float32
+    assert peak(200) < peak(4) + 3e5  # 2,000 rows x 200 picks would be 0.4 MB in bytes, 1.6 MB in float32
 
 
 THREADS = """

@@ -91,6 +91,10 @@ def run(*args, **kwargs):
     return CliRunner().invoke(app, [str(arg) for arg in args], **kwargs)
 
 
+def interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
 def test_every_command_is_covered_here():
     assert sorted(CALLS) == sorted(COMMANDS)
 
@@ -125,7 +129,7 @@ def test_a_command_without_arguments_shows_its_help(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_mistake_is_one_line_and_exit_1(name, tmp_path, monkeypatch):
+def test_a_mistake_is_one_line_and_exit_1_and_an_interrupt_exit_130(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run(name, *CALLS[name][2])
     assert result.exit_code == 1
@@ -133,6 +137,10 @@ def test_a_mistake_is_one_line_and_exit_1(name, tmp_path, monkeypatch):
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
     assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(CALLS[name][0], interrupt)  # what is imported while the patch holds would keep it: now all is
+    result = run(name, *CALLS[name][1])
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted; repeat the command to go on\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -140,19 +148,6 @@ def test_bad_usage_is_exit_2_and_names_the_option(name):
     result = run(name, *CALLS[name][1], "--no-such-option")
     assert result.exit_code == 2
     assert "--no-such-option" in result.output
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_an_interrupt_is_one_line_and_exit_130(name, tmp_path, monkeypatch, tiny_checkpoint):
-    def interrupt(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.chdir(tmp_path)
-    run(name, *CALLS[name][2])  # a module that is imported first while the patch holds would keep it
-    monkeypatch.setattr(CALLS[name][0], interrupt)
-    result = run(name, *CALLS[name][1])
-    assert result.exit_code == 130
-    assert result.stderr == "interrupted; repeat the command to go on\n"
 
 
 def test_the_whole_road_is_exit_0(tmp_path, monkeypatch, tiny_checkpoint):

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,18 +32,22 @@ EMPTY = {"found", "asked", "told", "theirs", "odd", "wanted", "given", "there", 
 MOST_EMPTY = 20  # names with such a part, at every place where they are bound; only to be lowered
 
 
+@cache
+def nodes_of(path):
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def prose_of(path):
     """Texts of a Python file: strings with spaces, and comments."""
-    text = path.read_text()
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.value
-    yield from re.findall(r"(?m)(?:^|\s)# .*$", text)
+    yield from re.findall(r"(?m)(?:^|\s)# .*$", path.read_text())
 
 
 def names_of(path):
     """Names that a Python file binds: functions, classes, variables and parameters."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

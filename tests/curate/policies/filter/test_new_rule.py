@@ -11,6 +11,21 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 SCRIPT = Path(__file__).parent / "every_nth.py"
+EVERY_LINE = """
+import runpy, sys
+import every_nth
+every_nth.add()
+from curate.cli import main
+sys.stderr = sys.stdout
+*lines, page = sys.argv[1:]
+for line in lines:
+    sys.argv[1:] = line.split()
+    try:
+        main()
+    except SystemExit:
+        print("END")
+print(runpy.run_path(page)["rules"]())
+"""
 
 
 def python(*line, folder):
@@ -36,22 +51,16 @@ def test_the_command_keeps_its_rows_and_decisions_say_why(folder):
     assert decisions.filter(key="01").select("reason", "rule").row(0) == ("row 1 is left out", "--every-nth 3")
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("verify k.parquet", "identical"),
-        ("explain k.parquet 04", "row 4 is left out"),
-        ("filter --help", "--every-nth N"),
-        ("report s.parquet k.receipt.json --points 0 -o r.html", "r.html"),
-    ],
-)
-def test_the_other_commands_know_it(folder, line, said):
-    result = python("-m", "every_nth", *line.split(" "), folder=folder)
-    assert said in result.stdout + result.stderr
-    assert line.startswith("report") <= ("--every-nth 3" in "".join(each.read_text() for each in folder.glob("*.html")))
-
-
-def test_the_documentation_lists_it(folder):
-    page = repr(str(ROOT / "docs" / "generate.py"))
-    code = f"import every_nth, runpy; every_nth.add(); print(runpy.run_path({page})['rules']())"
-    assert "| `--every-nth N` | Keep every N-th row. |" in python("-c", code, folder=folder).stdout
+def test_the_other_commands_and_the_documentation_know_it(folder):
+    said_by_line = {
+        "verify k.parquet": "identical",
+        "explain k.parquet 04": "row 4 is left out",
+        "filter --help": "--every-nth N",
+        "report s.parquet k.receipt.json --points 0 -o r.html": "r.html",
+    }
+    result = python("-c", EVERY_LINE, *said_by_line, ROOT / "docs" / "generate.py", folder=folder)
+    *texts, rules = (result.stdout + result.stderr).split("END\n")
+    for (line, said), text in zip(said_by_line.items(), texts, strict=True):
+        assert said in text, line
+    assert "| `--every-nth N` | Keep every N-th row. |" in rules
+    assert "--every-nth 3" in (folder / "r.html").read_text()
