@@ -10,12 +10,13 @@ import curate
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("few_copies")
 SETTINGS = {"device": "cpu", "batch_size": 8, "white": 65535}
 N = 64  # whole batches, in both tables
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, tiny_checkpoint):
+def place(tmp_path_factory, tiny_checkpoint, few_copies):
     """Images in two folders and in one that holds all of them, each scored."""
     folder, draw = tmp_path_factory.mktemp("merge"), np.random.default_rng(3)
     for number in range(N):

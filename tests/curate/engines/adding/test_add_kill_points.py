@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from curate.engines import junk
 from curate.engines.journal import JOURNAL, journal_lines
 from curate.engines.score import score
 from curate.tables.table import open_table
 
+pytestmark = pytest.mark.usefixtures("few_copies")
 SETTINGS = {"device": "cpu", "batch_size": 4, "shard_size": 4, "white": 65535}
 FIRST, MORE, NEW = 60, 11, 5  # images, those drawn later, and how many of these are new
 
@@ -23,7 +25,7 @@ DYING = """
 import os, shutil, signal, sys
 from pathlib import Path
 
-folder, out, n = sys.argv[1:]
+folder, out, n, copies = sys.argv[1:]
 n, count = int(n), 0
 
 def dying(real):
@@ -35,8 +37,10 @@ def dying(real):
         return real(*args, **kwargs)
     return call
 
+from curate.engines import junk
 from curate.engines.score import score
 
+junk.COPIES = int(copies)
 for place, names in ((os, "fsync link mkdir pwrite"), (Path, "unlink rename replace"), (shutil, "rmtree")):
     for name in names.split():
         setattr(place, name, dying(getattr(place, name)))
@@ -51,7 +55,7 @@ def draw(path, number):
 
 
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory, tiny_checkpoint):
+def grown(tmp_path_factory, tiny_checkpoint, few_copies):
     """Folders whose images are newer than the tables next to them: s.parquet with a fit, and s, a folder of parts."""
     place = tmp_path_factory.mktemp("grown")
     (place / "photos").mkdir()
@@ -66,7 +70,7 @@ def grown(tmp_path_factory, tiny_checkpoint):
 
 
 def run(grown, out, n):
-    command = [sys.executable, "-c", DYING, str(grown / "photos"), str(out), str(n)]
+    command = [sys.executable, "-c", DYING, str(grown / "photos"), str(out), str(n), str(junk.COPIES)]
     return subprocess.run(command, capture_output=True, text=True)
 
 
