@@ -44,9 +44,10 @@ def check_source(source: str, out: Path) -> None:
         )
     path, folder = Path(source).resolve(), out.resolve()
     if path == folder or (path.is_dir() and folder.is_relative_to(path)):
+        place = "the source itself" if path == folder else f"inside {source}"
         raise InputError(
-            f"{out} is inside {source}, so what is written would be scored as images next time; choose a folder "
-            "outside of it with -o"
+            f"{out} is {place}, so what is written would be scored as images next time; choose a folder outside of it "
+            "with -o"
         )
     if path.exists() and path.is_relative_to(folder):
         raise InputError(f"{source} is inside {out}, which is for results alone; choose another folder with -o")

@@ -173,6 +173,8 @@ def _taken(table: Table, kind: Format, take: str | Sequence[str] | None, label: 
         take = () if kind.minimal else ("*",)
     elif isinstance(take, str):
         take = [name.strip() for name in take.split(",") if name.strip()]
+        if not take:
+            raise InputError("--take: expected names of columns such as label,'kappa_*', got none; leave it out")
     chosen = columns_of(table, take, label)
     if kind.read is None:
         return chosen

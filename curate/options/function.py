@@ -1,11 +1,15 @@
 """A function of Python made from a request: the fields are its keywords."""
 
 import inspect
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral
-from typing import Any, ParamSpec, TypeVar
+from numbers import Integral, Real
+from pathlib import Path
+from reprlib import repr as short
+from types import NoneType, UnionType
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin
 
 from curate.options.option import Option, declared
 from scoring.lookup import closest
@@ -13,6 +17,17 @@ from scoring.lookup import closest
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+_TAKEN: dict[Any, tuple[Any, str]] = {  # type -> what is accepted for it, and in words
+    bool: (bool, "True or False"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "a text"),
+    Path: ((str, os.PathLike), "a path"),
+    Sequence: (Iterable, "a list"),
+    Iterable: (Iterable, "a list"),
+    Mapping: (Mapping, "a mapping"),
+    Callable: (Callable, "a function"),
+}
 
 
 def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T]:
@@ -44,7 +59,7 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
             raise TypeError(f"{name}() {error}") from None
         for each, value in arguments.items():
             if wrong := _wrong(kinds[each], value):
-                raise TypeError(f"{name}() expected {wrong} for {each!r}, got {value!r}")
+                raise TypeError(f"{name}() expected {wrong} for {each!r}, got {short(value)}")
         made = request(*args, **kwargs)
         if "explicit" in kinds and "explicit" not in arguments:
             made = replace(made, explicit=frozenset(arguments))  # type: ignore[type-var]
@@ -58,17 +73,28 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
 
 
 def _wrong(kind: Any, value: object) -> str:
-    """Return what a keyword of a plain type takes, where a value is of another type; else an empty text.
+    """Return what a keyword of a type takes, where a value is of another type; else an empty text.
 
-    >>> _wrong(bool, "no"), _wrong(int | None, 3), _wrong(str | None, 3)
-    ('True or False', '', 'a text')
+    True is no number, and a text is no list of its letters.
+
+    >>> _wrong(bool, "no"), _wrong(int | None, 3), _wrong(str | Path | None, 3)
+    ('True or False', '', 'a path')
     """
-    plain = {bool: (bool, "True or False"), int: (Integral, "a whole number"), str: (str, "a text")}
-    for each, (taken, words) in plain.items():
-        if kind == each or (kind == each | None and value is not None):
-            is_bool = isinstance(value, bool) and each is not bool
-            return "" if isinstance(value, taken) and not is_bool else words
-    return ""
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    kinds = [get_origin(part) or part for part in parts]
+    refused: list[Any] = [Iterable] if isinstance(value, str) else [Integral, Real] if isinstance(value, bool) else []
+    accepted = [(each, *_taken(each)) for each in kinds if each is not str or Path not in kinds]
+    if any(taken not in refused and isinstance(value, taken) for _, taken, _ in accepted):
+        return ""
+    return " or ".join(words for each, _, words in accepted if each is not NoneType)
+
+
+def _taken(kind: Any) -> tuple[Any, str]:
+    """Return what is accepted for a type, and in words; everything for one that cannot be compared, as a protocol."""
+    if kind in _TAKEN:
+        return _TAKEN[kind]
+    comparable = isinstance(kind, type) and kind is not Any and not getattr(kind, "_is_protocol", False)
+    return (kind, f"a {kind.__name__}") if comparable else (object, "")
 
 
 def _with_arguments(text: str, request: Any) -> str:

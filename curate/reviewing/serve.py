@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from curate.cleaning.places import FILE
 from curate.cleaning.steps import LABELS, LEAKS, REVIEW, SCORES, SUBSET, command_of, read_steps
 from curate.columns import KEY, LABEL
+from curate.facts.columns import default_score, shown_columns
 from curate.facts.dataset import Dataset, read_dataset
 from curate.facts.decided import Decided, decide_all
 from curate.facts.document import SAMPLE, FactsRequest, gather
@@ -95,6 +96,8 @@ def run_review(options: ReviewOptions) -> Server:
 
     about = _reviewed(options)
     opened, state = about.table, state_of(about.table)
+    if options.column is not None:
+        default_score(opened, options.column, shown_columns(opened, about.label)[0])  # the table's page comes later
     request = FactsRequest(about.results, options.column, about.label, SAMPLE, options.points)
     server, token = Server(options.port), new_token()
     try:

@@ -25,6 +25,7 @@ from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
 MAX_LENGTH = 10_000  # characters of a condition
+MOST_DIGITS = 38  # of a decimal
 MAX_STEPS = 100  # signs, nots and functions; the time that Polars needs for nested ones grows with their cube
 NUMBER, TEXT, BOOL, TIME, OTHER = "number", "text", "bool", "time", "other"
 TOKEN = re.compile(
@@ -126,6 +127,8 @@ def parse_condition(text: str, schema: pa.Schema, *, flag: str = "--where") -> C
         InputError: if the text cannot be understood, names a column that is missing, or compares values of
             different kinds.
     """
+    if not text.strip():
+        raise InputError(f"{flag} is empty: expected a condition; {EXAMPLE}")
     if len(text) > MAX_LENGTH:
         raise InputError(f"{flag} takes at most {MAX_LENGTH:,} characters, got {len(text):,}")
     reader = _Reader(text, schema, flag)
@@ -180,7 +183,7 @@ class _Reader:
             if "comma" in str(error):
                 where = self._said(error.lineno, error.end_lineno)
                 raise self.fail(f"expected 'and' or 'or' between two values in {where!r}") from None
-            raise self.fail(f"did not expect {self._said(error.lineno) or 'the end'!r}") from None
+            raise self.fail(f"did not expect {self._where(error.lineno)}") from None
         if sum(isinstance(node, ast.BinOp | ast.UnaryOp | ast.Call) for node in ast.walk(tree)) > MAX_STEPS:
             raise self.fail(f"more than {MAX_STEPS} signs, nots and functions")
         return tree
@@ -189,6 +192,11 @@ class _Reader:
         """Return the text of lines of Python, of which the first token is line 2."""
         tokens = self.tokens[max((first or 0) - 2, 0) : (last or first or 0) - 1]
         return self.text[tokens[0].start() : tokens[-1].end()].strip() if tokens else ""
+
+    def _where(self, first: int | None, last: int | None = None) -> str:
+        """Return the text of lines for a message."""
+        said = self._said(first, last)
+        return repr(said) if said else "the end"
 
     def _name(self, node: ast.expr) -> str:
         return self._said(node.lineno, node.end_lineno)
@@ -254,7 +262,7 @@ class _Reader:
             raise self.fail(f"columns {left.with_type} and {right.with_type} do not compare")
         if left.kind != NUMBER:
             return compare(left.expression, right.expression)
-        kind = pl.Int128 if pa.types.is_integer(left.type) and pa.types.is_integer(right.type) else pl.Float64
+        kind = _common_type(left.type, right.type)
         return compare(left.expression.cast(kind), right.expression.cast(kind))
 
     def _exact(self, column: _Operand, value: _Operand) -> tuple[pl.Expr, pl.Expr]:
@@ -265,7 +273,8 @@ class _Reader:
             try:
                 return column.expression, pl.lit(pa.scalar(typed).cast(kind).value, dtype=pl.Int64)
             except pa.ArrowException:
-                raise self.fail(f"{value.name} is not a value of column {column.with_type}") from None
+                zone = "; end it with its zone: '2024-05-01T12:00:00Z'" if getattr(kind, "tz", None) else ""
+                raise self.fail(f"{value.name} is not a value of column {column.with_type}{zone}") from None
         if value.kind != column.kind:
             raise self.fail(f"column {column.name!r} is {kind}, which does not compare with {value.name}")
         if value.kind != NUMBER:
@@ -298,7 +307,7 @@ class _Reader:
             return self._function(node, self._name(node.func))
         if isinstance(node, ast.Constant):
             raise self.fail("compare with null by 'is null' or 'is not null'")
-        raise self.fail(f"expected a column or a value, got {self._name(node) or 'the end'!r}")
+        raise self.fail(f"expected a column or a value, got {self._where(node.lineno, node.end_lineno)}")
 
     def _function(self, node: ast.Call, word: str) -> _Operand:
         name = word.lower()
@@ -355,12 +364,24 @@ class _Reader:
 
 
 def _decimal(value: float | Decimal, scale: int) -> pl.Expr | None:
-    """Return a value as a decimal of some places after the point, or None where it is none of 38 digits."""
+    """Return a value as a decimal of some places after the point, or None where it has more digits."""
     try:
-        exact = Context(prec=38).quantize(Decimal(value), Decimal(1).scaleb(-scale))
+        exact = Context(prec=MOST_DIGITS).quantize(Decimal(value), Decimal(1).scaleb(-scale))
     except InvalidOperation:
         return None
-    return pl.lit(exact, dtype=pl.Decimal(38, scale)) if exact == value else None
+    return pl.lit(exact, dtype=pl.Decimal(MOST_DIGITS, scale)) if exact == value else None
+
+
+def _common_type(*kinds: pa.DataType) -> Any:
+    """Return the type in which two columns of numbers compare: exact where whole numbers and decimals allow it."""
+    if all(map(pa.types.is_integer, kinds)):
+        return pl.Int128
+    if all(pa.types.is_integer(kind) or _is_exact(kind) for kind in kinds):
+        places = [0 if pa.types.is_integer(kind) else kind.scale for kind in kinds]
+        before = [20 if pa.types.is_integer(kind) else kind.precision - kind.scale for kind in kinds]
+        if max(before) + max(places) <= MOST_DIGITS:
+            return pl.Decimal(MOST_DIGITS, max(places))
+    return pl.Float64
 
 
 def _is_exact(kind: pa.DataType) -> bool:

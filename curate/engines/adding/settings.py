@@ -151,8 +151,8 @@ def refuse_contradiction(table: Table, fingerprint: Mapping[str, Any]) -> dict[s
                 "--overwrite, or to another --out"
             )
         raise InputError(
-            f"{table.path} was scored with another {name}, {then} there, {today} here: leave the option out with "
-            "--add, or score to another --out"
+            f"{table.path} was scored with another {name}, {then} there, {today} here: leave options such as "
+            "--model out with --add, or score to another --out"
         )
     was = table.metadata["settings"]
     return {

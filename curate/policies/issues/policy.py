@@ -233,8 +233,8 @@ class Issues(Request):
         groups = sorted({int(number) for number in np.unique(numbers[has[GROUPS]])})
         wrong = next((number for number in self.drop_group if number not in groups), None)
         if wrong is not None:
-            listed = ", ".join(map(str, groups)) or "none"
-            raise InputError(f"--drop-group {wrong}: expected the number of a group unlike the rest ({listed})")
+            listed = f" ({', '.join(map(str, groups))})" if groups else ", of which the table has none"
+            raise InputError(f"--drop-group {wrong}: expected the number of a group unlike the rest{listed}")
         return [
             {
                 **known.get(number, {}),

@@ -222,3 +222,5 @@ def test_a_format_from_outside_is_one_file_and_one_line(table, monkeypatch):
 def test_from_python_a_mistake_is_an_input_error(table):
     with pytest.raises(InputError, match="unknown format"):
         export(table, "x", to="xml")
+    with pytest.raises(InputError, match="--take"):
+        export(table, "x.csv", to="csv", take=" , ")

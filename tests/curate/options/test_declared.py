@@ -76,6 +76,11 @@ def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
         bake("a", heat="9")
     with pytest.raises(TypeError, match=r"bake\(\) missing .*'table'"):
         bake()
+    for wrong, words in (({"set": 1}, "a mapping"), ({"report": 1}, "a function"), ({"top_heat": "12"}, "a list")):
+        with pytest.raises(TypeError, match=f"expected {words} for {next(iter(wrong))!r}"):
+            bake("a", **wrong)
+    with pytest.raises(TypeError, match="expected a path for 'table', got None"):
+        bake(None)
 
 
 def test_a_command_has_the_fields_and_its_own_options_as_they_are_declared():

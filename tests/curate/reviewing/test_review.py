@@ -199,6 +199,11 @@ def test_verdicts_of_another_table_are_refused_and_those_on_images_that_are_gone
     assert "1 verdict on images that changed" in said
 
 
+def test_a_column_that_the_table_does_not_have_is_refused_at_the_start(table):
+    with pytest.raises(InputError, match="'nope'"):
+        curate.review(table, column="nope")
+
+
 @pytest.mark.parametrize("text", ["no json", "[1]", '{"session": 1}', "{}", '{"verdict": "burn"}'])
 def test_what_is_no_verdict_is_named_by_its_line(table, text):
     verdicts(table).write_text(text + "\n")

@@ -6,6 +6,7 @@ torch are imported when they are built.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,6 +191,8 @@ def threshold_of(name: str, value: float | None) -> float:
         return 1.0
     if value is None:
         return finder.threshold
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise InputError(f"--threshold of {name}: expected a number, got {value!r}")
     if not finder.lowest <= value <= finder.highest or (finder.unit == "bits" and value != int(value)):
         kind = "a whole number of bits" if finder.unit == "bits" else f"a {finder.unit}"
         raise InputError(
