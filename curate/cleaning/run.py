@@ -14,6 +14,7 @@ from curate.cleaning.result import TO_DO, Account, CleanResult, total
 from curate.cleaning.steps import REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Cleaning, is_edited
 from curate.columns import LABEL, URI
 from curate.counted import counted
+from curate.engines.settings import OF_ANOTHER_VERSION, made_here
 from curate.exchange.table import ALIASES, FORMATS
 from curate.facts.findings import NEAR, QUESTIONS
 from curate.facts.review import LIKE, read_findings
@@ -89,6 +90,8 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     if dry_run and not request.out.is_dir():
         steps = [Ran(planned.step.name, planned.step.command, TO_DO) for planned in plan(pipeline, commands)]
         return _result(request, manifest.n_rows, PipelineResult(steps=steps), dry_run=True)
+    if (scores := request.out / SCORES).is_file() and not overwrite and (name := _made_elsewhere(scores)):
+        announce(f"{scores} has another {name}: {OF_ANOTHER_VERSION}; --overwrite scores all again")
     if not dry_run:
         plan(pipeline, commands)
         make_folder(request.out)
@@ -99,6 +102,13 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
         step = ran.steps[-1].name
         raise Stopped(step, ran.code, _advice(request, step))
     return _result(request, manifest.n_rows, ran, dry_run=dry_run)
+
+
+def _made_elsewhere(scores: Path) -> str:
+    """Return what of a scored table this version makes in another way; an empty text for nothing."""
+    settings = open_table(scores).metadata.get("settings")
+    noted = settings if isinstance(settings, Mapping) else {}
+    return next((name for name, kind in made_here().items() if noted.get(name) != kind), "")
 
 
 def _cleaning(request: CleanRequest, manifest: Manifest) -> Cleaning:

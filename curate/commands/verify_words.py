@@ -46,6 +46,10 @@ FINDINGS = {
     "other figure": "{0.what} is {0.now}, and {0.then} as written then",
     "not again": "{0.what} of the receipt was not derived again: it takes the images",
     "other probabilities": "{0.what}",
+    "other form": (
+        "the receipt has other figures than this version writes: unless it was edited, another version of curate wrote "
+        "it, whose rules may differ; run its command again"
+    ),
     "other rules": (
         "all that was read and written is as the receipt says, and its rules decide otherwise: they are not the rules "
         "of then, or another version or processor decides by them"

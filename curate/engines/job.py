@@ -20,7 +20,7 @@ from curate.engines.decoded import Decoded
 from curate.engines.gone import Watch, folder_of
 from curate.engines.journal import Part, part_path
 from curate.engines.junk import Corrupter
-from curate.engines.settings import ScoreSettings, difference
+from curate.engines.settings import ScoreSettings, difference, made_here
 from curate.engines.shard import Span, score_schema, start_shard
 from curate.engines.source_rows import ManifestRows
 from curate.engines.white import DeepImages
@@ -33,10 +33,8 @@ from scoring.backends import BACKENDS, TORCH, backend_versions
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images import DecodedImage
-from scoring.images.decoding import KIND as DECODING_KIND
 from scoring.images.device_jpegs import DeviceJpegs, decoder_versions
 from scoring.images.quality import KIND as QUALITY_KIND
-from scoring.images.signature import KIND as SIGNATURE_KIND
 from scoring.lookup import lookup
 from scoring.model import require_needs
 from scoring.relative.columns import COLUMNS as DATASET_COLUMNS
@@ -113,8 +111,7 @@ class Opened:
             "decode-timeout": settings.decode_timeout,
             "allow-truncated": settings.allow_truncated,
             "white": settings.white,
-            "decoding": DECODING_KIND,
-            "signature": SIGNATURE_KIND,
+            **made_here(),
             **named_scorers,
             **({"fit": True} if self.fits else {}),
             **(decoder_versions(self.device) if settings.decode == "gpu" else {}),

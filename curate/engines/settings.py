@@ -103,7 +103,17 @@ def refuse_difference(
         raise InputError(f"{place} belongs to a run with another {name}: {what}; {first}, {rest}")
 
 
-MADE = ("signature", "decoding")  # settings that are no option: each version of curate has its own
+MADE = ("decoding", "signature")  # settings that are no option: each version of curate has its own
+
+
+def made_here() -> dict[str, str]:
+    """Return the settings of ``MADE`` of this version."""
+    from scoring.images.decoding import KIND as DECODING
+    from scoring.images.signature import KIND as SIGNATURE
+
+    return dict(zip(MADE, (DECODING, SIGNATURE), strict=True))
+
+
 OF_ANOTHER_VERSION = "another version of curate made it, and what they write cannot be compared"
 
 

@@ -181,7 +181,10 @@ def _compare_receipt(
         if "n_rows" not in about:
             del now["input"], then["input"]
     missing = MISSING if same_version else None
-    _name_figures(unequal(now, then, texts=texts and same_version, missing=missing), result)
+    figures = list(unequal(now, then, texts=texts and same_version, missing=missing))
+    if any(MISSING in (value, before) for _, value, before in figures):
+        result.notes.append(Finding(findings.OTHER_FORM))
+    _name_figures(figures, result)
 
 
 def _compare_rules(noted: Mapping[str, Any], outputs: Mapping[str, Table], result: Verification) -> None:

@@ -19,7 +19,8 @@ class LabelsOptions:
         shared("--out", ": the table with label_quality and suggestions, NAME.parquet", path="output"),
     ] = None
     label: Annotated[
-        str | Sequence[str] | None, shared("--label", "; again for the columns of several annotators", metavar="COLUMN")
+        str | Sequence[str] | None,
+        shared("--label", "; again for several annotators. [default: label, where there is one]", metavar="COLUMN"),
     ] = None
     _: KW_ONLY
     labelled: Annotated[

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import KEY
+from curate.columns import KEY, LABEL
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
 from curate.policies.apply import apply
@@ -130,10 +130,13 @@ def run_labels(options: LabelsOptions) -> LabelsResult:
         InputError: for a table, column or output that cannot be used; nothing is written then.
     """
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)
+    columns = several(options.label)
+    if not columns and options.labelled is None and LABEL in opened.schema.names:
+        columns = (LABEL,)
     request = part_of(
         LabelsRequest,
         options,
-        label=several(options.label),
+        label=columns,
         drop=options.drop_suspected,
         labelled=None if options.labelled is None else str(options.labelled),
     )

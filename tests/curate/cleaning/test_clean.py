@@ -147,9 +147,17 @@ def test_a_second_run_with_nothing_new_changes_no_file_and_says_so(workdir):
     result = clean()
     assert result.exit_code == 0, result.output
     assert "up to date" in result.stdout
+    assert "version" not in result.stderr
     assert {path: time for path, time in snapshot(workdir).items() if path.name != "lock"} == {
         path: time for path, time in before.items() if path.name != "lock"
     }
+
+
+def test_a_folder_that_another_version_scored_is_named(workdir, monkeypatch):
+    monkeypatch.setattr("scoring.images.signature.KIND", "of old")
+    result = clean()
+    assert "another signature" in result.stderr
+    assert "--overwrite" in result.stderr
 
 
 def test_the_file_of_the_pipeline_is_run_as_it_is_and_edited(workdir):

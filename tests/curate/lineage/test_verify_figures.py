@@ -10,6 +10,7 @@ from chained import N, dataset, resealed, write
 from commandline import run as cli
 
 import curate
+from curate.commands.verify_words import lines_of
 from curate.manifest.store_path import sha256_of
 from curate.policies.filter.amounts import KeepTop
 from curate.policies.filter.bounds import Minimum
@@ -92,6 +93,14 @@ def test_every_figure_of_a_receipt_that_is_another_is_found(folder, name):
                 unseen.append((place, change is lie))
             receipt.write_bytes(written)
     assert not unseen, unseen
+
+
+def test_a_receipt_with_other_figures_is_of_another_version(folder):
+    receipt = POLICIES["filter"](folder / "scores.parquet", folder / "older.parquet").receipt
+    resealed(receipt, lambda value: value.update(most=0.5))
+    found = curate.verify(receipt)
+    assert not found.identical
+    assert any("another version" in note for note in lines_of(found)["notes"])
 
 
 @pytest.mark.parametrize("column", ["size", "kept_key", "labels", "conflict"])

@@ -156,7 +156,6 @@ def test_nan_is_no_label(table):
         (["--label", "label", "--label", "label"], "each column of labels once"),
         (["--label", "label", "--below", "0"], "(0, 1]"),
         (["--label", "label", "--review", "50"], "--out"),
-        ([], "--label COLUMN"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_nothing_is_written(table, tmp_path, monkeypatch, options, words):
@@ -349,10 +348,16 @@ def test_thousands_of_annotators_cost_what_their_votes_do(tmp_path):
     assert "more; --json has them" in report
 
 
+def test_the_column_label_is_examined_where_none_is_named(table, tmp_path):
+    assert labels(table) == labels(table, label="label")
+    pq.write_table(pq.read_table(table).drop_columns(["label"]), tmp_path / "bare.parquet")
+    with pytest.raises(InputError, match="--label"):
+        labels(tmp_path / "bare.parquet")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "expected a column of labels, got none; name it with --label COLUMN, or a file of them with --labelled"),
         (["--labelled", "none.csv"], "none.csv does not exist"),
         (["--labelled", "v.csv", "--label", "a", "--label", "b"], "--labelled takes one column of v.csv"),
         (["--labelled", "v.csv", "--label", "a"], "has no column 'a' of classes"),
