@@ -56,6 +56,8 @@ def run_plot(options: PlotOptions) -> Plot:
     Raises:
         InputError: if the kind is invalid, lacks what it needs, is given what it has no use for, or the place refuses.
     """
+    if options.kind not in KINDS and str(options.table) in KINDS:
+        raise InputError(f"the table comes first: curate plot {options.kind} {options.table}")
     known_kind = kind_of(options.kind)
     check_width(options.width)
     if options.out is not None:

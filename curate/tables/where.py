@@ -10,24 +10,33 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.tables.arrays import UNKNOWN, nan_as_null, texts
+from curate.tables.arrays import UNKNOWN
+from curate.tables.comparable import (
+    BOOL,
+    NUMBER,
+    OTHER,
+    TEXT,
+    TIME,
+    common_type,
+    decimal_of,
+    is_exact,
+    kind_of,
+    values_of,
+)
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
 MAX_LENGTH = 10_000  # characters of a condition
-MOST_DIGITS = 38  # of a decimal
 MAX_STEPS = 100  # signs, nots and functions; the time that Polars needs for nested ones grows with their cube
-NUMBER, TEXT, BOOL, TIME, OTHER = "number", "text", "bool", "time", "other"
 TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![\w.])
     |(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
@@ -92,7 +101,7 @@ class Condition:
 
     def __call__(self, batch: pa.RecordBatch) -> NDArray[np.int8]:
         """Return 1 (true), 0 or -1 (no value) for each of the N rows; ``batch`` must hold ``columns``."""
-        values = {str(at): pl.Series(_values(batch.column(name))) for at, name in enumerate(self.columns)}
+        values = {str(at): pl.Series(values_of(batch.column(name))) for at, name in enumerate(self.columns)}
         frame = pl.DataFrame({"rows": np.zeros(batch.num_rows, bool), **values})
         return frame.with_columns(truth=self.expression.cast(pl.Int8).fill_null(UNKNOWN))["truth"].to_numpy()
 
@@ -262,7 +271,7 @@ class _Reader:
             raise self.fail(f"columns {left.with_type} and {right.with_type} do not compare")
         if left.kind != NUMBER:
             return compare(left.expression, right.expression)
-        kind = _common_type(left.type, right.type)
+        kind = common_type(left.type, right.type)
         return compare(left.expression.cast(kind), right.expression.cast(kind))
 
     def _exact(self, column: _Operand, value: _Operand) -> tuple[pl.Expr, pl.Expr]:
@@ -283,7 +292,7 @@ class _Reader:
             return column.expression.cast(pl.Int128), pl.lit(typed, dtype=pl.Int128)
         if pa.types.is_float16(kind) or pa.types.is_float32(kind):  # 0.1 equals a float32 column's 0.1
             return column.expression, pl.lit(pa.scalar(float(typed), kind).as_py(), dtype=pl.Float32)
-        if _is_exact(kind) and (exact := _decimal(typed, kind.scale)) is not None:
+        if is_exact(kind) and (exact := decimal_of(typed, kind.scale)) is not None:
             return column.expression, exact
         return column.expression.cast(pl.Float64), value.expression
 
@@ -358,58 +367,6 @@ class _Reader:
             )
         kind = self.schema.field(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if _kind(kind) not in kinds:
+        if kind_of(kind) not in kinds:
             raise self.fail(f"column {name!r} is {kind}, which can only be requested 'is null' or 'is not null'")
-        return _Operand(_kind(kind), name, pl.col(str(self.columns.setdefault(name, len(self.columns)))), kind)
-
-
-def _decimal(value: float | Decimal, scale: int) -> pl.Expr | None:
-    """Return a value as a decimal of some places after the point, or None where it has more digits."""
-    try:
-        exact = Context(prec=MOST_DIGITS).quantize(Decimal(value), Decimal(1).scaleb(-scale))
-    except InvalidOperation:
-        return None
-    return pl.lit(exact, dtype=pl.Decimal(MOST_DIGITS, scale)) if exact == value else None
-
-
-def _common_type(*kinds: pa.DataType) -> Any:
-    """Return the type in which two columns of numbers compare: exact where whole numbers and decimals allow it."""
-    if all(map(pa.types.is_integer, kinds)):
-        return pl.Int128
-    if all(pa.types.is_integer(kind) or _is_exact(kind) for kind in kinds):
-        places = [0 if pa.types.is_integer(kind) else kind.scale for kind in kinds]
-        before = [20 if pa.types.is_integer(kind) else kind.precision - kind.scale for kind in kinds]
-        if max(before) + max(places) <= MOST_DIGITS:
-            return pl.Decimal(MOST_DIGITS, max(places))
-    return pl.Float64
-
-
-def _is_exact(kind: pa.DataType) -> bool:
-    """Return whether Polars has a decimal type for values of an Arrow type."""
-    return bool(pa.types.is_decimal128(kind)) and kind.scale >= 0
-
-
-def _kind(kind: pa.DataType) -> str:
-    """Return as what values of an Arrow type compare."""
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return NUMBER
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return TIME
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return TEXT
-    return BOOL if pa.types.is_boolean(kind) else OTHER
-
-
-def _values(column: pa.Array) -> pa.Array:
-    """Return values for Polars: null instead of NaN and of blank text, and times as numbers of their units."""
-    values = nan_as_null(column)
-    kind = _kind(values.type)
-    if kind == TEXT:
-        return texts(values)
-    if kind == TIME:
-        return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
-    if pa.types.is_float16(values.type):
-        return values.cast(pa.float32())
-    if pa.types.is_decimal(values.type) and not _is_exact(values.type):
-        return values.cast(pa.float64(), safe=False)
-    return pc.if_else(values.is_valid(), True, pa.scalar(None, pa.bool_())) if kind == OTHER else values
+        return _Operand(kind_of(kind), name, pl.col(str(self.columns.setdefault(name, len(self.columns)))), kind)

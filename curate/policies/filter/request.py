@@ -1,6 +1,7 @@
 """From options in the order typed to rules."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from curate.columns import LABEL
@@ -111,6 +112,10 @@ def _trailing(names: Sequence[str], values: Sequence[Any], option: str) -> Any:
     if option not in names:
         return None
     rules = [name for name, rule in RULES.items() if option in rule.takes]
+    in_turn = [(name, value) for name, value in zip(names, values, strict=True) if name == option or name in rules]
+    for (name, value), (following, other) in pairwise(in_turn):
+        if name == following == option:
+            raise InputError(f"--{option} {value} has no rule before --{option} {other}; leave one of them out")
     last = len(names) - 1 - names[::-1].index(option)
     if any(name in rules for name in names[last:]):
         return None

@@ -155,6 +155,7 @@ def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
         ),
         (["scores.parquet", "--per", "label", "--min", "1"], "--per label is for one of --keep-top, --drop-bottom"),
         (["scores.parquet", "--column", "unc_a", "--min", "1", "--column", "kappa_a"], "has no rule after it"),
+        (["scores.parquet", "--per", "label", "--per", "status", "--keep-top", "50%"], "no rule before --per status"),
     ],
 )
 @pytest.mark.usefixtures("folder")
