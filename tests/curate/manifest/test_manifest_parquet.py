@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from reading import keys, read_all
+from small_parquet import images, payload, write
 
 from curate.manifest import SourceOptions, open_manifest
 from curate.manifest import parquet_stream as stream
@@ -16,19 +17,6 @@ from curate.manifest.places import find_place
 from scoring.errors import InputError
 
 DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
-
-
-def payload(row):
-    return random.Random(row).randbytes(row % 50)
-
-
-def images(n):
-    return [payload(row) for row in range(n)]
-
-
-def write(path, columns, **options):
-    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
-    return path
 
 
 def test_text_that_is_not_utf_8_is_refused_with_its_column(tmp_path):
@@ -119,40 +107,6 @@ def test_the_file_name_beside_the_bytes_is_the_key_unless_it_repeats(tmp_path):
     with pytest.raises(InputError, match=r"1 row whose file repeats .*--key '#'"):
         open_manifest(path)
     assert keys(open_manifest(path, SourceOptions(key="#"))) == ["t.parquet#0", "t.parquet#1"]
-
-
-def test_keys_come_from_the_named_column_then_key_then_the_webdataset_name(tmp_path):
-    columns = {"__key__": ["w1", "w2"], "id": [5, 6], "image": [b"1", b"2"]}
-    path = write(tmp_path / "t.parquet", columns)
-    assert keys(open_manifest(path)) == ["w1", "w2"]
-    assert keys(open_manifest(path, SourceOptions(key="id"))) == ["5", "6"]
-    path = write(tmp_path / "t.parquet", {"key": ["k1", "k2"], **columns})
-    manifest = open_manifest(path)
-    assert keys(manifest) == ["k1", "k2"]
-    assert manifest.schema.names == ["key", "uri", "__key__", "id"]
-    other = open_manifest(path, SourceOptions(key="__key__"))
-    assert other.renamed == {"key": "source_key"}
-    assert other.rows(0, 2)["source_key"].to_pylist() == ["k1", "k2"]
-
-
-def test_null_and_unusable_keys_are_errors_that_name_the_row(tmp_path):
-    n = 30
-    names = [f"k{row}" for row in range(n)]
-    names[17] = None
-    columns = {"k": names, "f": [0.5] * n, "image": images(n)}
-    path = write(tmp_path / "t.parquet", columns, row_group_size=7)
-    with pytest.raises(InputError, match=r"none in row 17 \(from 0\) of column 'k'"):
-        open_manifest(path, SourceOptions(key="k"))
-    assert open_manifest(path, SourceOptions(key="k", limit=17)).n_rows == 17
-    with pytest.raises(InputError, match="text or whole numbers, got double"):
-        open_manifest(path, SourceOptions(key="f"))
-
-
-def test_repeated_keys_across_files_are_found(tmp_path):
-    write(tmp_path / "a.parquet", {"key": ["a", "b"], "image": [b"", b""]})
-    write(tmp_path / "b.parquet", {"key": ["c", "b"], "image": [b"", b""]})
-    with pytest.raises(InputError, match=r"1 row whose key repeats an earlier one \('b'\)"):
-        open_manifest(tmp_path)
 
 
 def test_types_pass_untouched(tmp_path):
@@ -296,48 +250,9 @@ def test_the_stated_size_of_a_dictionary_is_that_of_the_values_in_it(tmp_path, l
         assert stream.dictionary_size(broken) is None
 
 
-def test_patterns_and_sequences_of_files_open_in_order(tmp_path):
-    for name in ("p-00", "p-01", "p-02", "q"):
-        write(tmp_path / f"{name}.parquet", {"image": [name.encode()]})
-    for source, names in (
-        (f"{tmp_path}/p-*.parquet", ["p-00", "p-01", "p-02"]),
-        (f"{tmp_path}/p-{{01..02}}.parquet", ["p-01", "p-02"]),
-        (f"{tmp_path}/{{q,p-00}}.parquet", ["q", "p-00"]),
-        ([tmp_path / "q.parquet", f"{tmp_path}/p-01.parquet"], ["q", "p-01"]),
-    ):
-        manifest = open_manifest(source)
-        assert read_all(manifest.readers(0, manifest.n_rows)) == [name.encode() for name in names]
-    with pytest.raises(InputError, match="files that match"):
-        open_manifest(f"{tmp_path}/z*.parquet")
-    with pytest.raises(InputError, match="at most 100,000"):
-        open_manifest(f"{tmp_path}/{{0..999999999}}.parquet")
-
-
-def test_files_of_one_name_in_two_folders_have_keys_of_their_own(tmp_path):
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        write(tmp_path / folder / "x.parquet", {"image": [b""]})
-    expected = ["a/x.parquet#0", "b/x.parquet#0"]
-    assert keys(open_manifest(tmp_path)) == expected
-    assert keys(open_manifest([tmp_path / "a" / "x.parquet", tmp_path / "b" / "x.parquet"])) == expected
-    with pytest.raises(InputError, match="each file once"):
-        open_manifest([tmp_path / "a" / "x.parquet"] * 2)
-
-
 def test_parquet_without_its_suffix_is_known_by_its_first_bytes(tmp_path):
     path = write(tmp_path / "blob", {"image": [b"x"]})
     assert read_all(open_manifest(path).readers(0, 1)) == [b"x"]
-
-
-def test_the_digest_of_parquet_changes_with_the_file_the_key_and_the_limit(tmp_path):
-    path = write(tmp_path / "t.parquet", {"id": [1, 2], "image": [b"x", b"y"]})
-    digests = [open_manifest(path).digest, open_manifest(path).digest]
-    assert digests[0] == digests[1]
-    digests.append(open_manifest(path, SourceOptions(key="id")).digest)
-    digests.append(open_manifest(path, SourceOptions(limit=1)).digest)
-    write(path, {"id": [1, 2], "image": [b"x", b"z!"]})
-    digests.append(open_manifest(path).digest)
-    assert len(set(digests)) == 4
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data folder next to the repository is absent")
@@ -378,13 +293,6 @@ def test_a_column_of_bytes_is_the_image_only_by_its_name():
             layout_of(**columns)
 
 
-def partitioned(folder, labels):
-    for label in labels:
-        (folder / f"year=2024/label={label}").mkdir(parents=True)
-        write(folder / f"year=2024/label={label}/part-0.parquet", {"image": images(3)})
-    return folder
-
-
 def test_a_mask_next_to_the_paths_of_images_is_not_the_image(tmp_path):
     """In structs as of `datasets`, whose bytes are null, of no type, or under a name that is not known."""
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -408,37 +316,6 @@ def test_views_of_text_and_bytes_are_read_as_large_ones(tmp_path):
     assert read_all(manifest.readers(0, 3)) == images(3)
     assert manifest.rows(0, 3)["label"].to_pylist() == ["a", None, "b"]
     assert manifest.schema.field("label").type == pa.large_string()
-
-
-def test_names_of_partitioned_folders_are_columns(tmp_path):
-    folder = partitioned(tmp_path / "t", ["cat", "a%20b", "__HIVE_DEFAULT_PARTITION__"])
-    for source in (folder, str(folder / "*/*/*.parquet")):
-        manifest = open_manifest(source)
-        assert manifest.schema.names == ["key", "uri", "label", "year"]
-        assert manifest.rows(0, 9)["label"].to_pylist() == [None] * 3 + ["a b"] * 3 + ["cat"] * 3
-        assert manifest.rows(2, 7)["label"].to_pylist() == [None] + ["a b"] * 3 + ["cat"]
-        assert [table["year"].to_pylist() for table in manifest.columns(["year"])] == [["2024"] * 9]
-        assert read_all(manifest.readers(0, 9)) == images(3) * 3
-
-
-def test_a_column_of_the_file_wins_over_the_name_of_its_folder(tmp_path):
-    (tmp_path / "id=9").mkdir()
-    manifest = open_manifest(write(tmp_path / "id=9/a.parquet", {"image": images(2), "id": [1, 2]}))
-    assert manifest.rows(0, 2)["id"].to_pylist() == [1, 2]
-
-
-def test_a_folder_renamed_for_another_class_changes_the_digest(tmp_path):
-    folder = partitioned(tmp_path / "t", ["cat"])
-    before = open_manifest(str(folder / "year=2024/label=cat/part-0.parquet")).digest
-    (folder / "year=2024/label=cat").rename(folder / "year=2024/label=dog")
-    assert open_manifest(str(folder / "year=2024/label=dog/part-0.parquet")).digest != before
-
-
-def test_folders_named_like_what_curate_writes_do_not_replace_it(tmp_path):
-    (tmp_path / "key=9").mkdir()
-    manifest = open_manifest(write(tmp_path / "key=9/a.parquet", {"image": images(2)}))
-    assert manifest.schema.names == ["key", "uri", "source_key"]
-    assert manifest.rows(0, 2)["source_key"].to_pylist() == ["9", "9"]
 
 
 def test_scores_of_an_earlier_model_do_not_pass_for_those_of_the_next(tmp_path):

@@ -1,0 +1,120 @@
+"""An audit goes out as a file and comes back with answers."""
+
+import csv
+import io
+
+import pytest
+from drawn_pairs import LIMITS, answered, lines_of, save
+
+from curate.manifest.text import unguarded
+from curate.policies.dedup.quality.answers import DIFFERENT, SAME, UNSURE, read_answers
+from curate.policies.dedup.quality.audit import COLUMNS, Drawn, audit_text, draw_pairs
+from curate.policies.sampled import refuse_judged
+from scoring.errors import InputError
+
+
+def test_no_key_of_an_audit_is_a_formula_and_answers_come_back():
+    keys = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "'=1", "plain"]
+    drawn = [Drawn(key, keys[at - 1], 0.97, "similar 1", 1.0) for at, key in enumerate(keys)]
+    lines = list(csv.DictReader(io.StringIO(audit_text(drawn).decode(), newline="")))
+    for at, line in enumerate(lines):
+        assert not line["key_a"].startswith(("=", "+", "-", "@", "\t", "\r"))
+        assert (unguarded(line["key_a"]), unguarded(line["key_b"])) == (keys[at], keys[at - 1])
+
+
+def test_an_audit_comes_back_as_it_was_drawn(many, tmp_path):
+    drawn = draw_pairs(many, LIMITS, 60)
+    words = {pair.key_a: "yn?"[at % 3] for at, pair in enumerate(drawn)}
+    answers = answered(drawn, tmp_path / "x.audit.csv", lambda pair: words[pair.key_a])
+    assert [judged.pair for judged in answers.judged] == drawn
+    expected = {"y": SAME, "n": DIFFERENT, "?": UNSURE}
+    assert [judged.answer for judged in answers.judged] == [expected[words[pair.key_a]] for pair in drawn]
+
+
+def test_where_reviewers_differ_a_pair_is_unsure_and_a_key_in_two_pairs_has_two_verdicts(many, tmp_path):
+    drawn = draw_pairs(many, LIMITS, 20)
+    drawn[1] = Drawn(drawn[1].key_a, drawn[0].key_b, *list(vars(drawn[1]).values())[2:])
+    path = tmp_path / "x.audit.csv"
+    answered(drawn, path, lambda pair: "n" if pair == drawn[1] else "y")
+    answers = answered(drawn, path, lambda pair: "n" if pair in drawn[1:3] else "", reviewer="bob")
+    assert [pair.answer for pair in answers.judged][:4] == [SAME, DIFFERENT, UNSURE, SAME]
+
+
+def test_an_audit_with_verdicts_is_not_replaced_and_one_without_is(many, tmp_path):
+    path = tmp_path / "x.audit.csv"
+    refuse_judged([path], "--audit")
+    answered(draw_pairs(many, LIMITS, 20), path, lambda pair: "y")
+    with pytest.raises(InputError, match=r"x.audit.verdicts.jsonl holds verdicts .* --audit"):
+        refuse_judged([path], "--audit")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("pair", "2/20", "line 3: expected a pair such as '1 of 200', got '2/20'"),
+        ("pair", "1 of 20", "line 3: pair 1 comes twice"),
+        ("pair", "21 of 20", "line 3: expected a pair such as"),
+        ("stratum", "far away", "line 3: expected a stratum as it was drawn, got 'far away'"),
+        ("weight", "0.5", "line 3: expected a weight of 1 or more, got 0.5"),
+        ("weight", "nan", "line 3: expected a finite number, got 'nan'"),
+        ("similarity", "high", "line 3: expected a number, got 'high'"),
+    ],
+)
+def test_a_bad_line_is_named_with_what_is_wrong(many, tmp_path, column, value, text):
+    path = tmp_path / "x.csv"
+    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
+    rows = lines_of(path)
+    rows[1][column] = value
+    save(rows, path)
+    with pytest.raises(InputError) as error:
+        read_answers(path)
+    assert text in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_lines_are_counted(many, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
+    rows = [{**row, "weight": "hm"} for row in lines_of(path)]
+    save(rows, path)
+    with pytest.raises(InputError, match=r"line 2: .*\(20 bad lines in all\)"):
+        read_answers(path)
+
+
+def test_lines_that_were_taken_out_are_missed(many, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
+    save(lines_of(path)[:17], path)
+    with pytest.raises(InputError, match=r"expected all 20 pairs, 3 are missing \(such as 18\)"):
+        read_answers(path)
+
+
+def test_two_audits_in_one_file_are_refused(many, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 2)))
+    rows = lines_of(path)
+    rows[1]["pair"] = "2 of 3"
+    save(rows, path)
+    with pytest.raises(InputError, match="pairs of one audit, got totals of 2, 3"):
+        read_answers(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "expected the columns pair, .* got nothing"),
+        (b"pair,key_a\n1,2\n", "'key_b' is missing"),
+        (b"\xff\xfe\x00", "is not UTF-8 text"),
+        (",".join(COLUMNS).encode() + b"\n", "got totals of none"),
+        (",".join(COLUMNS).encode() + b'\n"1 of 1,a\n', "is not a CSV file"),
+    ],
+)
+def test_a_file_that_is_no_audit_is_refused(tmp_path, data, text):
+    (tmp_path / "x.csv").write_bytes(data)
+    with pytest.raises(InputError, match=text):
+        read_answers(tmp_path / "x.csv")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"x.csv cannot be read \(No such file"):
+        read_answers(tmp_path / "x.csv")
