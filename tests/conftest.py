@@ -24,6 +24,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(700, 10, 100)  # going through all that is imported later is 2% of the time
         gc.enable()
 
 
