@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -24,7 +25,7 @@ PAIR = ("given_label", "suggested_label")
 
 def of_labels(decided: Decided) -> list[Gallery]:
     """Return the rows whose label is suspected most, by the pair of given and suggested label, the worst pair first."""
-    groups: dict[str, list[int]] = {}
+    parts = [pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(PAIR, pl.String)})]
     n_suspected = 0
     for policy in decided.policies:
         table = policy.applied.decisions
@@ -33,12 +34,10 @@ def of_labels(decided: Decided) -> list[Gallery]:
         suspected = np.flatnonzero(policy.margin < 0)
         n_suspected += len(suspected)
         worst = suspected[np.argsort(policy.margin[suspected], kind="stable")[: 2 * FLAT]]
-        labels, suggested = (
-            plain(column.combine_chunks()).cast(pa.string()).to_pylist() for column in table.take(worst, PAIR).columns
-        )
-        for row, a, b in zip(policy.row[worst].tolist(), labels, suggested, strict=True):
-            groups.setdefault(f"given {a}, suggested {b}", []).append(row)
-    pairs = [Group(words, rows[:EACH]) for words, rows in groups.items()][:MOST_GROUPS]
+        texts = [plain(column.combine_chunks()).cast(pa.string()) for column in table.take(worst, PAIR).columns]
+        parts.append(pl.DataFrame({"row": policy.row[worst], **dict(zip(PAIR, map(pl.Series, texts), strict=True))}))
+    by_pair = pl.concat(parts).group_by(*PAIR, maintain_order=True).agg(pl.col("row").head(EACH))
+    pairs = [Group(f"given {a}, suggested {b}", rows) for a, b, rows in by_pair.head(MOST_GROUPS).iter_rows()]
     words = f"the worst of {counted(n_suspected, 'suspected label')}, by what was given and what is suggested"
     return [Gallery("labels", "Suspected labels", words, groups=pairs)]
 

@@ -196,8 +196,10 @@ def compare_rows(again: Again, subset: Table, result: Verification) -> None:
         start += batch.num_rows
         for old in waiting.take(kept.num_rows):
             now, kept = kept.slice(0, old.num_rows), kept.slice(old.num_rows)
-            for name in source.schema.names:
-                _compare_column(name, now, old, result)
+            for name in (name for name in source.schema.names if not now.column(name).equals(old.column(name))):
+                for row in unequal(now.column(name), old.column(name)):
+                    key = key_bytes(now.column(KEY).slice(row, 1))[0].decode("utf-8", "replace")
+                    result.differ(Difference(findings.VALUE, key, column=name, file="subset"))
 
 
 class _Aligned:
@@ -216,12 +218,3 @@ class _Aligned:
             self.rest = batch.slice(piece.num_rows)
             n -= piece.num_rows
             yield piece
-
-
-def _compare_column(name: str, now: pa.RecordBatch, old: pa.RecordBatch, result: Verification) -> None:
-    left, right = now.column(name), old.column(name)
-    if left.equals(right):
-        return
-    keys = key_bytes(now.column(KEY))
-    for row in unequal(left, right):
-        result.differ(Difference(findings.VALUE, keys[row].decode("utf-8", "replace"), column=name, file="subset"))

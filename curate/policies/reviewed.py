@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.counted import counted
@@ -198,24 +199,19 @@ def relabelled(reviewed: Reviewed, table: Table, rows: NDArray[np.int64]) -> dic
         InputError: where a new label is not of the type of its column.
     """
     columns: dict[str, pa.Array] = {}
-    places = {row: at for at, row in enumerate(rows.tolist())}
     for name, new in reviewed.labels.items():
         values = table.take(rows, [name]).column(0)
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        labels = values.cast(kind).to_pylist()
-        inside = [row for row in new if row in places]
+        labels, inside = values.cast(kind).combine_chunks(), np.isin(rows, list(new))
         try:
-            texts = pa.array([new[row] for row in inside], pa.string()).cast(kind).to_pylist()
+            given = pa.array([new[row] for row in rows[inside].tolist()], pa.string()).cast(kind)
         except pa.ArrowException:
             raise InputError(
                 f"expected labels of type {kind} for column {name!r} in {OPTION}, got others, such as "
                 f"{next(iter(new.values()))[:40]!r}; undo them in curate review"
             ) from None
-        changed = [(places[row], text) for row, text in zip(inside, texts, strict=True) if labels[places[row]] != text]
-        for at, text in changed:
-            labels[at] = text
-        if changed:
-            columns[name] = pa.array(labels, kind)
+        if not labels.filter(pa.array(inside)).equals(given):
+            columns[name] = pc.replace_with_mask(labels, pa.array(inside), given)
     return columns
 
 

@@ -4,9 +4,8 @@ import json
 from collections.abc import Iterable
 
 from curate.counted import counted
-from curate.manifest.store_path import AnyPath
-from curate.tables.batches import named_errors, open_parquet
-from curate.tables.table import Table, noted_in
+from curate.tables.provenance import noted_of
+from curate.tables.table import Table
 from scoring.relative.columns import CLASS
 from scoring.relative.columns import COLUMNS as RELATIVE
 
@@ -25,7 +24,7 @@ def fitted_apart(table: Table, columns: Iterable[str]) -> list[str]:
     relative = [name for name in columns if name in RELATIVE or name == CLASS]
     if not relative:
         return []
-    fits = {json.dumps(fit, sort_keys=True): fit for fit in map(_fit_of, table.files)}
+    fits = {json.dumps(fit, sort_keys=True): fit for fit in (noted_of(file).get("fit") for file in table.files)}
     if len(fits) > 1:
         return [_words(table, relative[0], f"its parts name {len(fits)} fits")]
     fit = next(iter(fits.values()), None)
@@ -42,8 +41,3 @@ def _words(table: Table, column: str, why: str) -> str:
         f"{table.path} holds rows that were fitted apart ({why}), and {column} compares a row with those that it was "
         f"fitted with: fit them together with curate fit {table.path} --apply NAME.parquet"
     )
-
-
-def _fit_of(file: AnyPath) -> object:
-    with named_errors(file), open_parquet(file) as parquet:
-        return noted_in(file, parquet.metadata.metadata or {}).get("fit")

@@ -27,7 +27,7 @@ def model_of(table: Table) -> str:
         return f"column {table.embedding_column}"
     seen: dict[str, tuple[str, AnyPath]] = {}
     for file in table.files:
-        model = _part(_metadata(file), "model")
+        model = _part(noted_of(file), "model")
         seen.setdefault(str(model.get("digest", "")), (str(model.get("method", "a model without a name")), file))
     if len(seen) > 1:
         (a, (name_a, file_a)), (b, (name_b, file_b)) = list(seen.items())[:2]
@@ -46,7 +46,7 @@ def signature_of(table: Table) -> str:
     """
     seen: dict[str, AnyPath] = {}
     for file in table.files:
-        seen.setdefault(str(_part(_metadata(file), "settings").get("signature", "")), file)
+        seen.setdefault(str(_part(noted_of(file), "settings").get("signature", "")), file)
     if len(seen) > 1:
         (a, file_a), (b, file_b) = list(seen.items())[:2]
         raise InputError(
@@ -143,7 +143,8 @@ def same_signature(first: Table, second: Table) -> None:
         )
 
 
-def _metadata(file: AnyPath) -> dict[str, Any]:
+def noted_of(file: AnyPath) -> dict[str, Any]:
+    """Return what curate noted in the metadata of a file of a table."""
     with named_errors(file), open_parquet(file) as parquet:
         return noted_in(file, parquet.metadata.metadata or {})
 
