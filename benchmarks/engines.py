@@ -191,7 +191,7 @@ def nodes(images: int, pairs: int) -> None:
                 for _ in range(n - 1):
                     cluster.add_node(**node)
                 out = Path(scratch) / "scores.parquet"
-                options = {"engine": "ray", "address": cluster.address, "workers": 4, "model": "trio", "fit": False}
+                options = {"engine": f"ray:{cluster.address}", "workers": 4, "model": "trio", "fit": False}
                 rate = measured(str(urls), out, shard_size=16, allow_private_hosts=True, quality=False, **options)
                 rates[n].append(rate["images/s"])
                 print(n, {name: round(value, 2) for name, value in rate.items()}, flush=True)

@@ -128,7 +128,7 @@ def test_choices_and_fits_are_the_same_bytes_on_a_cluster(table, tmp_path, clust
     monkeypatch.setattr("scoring.search.graph.QUERIES", 400)
     monkeypatch.setattr("scoring.relative.neighbours.COMPARED", 500)
     monkeypatch.setattr("scoring.relative.neighbours.EXACT_ROWS", 500)
-    cluster_options = {"engine": "ray", "address": cluster.address}
+    cluster_options = {"engine": f"ray:{cluster.address}"}
     for where in ("here", "there"):
         (tmp_path / where).mkdir()
     for where, options in (("here", {}), ("there", cluster_options)):

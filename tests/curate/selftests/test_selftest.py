@@ -191,7 +191,7 @@ def test_images_behind_a_table_are_those_of_its_rows(table, tmp_path):
 
 def test_a_way_that_cannot_be_gone_is_not_tried_and_the_others_are(photos, tiny_checkpoint, tmp_path):
     sample, _ = of_source(str(photos), 24, tmp_path, seed=0, options=SourceOptions(), announce=lambda text: None)
-    ways = [Way("a cluster that is missing", {"engine": "ray", "address": "127.0.0.1:1"}), QUICK[0]]
+    ways = [Way("a cluster that is missing", {"engine": "ray:127.0.0.1:1"}), QUICK[0]]
     checks = unchanged(sample, tmp_path, tiny_checkpoint, fit=False, ways=ways)
     assert [check.state for check in checks if check.what == ways[0].what] == [UNTRIED]
     assert "no Ray cluster answers" in checks[0].words
