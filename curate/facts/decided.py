@@ -44,10 +44,6 @@ class Decisions:
     margin: NDArray[np.float64]
     thresholds: dict[str, tuple[float, float]] = field(default_factory=dict)
 
-    def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where the decision of each row of the table stands, shape of ``rows``; -1 if absent."""
-        return places(rows, self.row)
-
 
 @dataclass
 class Decided:
@@ -67,10 +63,10 @@ class Decided:
         """Return why each row was decided as it was; None where nothing decided it."""
         texts = np.full(len(rows), None, object)
         for number, decisions in enumerate(self.policies):
-            places = np.flatnonzero(self.by[rows] == number)
-            if len(places) and decisions.applied.decisions is not None:
-                at = decisions.positions(rows[places])
-                texts[places] = decisions.applied.decisions.take(at, ["reason"]).column(0).to_pylist()
+            mine = np.flatnonzero(self.by[rows] == number)
+            if len(mine) and decisions.applied.decisions is not None:
+                at = places(rows[mine], decisions.row)
+                texts[mine] = decisions.applied.decisions.take(at, ["reason"]).column(0).to_pylist()
         reasons: list[str | None] = texts.tolist()
         return reasons
 
