@@ -138,24 +138,37 @@ def traded(settings: Sequence[Setting]) -> float:
     return spearman(*np.concatenate([each.downstream for each in settings]).T)
 
 
+def over_estimators(by_estimator: Mapping[str, Sequence[Setting]]) -> str:
+    """Return how Recall@1 and R-AUROC of the best settings by R-AUROC go together over estimators, seed by seed."""
+    every = np.array([best(settings, "r_auroc").downstream for settings in by_estimator.values()])  # (E, S, 2)
+    values = np.array([spearman(*of_seed) for of_seed in every.transpose(1, 2, 0)])
+    return f"rank correlation of the two over estimators: {' '.join(_cells(values[:, None], signed=True))}"
+
+
 def rows_of(by_estimator: Mapping[str, Sequence[Setting]]) -> list[list[str]]:
-    """Return a header and a row a setting: means over seeds, ± half the 95 % interval, and what it is the best by."""
-    head = ["estimator", "setting", "Recall@1", "R-AUROC", "best by", "rank correlation", "paper: Recall@1"]
-    rows = [[*head, "paper: R-AUROC"]]
+    """Return a header and a row a setting: means over seeds, ± half the 95 % interval, and what it is the best by.
+
+    The second setting of an estimator has its differences to the first, seed by seed, too.
+    """
+    head = ["estimator", "setting", "Recall@1", "R-AUROC", "Recall@1, less the first", "R-AUROC, less the first"]
+    rows = [[*head, "best by", "rank correlation", "paper: Recall@1", "paper: R-AUROC"]]
     for name, settings in by_estimator.items():
         published = ESTIMATORS[name].published
         for each in settings:
             by = [title for title, measure in zip(head[2:4], MEASURES, strict=True) if best(settings, measure) is each]
-            ends = half_width(each.downstream)
-            cells = [
-                number(mean) + ("" if np.isnan(half) else f"±{number(half)}")
-                for mean, half in zip(each.downstream.mean(0), ends, strict=True)
-            ]
+            less = ["", ""] if each is settings[0] else _cells(each.downstream - settings[0].downstream, signed=True)
             paper = ["", ""]
             if published is not None:
                 paper = [" / ".join(map(number, pair)) for pair in (published.recall, published.r_auroc)]
+            cells = [*_cells(each.downstream), *less]
             rows.append([name, each.text, *cells, " and ".join(by), number(traded(settings)), *paper])
     return rows
+
+
+def _cells(values: NDArray[np.float64], *, signed: bool = False) -> list[str]:
+    """Return the mean of each column over seeds, with half its interval if there are several."""
+    halves = ["" if np.isnan(half) else f"±{number(half)}" for half in half_width(values)]
+    return [number(mean, signed=signed) + half for mean, half in zip(values.mean(0), halves, strict=True)]
 
 
 @drawing()
@@ -246,6 +259,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     by_estimator = {name: [_read(ledger, name, text, a.seeds) for text in settings_of(name)] for name in a.estimators}
     rows = rows_of(by_estimator)
     print("\n".join("| " + " | ".join(row) + " |" for row in rows))
+    print(over_estimators(by_estimator))
     if a.csv:
         with a.csv.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(rows)
