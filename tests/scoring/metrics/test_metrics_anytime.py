@@ -65,6 +65,7 @@ def net_wins(n, p, q):
     return chances
 
 
+@cache
 def likeliest_loss(win, loss, n, m):
     """The probability of a loss that makes a result likeliest if the difference is m, by going through a thousand."""
     q = np.linspace(max(0.0, -m), (1 - m) / 2, 200_001)
