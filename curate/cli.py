@@ -8,7 +8,7 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from importlib import import_module
 from importlib.abc import MetaPathFinder
@@ -18,7 +18,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from curate.commands import convert, review_plan, review_verdicts, rounds
 from curate.commands.groups import grouped, plain_app
 from curate.commands.methods import MethodCommand
 from curate.commands.nested import with_subcommands
@@ -39,14 +38,6 @@ DISK_ERRORS = frozenset(
 # Headings of --help, in their order.
 START, CHOOSE, LOOK = "Start here", "Choose images", "Look at tables and images"
 MEASURE, TRACE, TRAIN = "Measure", "Trace and repeat", "Models"
-
-app = plain_app(
-    add_completion=True,
-    name="curate",
-    cls=grouped(START, CHOOSE, LOOK, MEASURE, TRACE, TRAIN, brief=(LOOK, MEASURE, TRACE, TRAIN)),
-    help="Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select.",
-    no_args_is_help=True,
-)
 
 
 class Ended(SystemExit):
@@ -126,7 +117,6 @@ def _show_version(show: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
@@ -142,11 +132,7 @@ COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
     ("issues", START, None),
     ("dedup", START, OrderedCommand),
     ("labels", START, None),
-    (
-        "review",
-        START,
-        with_subcommands(plan=user_errors(review_plan.run), verdicts=user_errors(review_verdicts.run)),
-    ),
+    ("review", START, None),
     ("split", START, OrderedCommand),
     ("report", START, None),
     ("export", START, None),
@@ -171,16 +157,49 @@ COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
     ("diff", TRACE, None),
     ("train", TRAIN, MethodCommand),
     ("cache", TRAIN, None),
-    ("models", TRAIN, with_subcommands(convert=user_errors(convert.run))),
+    ("models", TRAIN, None),
 )
+SUBCOMMANDS = {"review": {"plan": "review_plan", "verdicts": "review_verdicts"}, "models": {"convert": "convert"}}
 RUN_ALONE = {"doctor", "models"}  # without arguments, where the others show their help
-for _name, _heading, _class in COMMANDS:
-    if _name == "round":
-        app.add_typer(rounds.group(user_errors), rich_help_panel=_heading, name=_name)
-    else:
-        app.command(_name, rich_help_panel=_heading, cls=_class, no_args_is_help=_name not in RUN_ALONE)(
-            user_errors(import_module(f"curate.commands.{_name}").run)
-        )
+RUN_OTHERS = {"clean", "run"}  # steps, which are commands
+
+
+def command_line(names: Collection[str]) -> typer.Typer:
+    """Return the command line with some of its commands: modules of the others are not imported."""
+    line = plain_app(
+        add_completion=True,
+        name="curate",
+        cls=grouped(START, CHOOSE, LOOK, MEASURE, TRACE, TRAIN, brief=(LOOK, MEASURE, TRACE, TRAIN)),
+        help="Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select.",
+        no_args_is_help=True,
+    )
+    line.callback()(root)
+    for name, heading, reader in (each for each in COMMANDS if each[0] in names):
+        if name == "round":
+            from curate.commands import rounds
+
+            line.add_typer(rounds.group(user_errors), rich_help_panel=heading, name=name)
+        else:
+            inner = {each: _run(module) for each, module in SUBCOMMANDS.get(name, {}).items()}
+            cls = with_subcommands(**inner) if inner else reader
+            line.command(name, rich_help_panel=heading, cls=cls, no_args_is_help=name not in RUN_ALONE)(_run(name))
+    return line
+
+
+def _run(module: str) -> Callable[..., None]:
+    return user_errors(import_module(f"curate.commands.{module}").run)
+
+
+@functools.cache
+def _full_command_line() -> typer.Typer:
+    return command_line([name for name, *_ in COMMANDS])
+
+
+def __getattr__(name: str) -> Any:
+    """Return ``app``, the command line with all commands, once it is used."""
+    if name == "app":
+        return _full_command_line()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
@@ -198,4 +217,6 @@ def main() -> None:
     sys.meta_path.insert(0, NoPandas())
     gc.set_threshold(50_000)  # modules are no garbage: looking for it takes a twentieth of the start
     atexit.register(gc.freeze)  # and a tenth of a second at the end
-    app()
+    typed = {name for name, *_ in COMMANDS if name not in RUN_OTHERS}.intersection(sys.argv[1:2])
+    line = command_line(typed) if typed else _full_command_line()
+    line()

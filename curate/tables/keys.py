@@ -76,7 +76,9 @@ def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
             if pl.Series(some).n_unique() == len(some):
                 continue
         ordered = np.sort(some)
-        repeated.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
+        again = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(again):
+            repeated.append(np.unique(again))
     return np.concatenate(repeated)
 
 

@@ -102,7 +102,8 @@ class Condition:
     def __call__(self, batch: pa.RecordBatch) -> NDArray[np.int8]:
         """Return 1 (true), 0 or -1 (no value) for each of the N rows; ``batch`` must hold ``columns``."""
         values = {str(at): pl.Series(values_of(batch.column(name))) for at, name in enumerate(self.columns)}
-        frame = pl.DataFrame({"rows": np.zeros(batch.num_rows, bool), **values})
+        rows = pl.Series(pa.nulls(batch.num_rows, pa.bool_()))  # from Arrow: Polars takes 20 ms to learn of NumPy's
+        frame = pl.DataFrame({"rows": rows, **values})
         return frame.with_columns(truth=self.expression.cast(pl.Int8).fill_null(UNKNOWN))["truth"].to_numpy()
 
 

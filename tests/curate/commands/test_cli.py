@@ -149,7 +149,7 @@ def test_a_signal_stops_with_its_exit_code_and_leaves_no_temporary_file(tmp_path
         "        file.write(b'half')\n"
         "        print('ready', flush=True)\n"
         "        time.sleep(30)\n"
-        "cli.app = lambda: None\n"
+        "cli.command_line = lambda names: lambda: None\n"
         "cli.main()\n"
         "import typer\n"
         "try:\n    cli.user_errors(command)()\n"

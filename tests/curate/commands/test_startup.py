@@ -69,14 +69,14 @@ def test_scoring_with_a_shipped_model_lists_the_source_imports_torch_and_no_timm
     assert "torch is imported" in lines[1:]
 
 
-def test_filter_and_info_import_no_torch_scipy_or_pandas(tmp_path):
+def test_filter_and_info_import_no_torch_scipy_pandas_or_other_commands(tmp_path):
     table = pa.table({"key": [f"k{i}" for i in range(70)], "unc_x": np.linspace(0, 1, 70)})
     with TableWriter(tmp_path / "s.parquet", table.schema, {"kind": "scores"}) as writer:
         writer.write(table)
-    heavy = ("torch", "scipy", "pandas", "sklearn", "PIL", "asyncio")
+    heavy = ("torch", "scipy", "pandas", "sklearn", "PIL", "asyncio", "curate.commands.train")
     done = run(
         RUN.format(heavy=heavy), "filter", tmp_path / "s.parquet", "--keep-top", "80%", "--column", "unc_x",
-        "-o", tmp_path / "kept.parquet",
+        "--where", "unc_x < 2", "-o", tmp_path / "kept.parquet",
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "exit 0", done.stderr
     assert (tmp_path / "kept.parquet").exists()
