@@ -3,7 +3,7 @@
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -54,15 +54,14 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
             near = closest(unknown, kinds)
             raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{near}")
         try:
-            arguments = signature.bind(*args, **kwargs).arguments
+            bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{name}() {error}") from None
-        for each, value in arguments.items():
-            if wrong := _wrong(kinds[each], value):
-                raise TypeError(f"{name}() expected {wrong} for {each!r}, got {short(value)}")
-        made = request(*args, **kwargs)
-        if "explicit" in kinds and "explicit" not in arguments:
-            made = replace(made, explicit=frozenset(arguments))  # type: ignore[type-var]
+        for each, value in bound.arguments.items():
+            bound.arguments[each] = checked(kinds[each], value, f"{name}()", repr(each))
+        made = request(*bound.args, **bound.kwargs)
+        if "explicit" in kinds and "explicit" not in bound.arguments:
+            made = replace(made, explicit=frozenset(bound.arguments))  # type: ignore[type-var]
         return run(made)
 
     call.__name__ = call.__qualname__ = name
@@ -72,21 +71,53 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
     return call
 
 
-def _wrong(kind: Any, value: object) -> str:
-    """Return what a keyword of a type takes, where a value is of another type; else an empty text.
+def checked(kind: Any, value: Any, name: str, of: str) -> Any:
+    """Return the value of a keyword in plain types of Python: what numpy and generators give, too, can be recorded.
 
-    True is no number, and a text is no list of its letters.
+    True is no number, and a text or a mapping is no list of its letters or keys.
 
-    >>> _wrong(bool, "no"), _wrong(int | None, 3), _wrong(str | Path | None, 3)
-    ('True or False', '', 'a path')
+    Raises:
+        TypeError: for a value of another type, with the function's name and what it is a value of.
+
+    >>> checked(Sequence[int] | None, range(2), "bake()", "'trays'")
+    [0, 1]
     """
+    value = _plain(value)
     parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     kinds = [get_origin(part) or part for part in parts]
-    refused: list[Any] = [Iterable] if isinstance(value, str) else [Integral, Real] if isinstance(value, bool) else []
-    accepted = [(each, *_taken(each)) for each in kinds if each is not str or Path not in kinds]
-    if any(taken not in refused and isinstance(value, taken) for _, taken, _ in accepted):
-        return ""
-    return " or ".join(words for each, _, words in accepted if each is not NoneType)
+    refused: list[Any] = [Integral, Real] if isinstance(value, bool) else []
+    refused += [Iterable] if isinstance(value, str | bytes | Mapping) else []
+    accepted = [(part, *_taken(each)) for part, each in zip(parts, kinds, strict=True)]
+    fits = [part for part, taken, _ in accepted if taken not in refused and isinstance(value, taken)]
+    if not fits:
+        words = [
+            words for part, _, words in accepted if part is not NoneType and (part is not str or Path not in kinds)
+        ]
+        raise TypeError(f"{name} expected {' or '.join(words)} for {of}, got {short(value)}")
+    inner, origin = get_args(fits[0]), get_origin(fits[0])
+    if origin is Mapping:
+        return {
+            checked(inner[0], key, name, f"a key of {of}"): checked(inner[1], each, name, f"{key!r} of {of}")
+            for key, each in value.items()
+        }
+    if origin in (Sequence, Iterable):
+        each_of = f"each of {of}"
+        items = sorted(value, key=str) if isinstance(value, Set) else value
+        return [checked(inner[0], each, name, each_of) for each in items]
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Return a number, a text or a path as a plain one of Python; anything else as it is."""
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # of numpy or torch
+        return value.item()
+    if isinstance(value, bool | Path):
+        return value
+    if isinstance(value, Integral | Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def _taken(kind: Any) -> tuple[Any, str]:

@@ -1,16 +1,19 @@
 """From options in the order typed to rules."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from curate.columns import LABEL
+from curate.options.function import checked
+from curate.options.option import Option, declared
 from curate.policies.filter.options import IN_ORDER, FilterOptions
 from curate.policies.filter.rule import COLUMN, EVEN, PER, Rule, RuleArguments
 from curate.policies.filter.table import RULES
 from curate.tables.needs import is_plain
 from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.lookup import closest
 from scoring.relative.columns import CLUSTER
 
 
@@ -33,7 +36,12 @@ def rules_of(options: FilterOptions, table: Table) -> list[Rule]:
         return _rules_in_order(named, options, table)
     if named:
         raise InputError(f"{named[0][0]} and rules are both given; add it to rules, or leave one out")
-    typed = [each for each in options.rules if not isinstance(each, Rule)]
+    kinds = {
+        each.name: each.kind
+        for each in declared(type(options))
+        if isinstance(each.about, Option) and each.about.repeats
+    }
+    typed = [_pair(each, kinds) for each in options.rules if not isinstance(each, Rule)]
     if len(typed) == len(options.rules):
         return _rules_in_order(typed, options, table)
     if typed or options.label is not None or options.allow_uneven or options.allow_unmatched:
@@ -42,6 +50,17 @@ def rules_of(options: FilterOptions, table: Table) -> list[Rule]:
             "even="
         )
     return [each for each in options.rules if isinstance(each, Rule)]
+
+
+def _pair(entry: object, kinds: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return an entry of ``rules`` that is no Rule; TypeError where it is no keyword with a value of its type."""
+    if not isinstance(entry, tuple | list) or len(entry) != 2 or not isinstance(entry[0], str):
+        raise TypeError(f"filter() expected a Rule or (keyword, value) for each of 'rules', got {entry!r}")
+    name, value = entry
+    kind = kinds.get(name.replace("-", "_"))
+    if kind is None:
+        raise TypeError(f"filter() got an unexpected keyword {name!r} in 'rules'{closest(name, kinds)}")
+    return name, checked(kind | str, value, "filter()", f"{name!r} of 'rules'")
 
 
 def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterOptions, table: Table) -> list[Rule]:

@@ -1,15 +1,20 @@
 """A request declared once is a function and a command, and neither takes what it does not declare."""
 
+import enum
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+import polars as pl
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import curate
 from curate.commands.declared import command_of
 from curate.commands.groups import plain_app
 from curate.exchange.table import TOOLS
@@ -76,11 +81,43 @@ def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
         bake("a", heat="9")
     with pytest.raises(TypeError, match=r"bake\(\) missing .*'table'"):
         bake()
-    for wrong, words in (({"set": 1}, "a mapping"), ({"report": 1}, "a function"), ({"top_heat": "12"}, "a list")):
-        with pytest.raises(TypeError, match=f"expected {words} for {next(iter(wrong))!r}"):
+    for wrong, words in (
+        ({"set": 1}, "a mapping for 'set'"),
+        ({"set": {1: 2}}, "a text for a key of 'set'"),
+        ({"report": 1}, "a function for 'report'"),
+        ({"top_heat": "12"}, "a list for 'top_heat'"),
+        ({"top_heat": {1: 2}}, "a list for 'top_heat'"),
+        ({"top_heat": [1, "2"]}, "a whole number for each of 'top_heat'"),
+    ):
+        with pytest.raises(TypeError, match=f"expected {words}"):
             bake("a", **wrong)
     with pytest.raises(TypeError, match="expected a path for 'table', got None"):
         bake(None)
+
+
+def test_numbers_of_numpy_generators_and_other_paths_become_plain_values_that_a_receipt_can_hold(tmp_path):
+    class Place(os.PathLike):
+        def __fspath__(self):
+            return "a"
+
+    class Tray(enum.StrEnum):
+        TOP = "top"
+
+    heats = (np.uint8(each) for each in (1, 2))
+    done = bake(Place(), heat=np.int32(9), top_heat=heats, on={"low", Tray.TOP}, set={"fan": np.float64(0.5)})
+    assert done == "('a', 9, [1, 2], ['low', 'top'], {'fan': 0.5})"
+    assert bake("a", top_heat=np.arange(2)) == "('a', 180, [0, 1], None, None)"
+    scores = tmp_path / "s.parquet"
+    pl.DataFrame({"key": ["a", "b"], "unc_x": [0.1, 0.9]}).write_parquet(scores)
+    rules = (each for each in [("max", np.float32(0.5)), ("column", np.str_("unc_x"))])
+    assert curate.filter(scores, tmp_path / "k.parquet", rules=rules).kept == 1
+    for wrong, words in (
+        ("max", "a Rule or"),
+        (("maxi", 1), "did you mean 'max'"),
+        (("where", 3), "a text for 'where'"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            curate.filter(scores, rules=[wrong])
 
 
 def test_a_command_has_the_fields_and_its_own_options_as_they_are_declared():
