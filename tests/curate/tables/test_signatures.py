@@ -94,10 +94,10 @@ def test_a_scored_table_can_be_scored_again_and_its_signatures_are_not_taken_for
 
 
 def test_another_kind_of_signature_is_another_run(folder, tiny_checkpoint, tmp_path, monkeypatch):
-    from curate.engines import job
+    from scoring.images import signature
 
     out = tmp_path / "s.parquet"
-    monkeypatch.setattr(job, "SIGNATURE_KIND", "something older")
+    monkeypatch.setattr(signature, "KIND", "something older")
     run_again(folder, out, tiny_checkpoint)
     assert open_table(out).metadata["settings"]["signature"] == "something older"
     monkeypatch.undo()
