@@ -25,6 +25,7 @@ _TAKEN: dict[Any, tuple[Any, str]] = {  # type -> what is accepted for it, and i
     Path: ((str, os.PathLike), "a path"),
     Sequence: (Iterable, "a list"),
     Iterable: (Iterable, "a list"),
+    Set: (Set, "a set"),
     Mapping: (Mapping, "a mapping"),
     Callable: (Callable, "a function"),
 }

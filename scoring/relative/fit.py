@@ -88,9 +88,7 @@ def _kept(
     kept = laid_out(directions, centres)
     if kept.signals["distance"].min() >= ALONE:
         raise InputError(
-            f"expected images that differ, got {len(rows):,} that are all copies of one another: nothing can be "
-            f"determined "
-            "apart; curate dedup keeps one of them"
+            f"expected images that differ, got {len(rows):,} that are all copies of one another; curate dedup keeps one"
         )
     clusters = fine_clusters(directions.units, seed=seed)
     bare = DatasetFit(mean, rows[drawn], centres, {}, kept.closest, clusters, np.zeros(len(clusters), np.int32))
