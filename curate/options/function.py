@@ -94,7 +94,7 @@ def checked(kind: Any, value: Any, name: str, of: str) -> Any:
         words = [
             words for part, _, words in accepted if part is not NoneType and (part is not str or Path not in kinds)
         ]
-        raise TypeError(f"{name} expected {' or '.join(words)} for {of}, got {short(value)}")
+        raise TypeError(f"{name} expected {' or '.join(words)} for {of}, got {' '.join(short(value).split())}")
     inner, origin = get_args(fits[0]), get_origin(fits[0])
     if origin is Mapping:
         return {

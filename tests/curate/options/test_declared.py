@@ -93,6 +93,8 @@ def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
             bake("a", **wrong)
     with pytest.raises(TypeError, match="expected a path for 'table', got None"):
         bake(None)
+    with pytest.raises(TypeError, match=r"expected a path for 'table', got shape: .*\Z"):  # in one line
+        bake(pl.DataFrame({"key": ["a"]}))
 
 
 def test_numbers_of_numpy_generators_and_other_paths_become_plain_values_that_a_receipt_can_hold(tmp_path):
