@@ -19,7 +19,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from filter_peers import cost, interval
+from named_data import add_data, open_data
 
+PHOTOGRAPHS = "caltech_subset"
 DUPLICATES = """
 import sys
 from imagededup.methods import PHash
@@ -47,19 +49,21 @@ find_label_issues(labels, answers, n_jobs=1)
 PAIRS = {  # question -> commands of ours, package, its script; the first command of ours is shared by all
     "duplicates": (["dedup"], "imagededup", DUPLICATES),
     "issues": (["issues"], "CleanVision", ISSUES),
-    "wrong labels": (["labels", "--labelled", "label"], "cleanlab", LABELS),
+    "wrong labels": (["labels"], "cleanlab", LABELS),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--site", type=Path, required=True, help="where pip installed the other packages")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    add_data(parser)
     parser.add_argument("--rounds", type=int, default=5, help="of all in turn")
     parser.add_argument("--csv", type=Path, default=None, help="file for the numbers")
     options = parser.parse_args()
+    data = open_data(options.data, (PHOTOGRAPHS,))
+    data.need(PHOTOGRAPHS)
     with tempfile.TemporaryDirectory() as folder:
-        images = written(options.data / "caltech_subset.parquet", Path(folder) / "images")
+        images = written(data.folder / f"{PHOTOGRAPHS}.parquet", Path(folder) / "images")
         costs = [measured_round(images, Path(folder), options.site) for _ in range(options.rounds)]
     lines = summary({name: np.array([each[name] for each in costs]) for name in costs[0]})
     for line in lines:
@@ -91,7 +95,7 @@ def measured_round(images: Path, folder: Path, site: Path) -> dict[str, float]:
         os.environ["PYTHONPATH"] = str(site)
         seconds[package] = cost([sys.executable, "-c", script, str(images), str(table)])[0]
         del os.environ["PYTHONPATH"]
-    seconds["report"] = cost([*ours, "report", str(table), "--overwrite", "-o", str(folder / "report")])[0]
+    seconds["report"] = cost([*ours, "report", str(table), "--overwrite", "-o", str(folder / "report.html")])[0]
     return seconds
 
 
