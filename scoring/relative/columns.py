@@ -20,12 +20,7 @@ PER_IMAGE: Mapping[str, Column] = {  # what a fitted model says of any image
     NEIGHBOUR: Column("1 - cosine to the nearest other image that is no copy, less the dataset's mean", "1", LESS),
     AMBIGUOUS: Column("how near to the boundary between groups of this dataset: share that is clearer", "1", LESS),
     FITTED: Column("above 0.5: unusable, by p_junk; up to 0.5: how ambiguous, by unc_ambiguous", "1", LESS),
-    LOCAL: Column(
-        "when amounts drop the image: of similar ones the least certain first, unusable ones before all; over 100,000 "
-        "rows or by a fitted model, share of the 10 nearest images that are more certain",
-        "1",
-        LESS,
-    ),
+    LOCAL: Column("order of dropping: of similar images the least certain first, unusable ones before all", "1", LESS),
     CLUSTER: Column("number of the cluster of similar images, from 0"),
     UNLIKE: Column("number of the group of images unlike the rest, from 1; null for the rest"),
 }
