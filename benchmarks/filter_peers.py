@@ -87,13 +87,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for n in options.rows:
             costs[n] = measure(Path(folder), n, options.rounds)
-    lines = summary(costs)
+    show(summary(costs), options.csv)
+    return 0
+
+
+def show(lines: list[list[str]], path: Path | None) -> None:
+    """Print a table, and write it as CSV where a path is given."""
     for line in lines:
         print("| " + " | ".join(line) + " |", flush=True)
-    if options.csv is not None:
-        with options.csv.open("w", newline="") as file:
+    if path is not None:
+        with path.open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(lines)
-    return 0
 
 
 def measure(folder: Path, n: int, rounds: int) -> np.ndarray:
@@ -114,7 +118,7 @@ def summary(costs: Costs) -> list[list[str]]:
         ratios = [interval(values[:, 0, 0] / values[:, at, 0]) for at in (1, 2)]
         each = [f"{second:.2f}, {mb:.0f}" for second, mb in zip(seconds, memory, strict=True)]
         lines.append([f"{n}", *each, *ratios])
-    first, *_, last = costs
+    first, last = min(costs), max(costs)
     if last > first:
         grown = np.log(costs[last][..., 0] / costs[first][..., 0]) / np.log(last / first)  # (rounds, 3)
         lines.append([f"exponent from {first} to {last}", *(interval(grown[:, at]) for at in range(3)), "", ""])

@@ -10,7 +10,6 @@ DuckDB: filter_peers.py.
 """
 
 import argparse
-import csv
 import os
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from filter_peers import cost, interval
+from filter_peers import cost, interval, show
 from named_data import add_data, open_data
 
 PHOTOGRAPHS = "caltech_subset"
@@ -65,12 +64,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         images = written(data.folder / f"{PHOTOGRAPHS}.parquet", Path(folder) / "images")
         costs = [measured_round(images, Path(folder), options.site) for _ in range(options.rounds)]
-    lines = summary({name: np.array([each[name] for each in costs]) for name in costs[0]})
-    for line in lines:
-        print("| " + " | ".join(line) + " |", flush=True)
-    if options.csv is not None:
-        with options.csv.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(lines)
+    show(summary({name: np.array([each[name] for each in costs]) for name in costs[0]}), options.csv)
     return 0
 
 

@@ -93,9 +93,9 @@ class ScoreOptions:
     decode: Annotated[
         str,
         Option(
-            "Where plain JPEGs are decoded; gpu needs --no-quality, and was never run on one.",
+            "Where plain JPEGs are decoded; gpu needs --no-quality.",
             metavar="cpu|gpu",
-            python="Where plain JPEGs are decoded, cpu or gpu; gpu needs ``quality=False``, and was never run on one.",
+            python="Where plain JPEGs are decoded, cpu or gpu; gpu needs ``quality=False``.",
         ),
     ] = "cpu"
     max_pixels: Annotated[int, Option("Leave a larger image undecoded, with the status too_large.")] = 100_000_000

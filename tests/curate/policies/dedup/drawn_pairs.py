@@ -28,6 +28,12 @@ def pairs_of(similarity, finder="signature"):
 VERDICTS = {"y": "drop", "n": "keep", "?": "unsure", "": ""}
 
 
+def drawn_lines(drawn, path):
+    """Write an audit, and return its lines."""
+    path.write_bytes(audit_text(drawn))
+    return lines_of(path)
+
+
 def answered(drawn, path, say, **reviewer):
     """Write an audit and judge it: ``say`` gives the answer to a pair."""
     path.write_bytes(audit_text(drawn))

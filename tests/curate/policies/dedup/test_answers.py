@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from drawn_pairs import LIMITS, answered, lines_of, save
+from drawn_pairs import LIMITS, answered, drawn_lines, save
 
 from curate.manifest.text import unguarded
 from curate.policies.dedup.quality.answers import DIFFERENT, SAME, UNSURE, read_answers
@@ -62,8 +62,7 @@ def test_an_audit_with_verdicts_is_not_replaced_and_one_without_is(many, tmp_pat
 )
 def test_a_bad_line_is_named_with_what_is_wrong(many, tmp_path, column, value, text):
     path = tmp_path / "x.csv"
-    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
-    rows = lines_of(path)
+    rows = drawn_lines(draw_pairs(many, LIMITS, 20), path)
     rows[1][column] = value
     save(rows, path)
     with pytest.raises(InputError) as error:
@@ -74,8 +73,7 @@ def test_a_bad_line_is_named_with_what_is_wrong(many, tmp_path, column, value, t
 
 def test_bad_lines_are_counted(many, tmp_path):
     path = tmp_path / "x.csv"
-    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
-    rows = [{**row, "weight": "hm"} for row in lines_of(path)]
+    rows = [{**row, "weight": "hm"} for row in drawn_lines(draw_pairs(many, LIMITS, 20), path)]
     save(rows, path)
     with pytest.raises(InputError, match=r"line 2: .*\(20 bad lines in all\)"):
         read_answers(path)
@@ -83,16 +81,14 @@ def test_bad_lines_are_counted(many, tmp_path):
 
 def test_lines_that_were_taken_out_are_missed(many, tmp_path):
     path = tmp_path / "x.csv"
-    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
-    save(lines_of(path)[:17], path)
+    save(drawn_lines(draw_pairs(many, LIMITS, 20), path)[:17], path)
     with pytest.raises(InputError, match=r"expected all 20 pairs, 3 are missing \(such as 18\)"):
         read_answers(path)
 
 
 def test_two_audits_in_one_file_are_refused(many, tmp_path):
     path = tmp_path / "x.csv"
-    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 2)))
-    rows = lines_of(path)
+    rows = drawn_lines(draw_pairs(many, LIMITS, 2), path)
     rows[1]["pair"] = "2 of 3"
     save(rows, path)
     with pytest.raises(InputError, match="pairs of one audit, got totals of 2, 3"):

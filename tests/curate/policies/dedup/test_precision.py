@@ -5,11 +5,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from drawn_pairs import LIMITS, answered, lines_of, pairs_of, save
+from drawn_pairs import LIMITS, answered, drawn_lines, pairs_of, save
 
 from curate.commands.review_verdicts import precision_lines, suggestion_line
 from curate.policies.dedup.quality.answers import read_answers, shown
-from curate.policies.dedup.quality.audit import DROPPED, audit_text, draw_pairs
+from curate.policies.dedup.quality.audit import DROPPED, draw_pairs
 from curate.policies.dedup.quality.counts import count_answers
 from curate.policies.dedup.quality.precision import precision, suggest_threshold
 from curate.policies.sampled import blocks
@@ -69,8 +69,7 @@ def test_no_answer_at_all_is_refused(many, tmp_path):
 
 def test_a_weight_that_was_changed_is_refused(many, tmp_path):
     path = tmp_path / "x.csv"
-    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 60)))
-    rows = lines_of(path)
+    rows = drawn_lines(draw_pairs(many, LIMITS, 60), path)
     rows[0]["weight"] = "77.7"
     save(rows, path)
     with pytest.raises(InputError, match=r"expected \d+ equal weights in the stratum"):
