@@ -19,10 +19,10 @@ from transfer_junk import DOMAIN
 
 import curate
 from curate.policies.audit.population import Population
+from curate.statistics.guarantee import Sampled, guaranteed_cut
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table
-from scoring.metrics.guarantee import Sampled, guaranteed_cut
 from scoring.metrics.proportions import wilson
 
 RATES = (0.02, 0.05, 0.10)

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from curate.calibration.judged import JudgedRows, Truth, folds_of, judged_rows
+from curate.statistics.calibration import Calibrated, calibrated
+from curate.statistics.calibrators import CALIBRATORS
 from curate.tables.table import open_table
-from scoring.metrics.calibration import Calibrated, calibrated
-from scoring.metrics.calibrators import CALIBRATORS
 
 CONSTANT, AS_IT_IS = "constant", "as it is"
 

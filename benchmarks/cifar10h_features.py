@@ -11,11 +11,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from curate.statistics.degradations import resize
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images import decode_rgb
 from scoring.metrics import ranking
-from scoring.metrics.degradations import resize
 from scoring.model import ScoringModel
 from trainers.draw import Draw, random_resized_crop
 from trainers.start import backbone_digest

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from curate.statistics.weighted import RankOrder, weighted_spearman
 from scoring.metrics import resampling
-from scoring.metrics.weighted import RankOrder, weighted_spearman
 
 RESAMPLES = 300
 

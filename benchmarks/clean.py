@@ -23,8 +23,8 @@ from harm_sets import CLEAN, SETS, clean_images, data_and_sets, planted
 from named_data import add_data
 from PIL import Image
 
-from curate.display.picture import save_picture
-from curate.display.sheet import TILE, Tile, contact_sheet
+from curate.sheets.picture import save_picture
+from curate.sheets.sheet import TILE, Tile, contact_sheet
 from scoring.images import decode_rgb
 
 COPIES = 40

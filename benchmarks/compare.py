@@ -22,8 +22,8 @@ from named_data import add_data, open_data
 import curate
 from curate.comparison.differences import SIGNIFICANT
 from curate.comparison.results import TableComparison
+from curate.statistics.two_sample import Counts, classifier_test, mmd_test
 from scoring.metrics import classifier, proportions, ranking, resampling
-from scoring.metrics.two_sample import Counts, classifier_test, mmd_test
 
 SETS = ("pacs_160", "caltech_subset", "tinyimagenet_val")
 TINY = 10_000

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from curate.evaluation import correctness
-from scoring.metrics import classifier, neighbours, ranking, resampling, weighted
+from curate.statistics import weighted
+from scoring.metrics import classifier, neighbours, ranking, resampling
 from scoring.metrics.neighbours import QUERIES, REFERENCES
 
 SLOW = 50  # resamples by sorting, from which the rest is projected

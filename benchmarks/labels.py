@@ -26,13 +26,13 @@ from named_data import add_data, open_data
 from numpy.typing import NDArray
 
 import curate
+from curate.noise.joint import Mistakes, confident_joint
+from curate.noise.quality import judge
+from curate.noise.share import shares
 from curate.probes.crossed import LabelEvidence, crossed
 from curate.probes.linear import softmax
 from scoring.metrics.ranking import auroc
 from scoring.metrics.resampling import percentiles
-from scoring.noise.joint import Mistakes, confident_joint
-from scoring.noise.quality import judge
-from scoring.noise.share import shares
 
 CHOSEN = ("rsscn7_160", "grocery_160", "pacs_160")  # what the method was chosen on, with CIFAR-10N's random_label1
 REPORTED = ("monkeys10_160", "caltech_subset", "tinyimagenet_val")

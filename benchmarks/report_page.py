@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "curate" / "display"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "curate" / "sheets"))
 
 from headless import Browser  # of the tests
 

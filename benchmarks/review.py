@@ -30,8 +30,8 @@ from clean import write_folder
 from harm_sets import CLEAN, CRAWL, SETS, clean_images, crawl, data_and_sets
 from named_data import add_data
 
-from curate.facts.review import read_findings
 from curate.policies.verdicts import COPY, DROP, KEEP, SPLIT
+from curate.reporting.review import read_findings
 from curate.reviewing.serve import review
 from curate.reviewing.session import Review
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 import curate
 from curate.columns import OK
+from curate.statistics.degradations import laplacian_variance
 from curate.tables.table import embedding_matrix
 from scoring.checkpoint import find_checkpoint, load_model, read_header, save_checkpoint
 from scoring.images import decode_rgb
-from scoring.metrics.degradations import laplacian_variance
 from scoring.model import ScoringModel
 
 RECIPE = 1  # another number where images are made in another way: what was scored before is scored again

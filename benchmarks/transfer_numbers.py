@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from curate.statistics.weighted import RankOrder
 from scoring.metrics.ranking import ranks, spearman
 from scoring.metrics.resampling import percentiles, resample
-from scoring.metrics.weighted import RankOrder
 
 REPEATS = 300
 SHUFFLES = 999

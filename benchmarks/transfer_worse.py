@@ -8,7 +8,7 @@ from transfer_datasets import DEVELOPMENT, Dataset, Images, Scored, development,
 from transfer_numbers import Measured, share
 from transfer_scores import centred
 
-from scoring.metrics.degradations import WORSE
+from curate.statistics.degradations import WORSE
 
 ROWS = 200  # of each set
 CLEAN = "clean"

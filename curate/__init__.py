@@ -14,12 +14,9 @@ if TYPE_CHECKING:
     from curate.calibration.fit import calibrate
     from curate.comparison.run import compare
     from curate.diagnosis.run import doctor
-    from curate.display.contact import sheet
-    from curate.display.notebook import open as open
     from curate.engines.score import score
     from curate.evaluation.run import evaluate
-    from curate.exchange.subset import export
-    from curate.facts.write import report
+    from curate.exporting.subset import export
     from curate.fitting.fit import fit
     from curate.fitting.merge import merge
     from curate.lineage.diff import diff
@@ -36,9 +33,12 @@ if TYPE_CHECKING:
     from curate.policies.labels.policy import labels
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
+    from curate.reporting.write import report
     from curate.retrieval.run import retrieve
     from curate.reviewing.serve import review
     from curate.selftests.run import selftest
+    from curate.sheets.contact import sheet
+    from curate.sheets.notebook import open as open
     from curate.simulation.functions import (
         round_import,
         round_init,
@@ -77,9 +77,9 @@ _MODULES = {
     "run": "curate.pipelines",
     "clean": "curate.pipelines",
     "info": "curate.training.info",
-    "sheet": "curate.display.contact",
+    "sheet": "curate.sheets.contact",
     "retrieve": "curate.retrieval.run",
-    "report": "curate.facts.write",
+    "report": "curate.reporting.write",
     "review": "curate.reviewing.serve",
     "review_plan": "curate.policies.audit.draw",
     "review_verdicts": "curate.policies.audit.examine",
@@ -90,13 +90,13 @@ _MODULES = {
     "verify": "curate.lineage.verify",
     "explain": "curate.lineage.explain",
     "diff": "curate.lineage.diff",
-    "export": "curate.exchange.subset",
+    "export": "curate.exporting.subset",
     "train": "curate.training.train",
     "cache": "curate.training.cache",
     "doctor": "curate.diagnosis.run",
     "models": "curate.training.models",
     "models_convert": "curate.training.convert",
-    "open": "curate.display.notebook",
+    "open": "curate.sheets.notebook",
     "InputError": "scoring.errors",
 }
 # Not ``filter`` and ``open``: a star import would replace Python's own.

@@ -41,7 +41,7 @@ QUALITY_COLUMNS: dict[str, Column] = {
 }
 
 CHANCE = "probability that the image is bad, or what else was calibrated, by the {} map of curate calibrate"
-ERROR_COLUMNS: dict[str, Column] = {  # of ``scoring.metrics.calibrators``, which imports more than names need
+ERROR_COLUMNS: dict[str, Column] = {  # of ``curate.statistics.calibrators``, which imports more than names need
     f"p_error_{name}": Column(CHANCE.format(name), "1", "less certain") for name in ("isotonic", "logistic")
 }
 

@@ -115,10 +115,10 @@ API: dict[str, tuple[str, ...]] = {  # page of the Python reference -> modules, 
         "scoring.distributions.power_spherical",
         "scoring.distributions.distances",
     ),
-    "metrics": ("scoring.metrics.retrieval", "scoring.metrics.selective", "scoring.metrics.ranking"),
+    "metrics": ("curate.statistics.retrieval", "curate.statistics.selective", "scoring.metrics.ranking"),
     "images": ("scoring.images",),
     "selectors": ("curate.policies.select.plan", "curate.selectors.pool"),
-    "rounds": ("curate.exchange.batches", "curate.exchange.plan"),
+    "rounds": ("curate.exporting.batches", "curate.exporting.plan"),
     "training": ("trainers.config", "trainers.loop"),
 }
 TABLES = {  # tables of generate.py on a page of their own -> title, and what it is

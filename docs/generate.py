@@ -309,14 +309,14 @@ def extras() -> str:
 
 def formats() -> str:
     """Return every format of `curate export` with what is written; the command prints the line that reads it."""
-    from curate.exchange.table import FORMATS
+    from curate.exporting.table import FORMATS
 
     return table(("format", "what is written"), [(f"`{name}`", kind.out) for name, kind in FORMATS.items()])
 
 
 def tools() -> str:
     """Return every format of `curate round`, and what comes back; what goes out is in the table of exports."""
-    from curate.exchange.table import TOOLS
+    from curate.exporting.table import TOOLS
 
     return table(("format", "what comes back"), [(f"`{name}`", kind.back) for name, kind in TOOLS.items()])
 

@@ -41,12 +41,12 @@ from study_features import principal
 from study_junk import junk_report
 from study_results import LOW_REGIME, Ledger, accuracy_table, advice, against_table, curves_of, half_width
 
-from curate.display.chart import Curve, Panel, draw_chart
-from curate.display.style import save_chart
 from curate.policies.select.strategy import SAFE_GATE, guard
 from curate.selectors.contract import Selector
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.table import SELECTORS
+from curate.sheets.chart import Curve, Panel, draw_chart
+from curate.sheets.style import save_chart
 from curate.simulation.curves import Curves
 from curate.simulation.replay import Replay, replay
 

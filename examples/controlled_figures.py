@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from curate.display.style import FAINT, colour, drawing, name_axes, new_axes, new_figure, save_chart, set_legend
+from curate.sheets.style import FAINT, colour, drawing, name_axes, new_axes, new_figure, save_chart, set_legend
 from scoring.distributions import vmf
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from curate.display.picture import check_picture
+from curate.sheets.picture import check_picture
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.heads import PosteriorHeadSpec

@@ -41,17 +41,17 @@ from analysis_measures import (
 )
 
 from curate.columns import is_less_certain
-from curate.display.chart import Curve, Panel, draw_chart
-from curate.display.style import drawing, new_axes, new_figure, save_chart
 from curate.evaluation.correctness import LINEAR, judge, label_tensor
 from curate.evaluation.joined import class_names, named_column
 from curate.evaluation.rows import MeasuredRows, embeddings, sampled, select_rows
 from curate.evaluation.squares import squares
+from curate.sheets.chart import Curve, Panel, draw_chart
+from curate.sheets.style import drawing, new_axes, new_figure, save_chart
+from curate.statistics.degradations import resize
 from curate.tables.signals import default_column
 from curate.tables.table import open_table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError
-from scoring.metrics.degradations import resize
 from scoring.metrics.ranking import auroc, r_auroc, spearman
 from scoring.scorers import columns_of
 

@@ -18,10 +18,10 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from named_data import StudyData, open_data
 from named_data import add_data as add_data
 
+from curate.statistics.degradations import center_crops
 from scoring.changes import gaussian_blur
 from scoring.images import decode
 from scoring.images.quality import MEASURES
-from scoring.metrics.degradations import center_crops
 from scoring.model import ScoringModel
 from trainers.cache import PLAIN, CachedFeatures, open_cache
 

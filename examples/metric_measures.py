@@ -7,8 +7,8 @@ from metric_data import Worse
 from numpy.typing import NDArray
 from torch import Tensor
 
+from curate.statistics.retrieval import average_precision_at_r, contingency, normalized_mutual_information, recall_at
 from scoring.metrics.ranking import r_auroc, spearman
-from scoring.metrics.retrieval import average_precision_at_r, contingency, normalized_mutual_information, recall_at
 from scoring.search.kmeans import assign, spherical_kmeans
 
 BLOCK = 1024

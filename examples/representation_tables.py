@@ -11,7 +11,7 @@ from representation_measures import certainty, main_columns
 from representation_transfer import percentage
 from study_results import half_width, percent
 
-from curate.display.chart import Curve, Panel, draw_chart
+from curate.sheets.chart import Curve, Panel, draw_chart
 from scoring.errors import InputError
 from scoring.metrics.ranking import spearman
 

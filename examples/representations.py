@@ -55,7 +55,7 @@ from representation_tables import (
 from representation_transfer import few_labels, transfer
 from study_results import Ledger, percent
 
-from curate.display.style import save_chart
+from curate.sheets.style import save_chart
 from curate.training.recipe import AUGMENTATION, SHARED, recipe
 from scoring.errors import InputError
 from scoring.lookup import lookup

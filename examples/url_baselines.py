@@ -13,8 +13,8 @@ from torch import Tensor
 from url_estimators import BLOCK
 from url_measures import Floats, Measured, Rows, crops_of
 
+from curate.statistics.degradations import laplacian_variance
 from scoring.images import Preprocessing, decode, decode_rgb
-from scoring.metrics.degradations import laplacian_variance
 from scoring.metrics.neighbours import nearest
 from scoring.model import ScoringModel
 from scoring.relative.fit import fit_dataset

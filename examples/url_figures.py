@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.display.style import colour, drawing, name_axes, new_axes, new_figure, save_chart, set_legend
+from curate.sheets.style import colour, drawing, name_axes, new_axes, new_figure, save_chart, set_legend
 from scoring.metrics.ranking import spearman
 
 if TYPE_CHECKING:

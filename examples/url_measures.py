@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from url_data import DOWNSTREAM, SEEN, UNSEEN, VOTED
 
+from curate.statistics.weighted import RankOrder, weighted_spearman
 from scoring.metrics.neighbours import recall_at_1
 from scoring.metrics.ranking import entropy
-from scoring.metrics.weighted import RankOrder, weighted_spearman
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]

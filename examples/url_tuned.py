@@ -33,7 +33,7 @@ from url_estimators import ESTIMATORS, Fitted, config_of, uncertainty
 from url_tables import number
 from url_trunks import Backbone, backbone_of
 
-from curate.display.style import colour, drawing, name_axes, new_axes, new_figure, save_chart
+from curate.sheets.style import colour, drawing, name_axes, new_axes, new_figure, save_chart
 from scoring.errors import InputError
 from scoring.images import Preprocessing
 from scoring.metrics.neighbours import recall_at_1

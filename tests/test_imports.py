@@ -46,18 +46,18 @@ COMMAND_LINE = [
     if path.parts[:2] in (("curate", "commands"), ("curate", "options")) or path.name in ("cli.py", "options.py")
 ]  # and the options of commands, wherever they are declared
 FLOORS = (  # of curate, from below: what is on one imports what is on it or below
-    {"columns", "counted", "version", "options"},
+    {"columns", "counted", "version", "options", "statistics", "noise"},
     {"manifest"},
     {"tables"},
     {"selectors", "probes"},
-    {"policies", "retrieval", "engines", "display", "evaluation", "comparison", "exchange", "description", "torch"},
+    {"policies", "retrieval", "engines", "sheets", "evaluation", "comparison", "exporting", "description", "torch"},
     {
         "rounds",
         "simulation",
         "fitting",
         "calibration",
         "pipeline",
-        "facts",
+        "reporting",
         "plots",
         "diagnosis",
         "lineage",
@@ -281,7 +281,7 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
     tables = (
         "curate.engines.table.",
         "scoring.scorers.",
-        "curate.exchange.table.",
+        "curate.exporting.table.",
         "curate.plots.table.",
         "curate.policies.filter.table.",
         "curate.selectors.table.",

@@ -23,7 +23,7 @@ PACKAGES = ("curate", "scoring", "trainers")
 SITE = Path(sysconfig.get_path("purelib"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SHIPPED = sorted((ROOT / "scoring" / "checkpoints").glob("*.safetensors"))
-PAGE = ROOT / "curate" / "display" / "app"  # HTML, CSS and JavaScript, next to the module that puts them together
+PAGE = ROOT / "curate" / "sheets" / "app"  # HTML, CSS and JavaScript, next to the module that puts them together
 PARTS = [path for path in PAGE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}]
 
 

@@ -77,8 +77,8 @@ calibrate = callable_of(CalibrateOptions, run_calibrate)
 
 def fit_judged(table: Table, judged: JudgedRows, target: str, *, repeats: int, seed: int) -> Calibration:
     """Return the calibration of judged rows, measured on held-out predictions."""
-    from scoring.metrics.calibration import calibrated
-    from scoring.metrics.calibrators import CALIBRATORS, cross_fitted
+    from curate.statistics.calibration import calibrated
+    from curate.statistics.calibrators import CALIBRATORS, cross_fitted
 
     x, fold = judged.score.doubt(judged.values), folds_of(judged, FOLDS, seed)
     held_out = {name: cross_fitted(kind, x, judged.bad, judged.weights, fold) for name, kind in CALIBRATORS.items()}

@@ -34,7 +34,7 @@ class CalibrationResult(Printed):
 
     @property
     def measured(self) -> Mapping[str, Measured]:
-        """Map, or ``constant``, -> the fields of ``scoring.metrics.calibration.Calibrated``, as plain JSON."""
+        """Map, or ``constant``, -> the fields of ``curate.statistics.calibration.Calibrated``, as plain JSON."""
         measured: Mapping[str, Measured] = self.calibration.about.get("worth", {})
         return measured
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from curate.calibration.judged import TARGETS, ScoreColumn
+from curate.statistics.calibrators import CALIBRATORS, Calibrator
 from curate.tables.provenance import model_of
 from curate.tables.ranges import FittedRange
 from curate.tables.table import Table
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
-from scoring.metrics.calibrators import CALIBRATORS, Calibrator
 from scoring.relative.columns import COLUMNS as OF_THE_DATASET
 
 KIND = "calibration"

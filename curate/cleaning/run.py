@@ -15,15 +15,15 @@ from curate.cleaning.steps import REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Clea
 from curate.columns import LABEL, URI
 from curate.counted import counted
 from curate.engines.settings import OF_ANOTHER_VERSION, made_here
-from curate.exchange.table import ALIASES, FORMATS
-from curate.facts.findings import NEAR, QUESTIONS
-from curate.facts.review import LIKE, read_findings
+from curate.exporting.table import ALIASES, FORMATS
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.options.values import part_of
 from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
 from curate.policies.verdicts import IMAGE, Said, read_verdicts
+from curate.reporting.findings import NEAR, QUESTIONS
+from curate.reporting.review import LIKE, read_findings
 from curate.tables.keys import rows_with_keys
 from curate.tables.table import open_table
 from scoring.atomic import AtomicFile

@@ -10,7 +10,7 @@ from typing import Any
 
 from curate.cleaning.places import FILE, STEPS_FOLDER, from_current
 from curate.columns import LABEL
-from curate.exchange.table import FORMATS
+from curate.exporting.table import FORMATS
 from curate.policies.verdicts import SUFFIX
 from scoring.errors import InputError
 

@@ -38,7 +38,7 @@ def run(
     model scored is refused, and rows outside of the judged range are reported.
     """
     from curate.calibration.fit import run_calibrate
-    from curate.display.style import check_chart
+    from curate.sheets.style import check_chart
     from scoring.errors import InputError
 
     if plot is not None:
@@ -58,6 +58,6 @@ def run(
 
 def _draw(result: "CalibrationResult", plot: Path, overwrite: bool) -> None:
     from curate.calibration.diagram import diagram
-    from curate.display.style import save_chart
+    from curate.sheets.style import save_chart
 
     save_chart(diagram(result), plot, overwrite=overwrite)

@@ -44,7 +44,7 @@ def run(
     columns or clusters. Exit 0: compared; 3: different, as --fail-above says; 1: a mistake.
     """
     from curate.comparison.run import run_compare
-    from curate.display.picture import check_picture
+    from curate.sheets.picture import check_picture
     from scoring.atomic import require_folder
 
     check_report(out, overwrite=overwrite)
@@ -83,8 +83,8 @@ def _draw(
     sources: tuple[str | None, str | None],
     overwrite: bool,
 ) -> None:
-    from curate.display.compared import comparison_sheet
-    from curate.display.picture import save_picture
+    from curate.sheets.compared import comparison_sheet
+    from curate.sheets.picture import save_picture
     from curate.tables.table import open_table
 
     tables = open_table(comparison.tables[0]), open_table(comparison.tables[1])

@@ -119,7 +119,7 @@ def _refuse_sheet(sheet: Path | None, request: DedupOptions) -> None:
 
 def _draw(result: "DedupResult", request: DedupOptions, sheet: Path) -> int:
     """Draw the groups, and return how many there was room for."""
-    from curate.display.groups import group_sheet
+    from curate.sheets.groups import group_sheet
     from curate.tables.table import open_table
 
     return group_sheet(

@@ -10,10 +10,10 @@ from curate.commands.declared import command_of
 from curate.commands.printing import DRY_RUN, emit, printers
 from curate.commands.progress import ExportBar
 from curate.counted import counted
-from curate.exchange.options import ExportOptions
+from curate.exporting.options import ExportOptions
 
 if TYPE_CHECKING:
-    from curate.exchange.subset import ExportResult
+    from curate.exporting.subset import ExportResult
 
 Encode = Annotated[
     str | None,
@@ -46,7 +46,7 @@ def run(
     Any scored table will do. Every row is written under its own key; rows whose image could not be scored are left out.
     What was interrupted goes on where it was: until all is written and checked, it is in OUT.part.
     """
-    from curate.exchange.subset import run_export
+    from curate.exporting.subset import run_export
 
     with ExportBar("images", quiet=quiet or json_) as bar:
         result = run_export(replace(request, report=bar.update))

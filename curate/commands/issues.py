@@ -47,7 +47,7 @@ def run(
     from curate.policies.issues.policy import run_issues
 
     if sheet is not None:
-        from curate.display.picture import check_picture
+        from curate.sheets.picture import check_picture
 
         check_picture(sheet, overwrite=request.overwrite)
     result = run_issues(request)
@@ -138,10 +138,10 @@ def _coverage(result: "IssuesResult") -> str:
 
 def _draw(result: "IssuesResult", request: IssuesOptions, sheet: Path, source: str | None) -> None:
     """Draw the worst rows of each kind, each with its measure, and images of each group unlike the rest."""
-    from curate.display.picture import save_picture
-    from curate.display.sheet import contact_sheet, refuse_too_many
-    from curate.display.tiles import tiles
     from curate.policies.issues.kinds import GROUPS, KINDS
+    from curate.sheets.picture import save_picture
+    from curate.sheets.sheet import contact_sheet, refuse_too_many
+    from curate.sheets.tiles import tiles
     from curate.tables.table import open_table
     from scoring.errors import InputError
 

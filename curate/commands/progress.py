@@ -8,7 +8,7 @@ from curate.commands.printing import say
 
 if TYPE_CHECKING:
     from curate.engines.run import ScoreProgress
-    from curate.exchange.run import ExportProgress
+    from curate.exporting.run import ExportProgress
     from trainers.cache_writer import CacheProgress
     from trainers.loop import Progress
 

@@ -8,7 +8,7 @@ from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import say
 from curate.counted import counted
-from curate.facts.options import ReportOptions
+from curate.reporting.options import ReportOptions
 
 
 @command_of(ReportOptions)
@@ -33,7 +33,7 @@ def run(
     Of several policies the last is enough: those between it and the table are found by their receipts. With --json
     the facts are printed, without thumbnails.
     """
-    from curate.facts.write import run_report
+    from curate.reporting.write import run_report
     from scoring.errors import InputError
 
     if request.out is None and not json_:

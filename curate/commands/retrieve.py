@@ -33,7 +33,7 @@ def run(
     from curate.retrieval.run import run_retrieve
 
     if sheet is not None:
-        from curate.display.picture import check_picture
+        from curate.sheets.picture import check_picture
         from curate.tables.images import require_images
         from curate.tables.table import open_table
         from scoring.atomic import require_folder
@@ -43,8 +43,8 @@ def run(
         require_images(open_table(request.table, require=["key"]), source)
     answers = run_retrieve(replace(request, announce=(lambda text: None) if quiet or json_ else say))
     if sheet is not None:
-        from curate.display.answers import answer_sheet
-        from curate.display.picture import save_picture
+        from curate.sheets.answers import answer_sheet
+        from curate.sheets.picture import save_picture
         from scoring.errors import InputError
 
         if sheet.resolve() in {Path(name).resolve() for name in answers.queries.names}:

@@ -10,7 +10,7 @@ from curate.commands.printing import emit, say, show
 from curate.reviewing.options import ReviewOptions
 
 if TYPE_CHECKING:
-    from curate.facts.served.server import Server
+    from curate.reporting.served.server import Server
 
 
 @command_of(ReviewOptions)

@@ -162,7 +162,7 @@ def status_notes(status: "Status") -> list[str]:
 
 def import_notes(imported: "ImportResult") -> list[str]:
     """Return what an import did not count, and what it replaced."""
-    from curate.exchange.labels import shown
+    from curate.exporting.labels import shown
 
     notes = []
     if imported.earlier is not None:

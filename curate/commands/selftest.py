@@ -39,8 +39,8 @@ def run(
         curate selftest scores.parquet --column unc_fitted --change blur --change darkness
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
-    from curate.display.style import check_chart, save_chart
     from curate.selftests.run import run_selftest
+    from curate.sheets.style import check_chart, save_chart
 
     check_report(out, overwrite=overwrite)
     if plot is not None:

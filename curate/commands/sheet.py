@@ -9,7 +9,7 @@ from pathlib import Path
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import emit, say
-from curate.display.options import SheetOptions
+from curate.sheets.options import SheetOptions
 
 
 @command_of(SheetOptions)
@@ -29,7 +29,7 @@ def run(
 
     A table with ranks and no score, such as the batch of a round, is drawn in the order of its ranks.
     """
-    from curate.display.contact import run_sheet
+    from curate.sheets.contact import run_sheet
 
     drawn = run_sheet(request)
     if json_:

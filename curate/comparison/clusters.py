@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.comparison.differences import SIGNIFICANT, ClusterShare, DistinctiveRow
 from curate.comparison.sample import Items, TableSample
+from curate.statistics.two_sample import Units, share_gaps
 from curate.tables.keys import named
 from scoring.metrics.proportions import wilson
-from scoring.metrics.two_sample import Units, share_gaps
 
 ROWS_A_CLUSTER = 20  # at least, on average
 LACKING = 0.1  # of the other's share

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING, ERROR, KEY, SIGNATURE, URI
 from curate.comparison.differences import NUMBERS, VALUES, ColumnShift, ValueShare
 from curate.comparison.sample import TableSample
-from curate.tables.digests import plain
-from curate.tables.needs import PHASH, SHA256, is_number, is_plain
-from scoring.metrics.two_sample import (
+from curate.statistics.two_sample import (
     Units,
     holm,
     kolmogorov_smirnov,
@@ -22,6 +20,8 @@ from scoring.metrics.two_sample import (
     total_variation,
     units,
 )
+from curate.tables.digests import plain
+from curate.tables.needs import PHASH, SHA256, is_number, is_plain
 
 ROW_NAMING = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING})  # name or image a row
 MOST_VALUES = 10_000

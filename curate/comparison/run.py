@@ -16,12 +16,12 @@ from curate.comparison.sample import Items, TableSample, contents, items, key_no
 from curate.counted import counted
 from curate.options.function import callable_of
 from curate.options.values import several
+from curate.statistics.two_sample import classifier_test, mmd_test
 from curate.tables.needs import SHA256
 from curate.tables.provenance import same_model
 from curate.tables.ranges import fitted_range
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
-from scoring.metrics.two_sample import classifier_test, mmd_test
 
 MOST_ROWS = 200_000  # of a sample: the arrays of one stay below some gigabytes
 MOST_REPEATS = 100_000

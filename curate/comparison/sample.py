@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, STATUS
 from curate.counted import counted
+from curate.statistics.two_sample import Counts
 from curate.tables.arrays import is_ok
 from curate.tables.digests import plain
 from curate.tables.images import drawn_rows
@@ -18,7 +19,6 @@ from curate.tables.needs import SHA256
 from curate.tables.table import Table, embedding_matrix
 from curate.tables.vectors import shortened, vector_hashes
 from scoring.errors import InputError
-from scoring.metrics.two_sample import Counts
 
 FEWEST_ROWS = 20
 

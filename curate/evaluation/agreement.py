@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.evaluation.measures import Floats, Measure, Shape, measured
+from curate.statistics.weighted import RankOrder, weighted_spearman
 from scoring.metrics.ranking import entropy, ranks
 from scoring.metrics.resampling import permutation_test_linear
-from scoring.metrics.weighted import RankOrder, weighted_spearman
 
 VOTES = Shape(
     "Spearman, votes", "higher", "rank correlation of uncertainty with the entropy of human votes; 0 is no relation"

@@ -11,15 +11,15 @@ from torch import Tensor
 from curate.evaluation.measures import BASELINE, EMBEDDING, INFINITE, SEPARATED, Floats, Measure, Shape, measured
 from curate.evaluation.protocol import VOTERS
 from curate.evaluation.ranked import SHAPES, at_random, ranked
+from curate.statistics.logistic import LogisticFit, logistic_regression, newton_step, newton_terms
+from curate.statistics.retrieval import adjusted_rand_index, normalized_mutual_information
+from curate.statistics.selective import least_aurc
+from curate.statistics.weighted import RankOrder, harmonic_sums, weighted_sums
 from scoring.metrics.classifier import cross_validate
 from scoring.metrics.duplicates import group_duplicates
-from scoring.metrics.logistic import LogisticFit, logistic_regression, newton_step, newton_terms
 from scoring.metrics.neighbours import knn_vote, nearest
 from scoring.metrics.ranking import ranks
 from scoring.metrics.resampling import Interval, percentiles, permutation_test_linear, resample
-from scoring.metrics.retrieval import adjusted_rand_index, normalized_mutual_information
-from scoring.metrics.selective import least_aurc
-from scoring.metrics.weighted import RankOrder, harmonic_sums, weighted_sums
 
 MOST_CLASSES = 2000  # for the linear classifier, whose cost grows with them
 COVERAGES = np.arange(1, 11) / 10

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from curate.columns import is_less_certain
 from curate.evaluation.measures import Floats, Measure, Shape, measured
-from scoring.metrics.degradations import (
+from curate.statistics.degradations import (
     AUGMENTATIONS,
     LADDERS,
     WORSE,
@@ -19,7 +19,7 @@ from scoring.metrics.degradations import (
     laplacian_variance,
     resize,
 )
-from scoring.metrics.weighted import RankOrder, weighted_spearman
+from curate.statistics.weighted import RankOrder, weighted_spearman
 from scoring.runner import Runner, Scores
 
 LAPLACIAN = "Laplacian"

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from curate.evaluation.measures import Floats, Shape
-from scoring.metrics.retrieval import average_precision_at_r
+from curate.statistics.retrieval import average_precision_at_r
 
 RECALLS = (2, 4)  # next to Recall@1
 MAP = "mAP@R"

@@ -10,7 +10,7 @@ from curate.columns import is_less_certain
 from curate.evaluation.curves import ENDS
 from curate.evaluation.degraded import ORIGINAL, Degraded
 from curate.evaluation.measures import Floats
-from scoring.metrics.degradations import LADDERS
+from curate.statistics.degradations import LADDERS
 from scoring.metrics.resampling import percentiles, resample
 
 

@@ -28,11 +28,11 @@ from curate.evaluation.rows import (
 from curate.evaluation.squares import squares
 from curate.evaluation.strengths import strength_curves
 from curate.evaluation.trained import TrainingRows, judge_by, training_rows
+from curate.statistics.degradations import LADDERS
 from curate.tables.provenance import digest_of_model, require_same_model
 from curate.tables.table import Table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError
-from scoring.metrics.degradations import LADDERS
 from scoring.runner import Runner, select_device, select_precision
 
 MOST_REPEATS = 100_000

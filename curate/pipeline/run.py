@@ -8,14 +8,14 @@ from contextlib import chdir
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from curate.display.funnel import Bar, funnel_chart
-from curate.display.style import save_chart
 from curate.pipeline.file import Pipeline, read_pipeline
 from curate.pipeline.options import RunOptions
 from curate.pipeline.plan import Commands, Planned, plan
 from curate.pipeline.receipt import digest_of, outputs_of, stage_of, write_receipt
 from curate.pipeline.state import Done, Stage, looks, read_state, write_state
 from curate.policies.receipts import PIPELINE_RECEIPT
+from curate.sheets.funnel import Bar, funnel_chart
+from curate.sheets.style import save_chart
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.lock import HeldFolder

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from curate.exchange.table import FORMATS
+from curate.exporting.table import FORMATS
 from scoring.lookup import lookup
 
 FORMAT = "to"

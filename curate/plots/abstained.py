@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from curate.display.chart import Curve, Panel, draw_chart
-from curate.display.style import WIDTH
 from curate.evaluation.correctness import COVERAGES
 from curate.plots.judged import Band, bands_of, outcomes
 from curate.plots.request import Numbers, PlotRequest
-from scoring.metrics.weighted import RankOrder
+from curate.sheets.chart import Curve, Panel, draw_chart
+from curate.sheets.style import WIDTH
+from curate.statistics.weighted import RankOrder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curate.display.chart import Curve, Panel, draw_chart
-from curate.display.style import WIDTH
 from curate.plots.request import Numbers, PlotRequest
+from curate.sheets.chart import Curve, Panel, draw_chart
+from curate.sheets.style import WIDTH
 from scoring.errors import InputError
 from scoring.lookup import closest
 

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from curate.display.captions import plain_line
-from curate.display.style import (
+from curate.evaluation.degraded import CENTER_CROP, share_shape
+from curate.manifest.store_path import AnyPath
+from curate.plots.judged import Band
+from curate.plots.request import Numbers, PlotRequest
+from curate.sheets.captions import plain_line
+from curate.sheets.style import (
     GREY,
     LINE_LETTERS,
     MARKERS,
@@ -23,13 +27,9 @@ from curate.display.style import (
     set_title,
     write_percent,
 )
-from curate.evaluation.degraded import CENTER_CROP, share_shape
-from curate.manifest.store_path import AnyPath
-from curate.plots.judged import Band
-from curate.plots.request import Numbers, PlotRequest
+from curate.statistics.degradations import WORSE
 from scoring.errors import InputError
 from scoring.lookup import closest
-from scoring.metrics.degradations import WORSE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

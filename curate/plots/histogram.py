@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.display.captions import plain_line
-from curate.display.style import (
+from curate.evaluation.rows import score_columns
+from curate.plots.columns import Floats, finite, largest, read_columns
+from curate.plots.request import Numbers, PlotRequest
+from curate.reporting.histograms import bin_edges
+from curate.sheets.captions import plain_line
+from curate.sheets.style import (
     COLOURS,
     INK,
     LINE_LETTERS,
@@ -20,10 +24,6 @@ from curate.display.style import (
     set_title,
     write_numbers,
 )
-from curate.evaluation.rows import score_columns
-from curate.facts.histograms import bin_edges
-from curate.plots.columns import Floats, finite, largest, read_columns
-from curate.plots.request import Numbers, PlotRequest
 from curate.tables.signals import default_column
 from scoring.errors import InputError
 

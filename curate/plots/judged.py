@@ -14,12 +14,12 @@ from curate.evaluation.joined import named_column, open_labelled
 from curate.evaluation.rows import FEWEST_ROWS, sampled, score_columns, select_rows
 from curate.evaluation.work import EvaluateSettings, judge_table
 from curate.plots.request import PlotRequest
+from curate.statistics.weighted import RankOrder
 from curate.tables.digests import plain
 from curate.tables.needs import is_number
 from scoring.errors import InputError
 from scoring.lookup import closest
 from scoring.metrics.resampling import percentiles, resample
-from scoring.metrics.weighted import RankOrder
 
 Floats = NDArray[np.float64]
 PREDICTIONS = (LINEAR, NEAREST, KNN)  # the first that there is, unless another is requested

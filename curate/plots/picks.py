@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from curate.display.gains import gain_chart
-from curate.display.rank import RANK
-from curate.display.style import WIDTH
 from curate.plots.columns import finite, read_columns
 from curate.plots.request import Numbers, PlotRequest
+from curate.sheets.gains import gain_chart
+from curate.sheets.rank import RANK
+from curate.sheets.style import WIDTH
 from scoring.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.display.style import WIDTH, chart_bytes, check_chart, check_width, save_chart
 from curate.manifest.store_path import path_to_read
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
 from curate.plots.options import PlotOptions
 from curate.plots.request import Numbers, PlotRequest
 from curate.plots.table import KINDS, Kind, kind_of
+from curate.sheets.style import WIDTH, chart_bytes, check_chart, check_width, save_chart
 from scoring.errors import InputError
 
 if TYPE_CHECKING:

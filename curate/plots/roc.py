@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from curate.display.chart import Curve, Panel, draw_chart
-from curate.display.style import WIDTH
 from curate.plots.judged import Band, bands_of, outcomes
 from curate.plots.request import Numbers, PlotRequest
+from curate.sheets.chart import Curve, Panel, draw_chart
+from curate.sheets.style import WIDTH
+from curate.statistics.weighted import RankOrder
 from scoring.errors import InputError
 from scoring.metrics.ranking import auroc
-from scoring.metrics.weighted import RankOrder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

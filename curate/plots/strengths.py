@@ -3,8 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from curate.display.captions import plain_line
-from curate.display.style import (
+from curate.evaluation.curves import read_strengths
+from curate.plots.degradation import not_ours, read_report
+from curate.plots.judged import Band
+from curate.plots.request import Numbers, PlotRequest
+from curate.sheets.captions import plain_line
+from curate.sheets.style import (
     DASHES,
     GREY,
     LINE_LETTERS,
@@ -21,10 +25,6 @@ from curate.display.style import (
     write_numbers,
     write_percent,
 )
-from curate.evaluation.curves import read_strengths
-from curate.plots.degradation import not_ours, read_report
-from curate.plots.judged import Band
-from curate.plots.request import Numbers, PlotRequest
 from scoring.errors import InputError
 from scoring.lookup import closest
 

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from curate.noise.class_probabilities import LEAST, ClassProbabilities, trust
 from curate.probes.discriminant import ABSENT, SHRINK, Discriminant, Moments, discriminants
 from curate.probes.linear import coolest_fit
 from scoring.metrics.classifier import spread_folds
-from scoring.noise.class_probabilities import LEAST, ClassProbabilities, trust
 from scoring.relative.neighbours import near_in
 from scoring.relative.space import centred, mean_of
 

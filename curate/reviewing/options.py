@@ -4,9 +4,9 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from curate.facts.options import Label, Points, PolicyResults, SortedBy
 from curate.options import fields
 from curate.options.option import Option, shared
+from curate.reporting.options import Label, Points, PolicyResults, SortedBy
 
 
 @dataclass(frozen=True, eq=False, repr=False)

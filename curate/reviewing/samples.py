@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.facts.dataset import Dataset
 from curate.policies.audit.verdicts import is_audit, read_plan
 from curate.policies.dedup.quality.answers import read_pairs, shown
 from curate.policies.labels.verdicts import is_review, read_rows
 from curate.policies.sampled import ENDING, blocks
 from curate.policies.verdicts import COPY, IMAGE, LABELS
+from curate.reporting.dataset import Dataset
 from curate.reviewing.queue import Group, id_of
 from curate.tables.digests import tie_breaks
 from scoring.errors import InputError

@@ -12,17 +12,6 @@ from numpy.typing import NDArray
 from curate.cleaning.places import FILE
 from curate.cleaning.steps import LABELS, LEAKS, REVIEW, SCORES, SUBSET, command_of, read_steps
 from curate.columns import KEY, LABEL
-from curate.facts.columns import default_score, shown_columns
-from curate.facts.dataset import Dataset, read_dataset
-from curate.facts.decided import Decided, decide_all
-from curate.facts.document import SAMPLE, FactsRequest, gather
-from curate.facts.findings import NEAR, Finding, findings_of, paired
-from curate.facts.options import Results
-from curate.facts.results import Applied, find_results
-from curate.facts.review import LIKE, read_findings
-from curate.facts.served.index import Index
-from curate.facts.served.pictures import Pictures
-from curate.facts.served.server import Server, TableSite, new_token
 from curate.manifest.store_path import path_on_disk
 from curate.options.function import callable_of
 from curate.options.values import several
@@ -30,6 +19,17 @@ from curate.policies.outcomes import KEEP, UNDECIDED
 from curate.policies.receipts import state_of
 from curate.policies.sampled import verdicts_beside
 from curate.policies.verdicts import SUFFIX, VerdictFile
+from curate.reporting.columns import default_score, shown_columns
+from curate.reporting.dataset import Dataset, read_dataset
+from curate.reporting.decided import Decided, decide_all
+from curate.reporting.document import SAMPLE, FactsRequest, gather
+from curate.reporting.findings import NEAR, Finding, findings_of, paired
+from curate.reporting.options import Results
+from curate.reporting.results import Applied, find_results
+from curate.reporting.review import LIKE, read_findings
+from curate.reporting.served.index import Index
+from curate.reporting.served.pictures import Pictures
+from curate.reporting.served.server import Server, TableSite, new_token
 from curate.reviewing.clusters import unit_vectors
 from curate.reviewing.options import ReviewOptions
 from curate.reviewing.queue import Group, dropped_copies, groups_of
@@ -92,7 +92,7 @@ def run_review(options: ReviewOptions) -> Server:
     Raises:
         InputError: for a table, file, column or port that cannot be used, or verdicts of another table.
     """
-    from curate.display.app.assemble import review_page, served_page
+    from curate.sheets.app.assemble import review_page, served_page
 
     about = _reviewed(options)
     opened, state = about.table, state_of(about.table)

@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import LABEL
-from curate.facts.dataset import Dataset
-from curate.facts.findings import COPIED
 from curate.policies.verdicts import (
     AUDIT,
     COPY,
@@ -28,6 +26,8 @@ from curate.policies.verdicts import (
     Verdicts,
     combined,
 )
+from curate.reporting.dataset import Dataset
+from curate.reporting.findings import COPIED
 from curate.reviewing.clusters import in_view
 from curate.reviewing.keys import hashes_of, images_of, keys_of
 from curate.reviewing.queue import SHOWN, Group, id_of

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
-from curate.facts.served.pictures import Pictures
-from curate.facts.served.server import HTML, JSON, Answer, TableSite, problem
+from curate.reporting.served.pictures import Pictures
+from curate.reporting.served.server import HTML, JSON, Answer, TableSite, problem
 from curate.reviewing.session import Review
 from scoring.errors import InputError
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from curate.columns import KEY
 from curate.counted import counted
-from curate.exchange.batches import write_batch
-from curate.exchange.labels import shown
-from curate.exchange.plan import ExportOptions
+from curate.exporting.batches import write_batch
+from curate.exporting.labels import shown
+from curate.exporting.plan import ExportOptions
 from curate.manifest.text import read_text
 from curate.rounds.files.settings import RoundSettings
 from scoring.errors import InputError

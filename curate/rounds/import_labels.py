@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from curate.exchange.batches import read_labels
-from curate.exchange.labels import CANCELLED, MISSING, N_EXAMPLES, Label, Labels, Problem, shown
+from curate.exporting.batches import read_labels
+from curate.exporting.labels import CANCELLED, MISSING, N_EXAMPLES, Label, Labels, Problem, shown
 from curate.rounds.files.folder import Folder, held, label_paths
 from curate.rounds.files.label_files import LabelFile, write_labels
 from curate.rounds.files.votes import TIED, News, RoundVotes, Vote, agree

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from curate.counted import counted
-from curate.exchange.batches import write_batch
-from curate.exchange.plan import ExportOptions, ImageReader
-from curate.exchange.table import TOOLS
+from curate.exporting.batches import write_batch
+from curate.exporting.plan import ExportOptions, ImageReader
+from curate.exporting.table import TOOLS
 from curate.policies.receipts import environment
 from curate.policies.select.copies import find_picked_copies
 from curate.rounds.exported import for_annotators, noted_export

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from curate.display.chart import Curve, Panel, draw_chart
-from curate.display.style import check_chart, save_chart
 from curate.rounds.files.folder import open_folder
 from curate.rounds.measures.lift import arm_accuracy
 from curate.rounds.measures.rules import ACCURACY
@@ -11,6 +9,8 @@ from curate.rounds.state.model import arms_of
 from curate.rounds.state.pool import table_of
 from curate.rounds.state.standing import progress_of, standing_of
 from curate.rounds.status import status
+from curate.sheets.chart import Curve, Panel, draw_chart
+from curate.sheets.style import check_chart, save_chart
 from scoring.errors import InputError
 
 LEAST_ARM = 5  # labels of an arm from which it is drawn

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.counted import counted
-from curate.exchange.labels import shown
+from curate.exporting.labels import shown
 from curate.policies.select.compare import compare_batches
 from curate.rounds.checks import RoundCheck, RoundsCheck
 from curate.rounds.exported import export_problems

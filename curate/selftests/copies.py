@@ -11,7 +11,7 @@ from curate.evaluation.degraded import LARGER, batches
 from curate.evaluation.squares import central_square
 from curate.selftests.contract import BROKEN, COPIES, HOLDS, Check
 from curate.selftests.corruption import BatchScorer
-from scoring.metrics.degradations import recompress, resize
+from curate.statistics.degradations import recompress, resize
 from scoring.metrics.proportions import wilson
 from scoring.relative.space import COPY
 

@@ -14,13 +14,13 @@ from curate.evaluation.measures import Floats
 from curate.evaluation.squares import central_square
 from curate.evaluation.strengths import shares_among
 from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Check
+from curate.statistics.degradations import LADDERS, resize
+from curate.statistics.monotone import Rise, rise
 from scoring.images.geometry import Raster
 from scoring.images.geometry import resize as picture
 from scoring.images.phash import SIDE
 from scoring.images.quality import measure
 from scoring.junk.features import JunkInputs
-from scoring.metrics.degradations import LADDERS, resize
-from scoring.metrics.monotone import Rise, rise
 from scoring.relative.model import DatasetFit
 from scoring.runner import Runner
 

@@ -25,6 +25,7 @@ from curate.selftests.label_check import better_than_chance_level
 from curate.selftests.options import SelftestOptions
 from curate.selftests.result import SelfTest, curves_of
 from curate.selftests.sample import FEWEST, ImageSample, of_source, of_table
+from curate.statistics.degradations import LADDERS
 from curate.tables.dataset import log_odds_of, numbers_of
 from curate.tables.images import drawn_rows
 from curate.tables.provenance import model_of, white_of
@@ -32,7 +33,6 @@ from curate.tables.table import Table, embedding_matrix, open_table
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
-from scoring.metrics.degradations import LADDERS
 from scoring.model_names import DEFAULT
 from scoring.relative.columns import CLUSTER, JUNK, PER_IMAGE, UNLIKE
 from scoring.relative.fit import REFERENCES, fit_dataset

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from curate.rounds.measures.rules import LIFT, StopRule
 from curate.simulation.curves import Curves
-from scoring.metrics.anytime import level_of_look
-from scoring.metrics.paired import paired_interval
+from curate.statistics.anytime import level_of_look
+from curate.statistics.paired import paired_interval
 from scoring.metrics.proportions import clopper_pearson
 from scoring.metrics.resampling import Interval
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.display.chart import Curve, Panel, draw_chart
-from curate.display.style import check_chart, save_chart
+from curate.sheets.chart import Curve, Panel, draw_chart
+from curate.sheets.style import check_chart, save_chart
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 

@@ -65,7 +65,7 @@ class Outside:
 
     def probability(self, fitted: FittedRange) -> float:
         """Return the probability that as many lie outside, if these rows and those judged are drawn alike."""
-        from scoring.metrics.calibrators import outside_by_chance  # loads torch
+        from curate.statistics.calibrators import outside_by_chance  # loads torch
 
         return outside_by_chance(fitted.rows, self.rows, self.below + self.above)
 

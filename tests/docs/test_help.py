@@ -67,9 +67,9 @@ CALLS = {
     ),
     "selftest": ("curate.selftests.run.run_selftest", ["s.parquet"], ["none.parquet"]),
     "retrieve": ("curate.retrieval.run.open_table", ["s.parquet", "key"], ["none.parquet", "key"]),
-    "report": ("curate.facts.write.open_table", ["s.parquet", "-o", "r.html"], ["none.parquet", "-o", "r.html"]),
+    "report": ("curate.reporting.write.open_table", ["s.parquet", "-o", "r.html"], ["none.parquet", "-o", "r.html"]),
     "review": ("curate.reviewing.serve.open_table", ["s.parquet"], ["none.parquet"]),
-    "sheet": ("curate.display.contact.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
+    "sheet": ("curate.sheets.contact.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
     "plot": (
         "curate.plots.request.open_table",
         ["s.parquet", "histogram", "-o", "h.svg"],
@@ -79,7 +79,7 @@ CALLS = {
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),
     "export": (
-        "curate.exchange.subset.run_export",
+        "curate.exporting.subset.run_export",
         ["s.parquet", "--to", "csv", "-o", "s.csv"],
         ["none.parquet", "--to", "csv", "-o", "s.csv"],
     ),

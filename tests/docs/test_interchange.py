@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from curate.exchange.table import TOOLS
+from curate.exporting.table import TOOLS
 from curate.manifest.text import MOST_BYTES, MOST_VALUES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "interchange.md").read_text("utf-8")

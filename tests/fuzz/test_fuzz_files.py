@@ -17,9 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.engines.journal import append_line, journal_lines
-from curate.exchange import coco, csv_file, label_studio
-from curate.exchange.labels import ExpectedRows
-from curate.facts.measured import read_measured
+from curate.exporting import coco, csv_file, label_studio
+from curate.exporting.labels import ExpectedRows
 from curate.manifest import open_manifest
 from curate.manifest.places import find_place
 from curate.manifest.tar_index import Contents, members
@@ -28,6 +27,7 @@ from curate.policies.balance.target import target_of
 from curate.policies.dedup.quality.answers import read_answers
 from curate.policies.labels.verdicts import read_verdicts
 from curate.policies.receipts import lost_rows, read_receipt
+from curate.reporting.measured import read_measured
 from curate.rounds.files.sealed import read_sealed
 from curate.simulation.plot import read_replay
 from curate.tables.known import read_known

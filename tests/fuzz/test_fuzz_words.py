@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from curate.counted import single_line
-from curate.facts.served.query import BadQuery, read_query
 from curate.manifest.names import key_of, uri_of
 from curate.manifest.text import guarded, unguarded
 from curate.manifest.uris import read_uri
+from curate.reporting.served.query import BadQuery, read_query
 from curate.tables.where import parse_condition
 from scoring.images.frames import count_gif, count_tiff
 from scoring.images.jpeg import read_jpeg_header

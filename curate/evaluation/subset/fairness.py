@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.statistics.two_sample import holm
 from curate.tables.rows import Codes
 from scoring.errors import InputError
 from scoring.metrics.proportions import chance_of_at_least, wilson
 from scoring.metrics.resampling import Interval
-from scoring.metrics.two_sample import holm
 
 FOUR_FIFTHS = 0.8  # ratio of shares kept below which a choice has adverse impact, by the rule of that name
 MOST_GROUPS = 1000

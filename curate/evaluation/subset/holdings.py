@@ -7,7 +7,7 @@ import numpy as np
 from curate.evaluation.subset.differences import ChanceLevel, Gap, chance_level_of, gap, gap_of_draws
 from curate.evaluation.subset.pool import SubsetPool
 from curate.evaluation.subset.sides import TrainingSides
-from scoring.metrics.diversity import nearest_distances, vendi_interval, vendi_score
+from curate.statistics.diversity import nearest_distances, vendi_interval, vendi_score
 from scoring.metrics.resampling import Interval
 
 LOOKED_AT = 4_000  # rows of the whole whose nearest kept row is looked for

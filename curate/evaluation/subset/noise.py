@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.evaluation.subset.pool import SubsetPool
+from curate.noise.class_probabilities import ClassProbabilities
+from curate.noise.joint import ConfidentJoint, Mistakes, confident_joint
+from curate.noise.quality import judge
+from curate.noise.share import shares
 from curate.probes.crossed import crossed
 from scoring.metrics.resampling import Interval
-from scoring.noise.class_probabilities import ClassProbabilities
-from scoring.noise.joint import ConfidentJoint, Mistakes, confident_joint
-from scoring.noise.quality import judge
-from scoring.noise.share import shares
 
 BELOW = 0.5  # quality of a label below which it is suspected, as in curate labels
 
@@ -39,7 +39,7 @@ class Judgement:
     def wrong(self, rows: NDArray[np.int64]) -> Interval:
         """Return the estimated share of wrong labels among some rows; NaN in [0, 1] where none can be judged.
 
-        Every row is judged with the models and thresholds of all rows; see ``scoring.noise.share.shares``.
+        Every row is judged with the models and thresholds of all rows; see ``curate.noise.share.shares``.
         """
         kept = self.probabilities
         part = ClassProbabilities(kept.index[rows], kept.probability[rows], kept.of_label[rows])

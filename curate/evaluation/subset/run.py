@@ -21,10 +21,10 @@ from curate.evaluation.subset.results import SubsetEvaluation
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
 from curate.evaluation.subset.trained import HeldOutRows, SideAccuracies, compared, train_on_sides
 from curate.options.values import part_of, several
+from curate.statistics.diversity import nearest_distances
 from curate.tables.table import Table
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
-from scoring.metrics.diversity import nearest_distances
 
 COPY = 0.97  # cosine, as stored, above which two rows are near-copies
 MOST_COPIES = 0.5  # share of the test rows up to which copies are left out

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from curate.evaluation.subset.differences import ChanceLevel, Floats, Gap, chance_level_of, gap
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides
-from scoring.metrics.two_sample import holm
+from curate.statistics.two_sample import holm
 
 SIGNIFICANT = 0.05
 AGAINST = {ALL_ROWS: RANDOM, RANDOM: RANDOM, BY_CLASS: BY_CLASS}  # and the draws that report how lucky a subset may be

@@ -14,6 +14,7 @@ from curate.policies.audit.population import Population
 from curate.policies.audit.request import COLUMNS, MOST, Goal, parse_goal, parse_keep, parse_share
 from curate.policies.audit.results import AuditPlan
 from curate.policies.sampled import drawn_text, refuse_judged
+from curate.statistics.guarantee import fewest_verdicts, verdicts_for_power
 from curate.tables.digests import salted
 from curate.tables.keys import keys_at
 from curate.tables.needs import Needs
@@ -22,7 +23,6 @@ from curate.tables.signals import default_column
 from curate.tables.table import Table, open_table
 from scoring.atomic import AtomicFile, refuse_existing, require_folder, sweep_outputs
 from scoring.errors import InputError
-from scoring.metrics.guarantee import fewest_verdicts, verdicts_for_power
 
 POWER = 0.8
 EXPECTED_PART = 0.25  # of the rate, if nothing is reported: a filter that is good enough to be worth it

@@ -8,7 +8,7 @@ import numpy as np
 from curate.policies.audit.request import ANY, parse_share
 from curate.policies.audit.results import AuditReading
 from curate.policies.audit.verdicts import read_audit
-from scoring.metrics.guarantee import Sampled, guaranteed_cut
+from curate.statistics.guarantee import Sampled, guaranteed_cut
 from scoring.metrics.proportions import lower_bound, stratified_share
 from scoring.metrics.resampling import Interval
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.exchange.labels import ExpectedRows
+from curate.exporting.labels import ExpectedRows
 from curate.manifest.store_path import path_on_disk
 from curate.manifest.text import unguarded
 from curate.policies.audit.request import ANY, COLUMNS, JUDGES, MAJORITY, MOST, SHARE
@@ -249,7 +249,7 @@ def _number(text: str, name: str) -> float:
 
 def _add_label_studio(path: Path, rows: dict[str, Row]) -> None:
     """Add what annotators chose, to the rows that were drawn."""
-    from curate.exchange.label_studio import read
+    from curate.exporting.label_studio import read
 
     export = read(path, ExpectedRows.of(list(rows), (GOOD, BAD, UNSURE)))
     if not export.rows:

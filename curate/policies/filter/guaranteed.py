@@ -22,7 +22,7 @@ from scoring.errors import InputError
 from scoring.lookup import lookup
 
 if TYPE_CHECKING:
-    from scoring.metrics.guarantee import Sampled
+    from curate.statistics.guarantee import Sampled
 
 AUDIT = "audit"
 CLOSE = 1e-6  # of scores that went through a spreadsheet
@@ -136,7 +136,7 @@ class MaxBadRate(ScoreRule):
         Raises:
             InputError: if verdicts are of another table, or allow no cut at all.
         """
-        from scoring.metrics.guarantee import Sampled  # loads torch
+        from curate.statistics.guarantee import Sampled  # loads torch
 
         everything = Population.of(table_rows, self.column)
         self._refuse_another(everything)
@@ -160,7 +160,7 @@ class MaxBadRate(ScoreRule):
         return Promise(kept, len(some), judged, bad, self.goal.rate, some.value_at(kept))
 
     def _cut(self, sampled: "Sampled", some: Population) -> int:
-        from scoring.metrics.guarantee import N_CUTS, conformal_cut, guaranteed_cut
+        from curate.statistics.guarantee import N_CUTS, conformal_cut, guaranteed_cut
 
         goal, end = self.goal, int(sampled.ends[-1])
         if self.promise == AVERAGE:
@@ -180,7 +180,7 @@ class MaxBadRate(ScoreRule):
         return best.kept
 
     def _infeasible(self, sampled: "Sampled") -> str:
-        from scoring.metrics.guarantee import more_verdicts
+        from curate.statistics.guarantee import more_verdicts
 
         goal = self.goal
         more = more_verdicts(sampled, goal.rate, goal.confidence)

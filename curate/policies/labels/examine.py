@@ -8,6 +8,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.counted import counted
+from curate.noise.annotators import majority, weigh
+from curate.noise.joint import Mistakes, confident_joint
+from curate.noise.quality import judge
+from curate.noise.share import Shares, shares
 from curate.policies.labels.request import LabelsRequest
 from curate.policies.reviewed import OPTION, Reviewed, VerdictLines, with_images
 from curate.policies.verdicts import KEEP, LABELS
@@ -20,10 +24,6 @@ from curate.tables.vectors import EMBEDDING_PROBLEMS
 from curate.tables.votes import read_votes
 from scoring.errors import InputError
 from scoring.metrics.resampling import Interval
-from scoring.noise.annotators import majority, weigh
-from scoring.noise.joint import Mistakes, confident_joint
-from scoring.noise.quality import judge
-from scoring.noise.share import Shares, shares
 
 MOST_CLASSES = 10_000
 FEWEST_ROWS = 2

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from curate.columns import LABEL
-from curate.exchange.plan import COPY, LINKS
-from curate.exchange.table import TOOLS
+from curate.exporting.plan import COPY, LINKS
+from curate.exporting.table import TOOLS
 from curate.rounds.measures.rules import StopRule, parse_rules
 from curate.tables.classes import read_classes
 from curate.tables.typed_json import from_json

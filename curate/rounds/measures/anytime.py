@@ -11,8 +11,8 @@ import numpy as np
 
 from curate.probes.accuracy import Accuracy
 from curate.rounds.measures.lift import LEAST_CONTROL, LEAST_HELD_OUT, Arms
-from scoring.metrics.anytime import level_of_look, running_mean_interval
-from scoring.metrics.paired import paired_interval
+from curate.statistics.anytime import level_of_look, running_mean_interval
+from curate.statistics.paired import paired_interval
 from scoring.metrics.proportions import clopper_pearson
 
 

@@ -8,9 +8,9 @@ from typing import Literal
 from curate.probes.accuracy import Accuracy
 from curate.rounds.measures.anytime import Anytime, PairLift, anytime_accuracy
 from curate.rounds.measures.lift import LEAST_CONTROL, LEAST_HELD_OUT
+from curate.statistics.anytime import fewest_rows, level_of_look
 from scoring.errors import InputError
 from scoring.lookup import closest
-from scoring.metrics.anytime import fewest_rows, level_of_look
 
 ACCURACY, LIFT = "accuracy", "lift"
 MEASURES = (ACCURACY, LIFT)

@@ -10,13 +10,13 @@ from commandline import run
 from PIL import Image
 from runs import SMALL
 
-from curate.display.tiles import tiles
 from curate.engines import white
 from curate.engines.score import score
 from curate.engines.white import FEWEST, find_white, white_notes
-from curate.facts.thumbs import thumbnails
 from curate.manifest import SourceOptions, open_manifest
+from curate.reporting.thumbs import thumbnails
 from curate.retrieval.scorer import scorer_of
+from curate.sheets.tiles import tiles
 from curate.tables.table import open_table
 from curate.torch import SubsetDataset
 from curate.training.dataset import white_of

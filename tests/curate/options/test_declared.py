@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import curate
 from curate.commands.declared import command_of
 from curate.commands.groups import plain_app
-from curate.exchange.table import TOOLS
+from curate.exporting.table import TOOLS
 from curate.options.function import callable_of
 from curate.options.option import Note, Option
 from curate.options.texts import MEANS

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from curate.noise.joint import Mistakes, confident_joint
+from curate.noise.quality import judge
 from curate.probes.crossed import ROUNDS, crossed
 from curate.probes.discriminant import Moments, discriminants
 from scoring.metrics.ranking import auroc
-from scoring.noise.joint import Mistakes, confident_joint
-from scoring.noise.quality import judge
 
 
 def blobs(n=600, n_classes=5, width=16, spread=0.5, seed=0):

@@ -25,8 +25,8 @@ from typer.testing import CliRunner
 
 import curate
 from curate.cli import app
-from curate.facts.served import pictures as pictures_module
-from curate.facts.served.query import Query
+from curate.reporting.served import pictures as pictures_module
+from curate.reporting.served.query import Query
 from curate.reviewing.serve import review
 
 N = 300

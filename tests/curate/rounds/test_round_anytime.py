@@ -22,9 +22,9 @@ from curate.rounds.next import next_round
 from curate.rounds.plot import folder_curves, plot_folder
 from curate.rounds.status import status
 from curate.rounds.verify import verify_rounds
+from curate.statistics.anytime import level_of_look, running_mean_interval
+from curate.statistics.paired import paired_interval
 from scoring.errors import InputError
-from scoring.metrics.anytime import level_of_look, running_mean_interval
-from scoring.metrics.paired import paired_interval
 from scoring.metrics.proportions import clopper_pearson
 
 

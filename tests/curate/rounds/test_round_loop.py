@@ -11,7 +11,7 @@ import pytest
 from rounds_table import CLASSES, annotate, answer, content, images, sheet, table
 
 from curate.commands.round_words import import_notes, lift_words, status_notes
-from curate.exchange.table import TOOLS
+from curate.exporting.table import TOOLS
 from curate.probes.linear import fit_linear_probe, spread_of
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.settings import Guard

@@ -23,9 +23,9 @@ from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED
 from curate.selftests.invariance import WAYS, Way, unchanged
 from curate.selftests.run import selftest
 from curate.selftests.sample import of_source, of_table
+from curate.statistics.degradations import LADDERS
+from curate.statistics.monotone import rise
 from scoring.images import Preprocessing
-from scoring.metrics.degradations import LADDERS
-from scoring.metrics.monotone import rise
 
 pytestmark = pytest.mark.usefixtures("few_copies")
 QUICK = tuple(way for way in WAYS if way.what in ("the same again", "another order"))

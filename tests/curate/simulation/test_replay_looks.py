@@ -11,9 +11,9 @@ import curate
 from curate.rounds.measures.rules import StopRule
 from curate.simulation.curves import Curves
 from curate.simulation.looks import accuracy_looks, lift_looks, stops, watch
+from curate.statistics.anytime import level_of_look
+from curate.statistics.paired import paired_interval
 from scoring.errors import InputError
-from scoring.metrics.anytime import level_of_look
-from scoring.metrics.paired import paired_interval
 from scoring.metrics.proportions import clopper_pearson
 
 

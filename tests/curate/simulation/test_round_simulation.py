@@ -10,11 +10,11 @@ from PIL import Image
 from rounds_table import CLASSES, answer, table
 
 import curate
-from curate.display.style import COLOURS
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
 from curate.rounds.next import next_round
 from curate.rounds.plot import plot_folder
+from curate.sheets.style import COLOURS
 from curate.simulation.curves import lift
 from curate.simulation.plot import plot_replay, read_replay
 from curate.simulation.run import typed_budgets, write_simulation

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 import curate
-from curate.facts.served.pictures import Pictures
 from curate.manifest import ReadError
+from curate.reporting.served.pictures import Pictures
 from curate.tables.images import Images
 from curate.tables.table import open_table
 from curate.torch import SubsetDataset

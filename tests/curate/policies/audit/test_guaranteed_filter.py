@@ -20,8 +20,8 @@ from curate.policies.audit.verdicts import read_audit
 from curate.policies.filter.policy import filter
 from curate.policies.sampled import BLOCK
 from curate.policies.verify import verify
+from curate.statistics.guarantee import Sampled, fewest_verdicts, guaranteed_cut
 from scoring.errors import InputError
-from scoring.metrics.guarantee import Sampled, fewest_verdicts, guaranteed_cut
 
 N = 3000
 

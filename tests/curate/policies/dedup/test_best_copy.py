@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.engines.score import score
-from curate.facts.review import read_findings
-from curate.facts.write import report
 from curate.policies.dedup.finders.facts import LooseGroups
 from curate.policies.dedup.policy import dedup
 from curate.policies.dedup.request import DedupRequest
 from curate.policies.verify import verify
+from curate.reporting.review import read_findings
+from curate.reporting.write import report
 from curate.reviewing.serve import review
 
 NAMES = ("astronaut", "chelsea", "coffee")

@@ -1,0 +1,103 @@
+"""Rows of a round out, and labels back, in a format by its name."""
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from curate.columns import KEY, URI
+from curate.exporting.labels import ExpectedRows, Labels
+from curate.exporting.names import FileNames
+from curate.exporting.plan import ExportOptions, Written
+from curate.exporting.row_images import RowImages
+from curate.exporting.rows import Memory, is_plain
+from curate.exporting.run import Job, write_out
+from curate.exporting.survey import SurveyRequest, survey
+from curate.exporting.table import TOOLS
+from curate.tables.classes import ClassList
+from scoring.atomic import require_folder
+from scoring.errors import InputError
+from scoring.lookup import lookup, name_list
+
+RANK = "rank"
+
+
+def write_batch(
+    table: pa.Table, out: str | Path, format: str, options: ExportOptions | None = None, *, label: str | None = None
+) -> Written:
+    """Write rows for an annotation tool.
+
+    Args:
+        table: B rows with `key` and, where known, `uri`, `rank`, `round`, `gain`, `predicted`, `probability` (of the
+            predicted class, in [0, 1]) and any scores. Ordered by `rank` where there is one, else as it comes.
+        out: a file, or for the formats of images a folder, that is missing yet.
+        format: one of TOOLS.
+        options: images, links and classes.
+        label: column of the classes, which go out as labels; None where labels are what is requested.
+
+    Raises:
+        InputError: for an unknown format, rows that cannot be written, or a place that refuses.
+    """
+    kind = lookup(TOOLS, format, kind="format")
+    path = Path(out)
+    require_folder(path)
+    options = options or ExportOptions()
+    if os.path.lexists(path):
+        raise InputError(f"{path} exists already; choose another name")
+    if KEY not in table.column_names:
+        raise InputError(
+            f"expected a column 'key' in the batch, got {name_list(table.column_names, KEY)}; name one 'key'"
+        )
+    if table.num_rows == 0:
+        raise InputError("expected at least one row in the batch, got none; choose a larger budget")
+    source = Memory(by_rank(table))
+    others = [name for name in table.column_names if name not in (KEY, URI)]
+    columns = tuple(name for name in others if is_plain(table.schema.field(name).type))
+    names = FileNames(nested=kind.nested)
+    request = SurveyRequest(
+        kind, columns, label, names=names, classes=ClassList(label or "", options.classes, "the given list")
+    )
+    plan, _, _ = survey(source, request, path.name)
+    job = Job(kind, plan, source, path, hint="take it out of the batch")
+    written = write_out(job, RowImages(options.images, link=options.link))
+    left_out = [name for name in others if name not in columns]
+    if not left_out:
+        return written
+    note = f"left out, as no tool reads them: {', '.join(left_out)}"
+    return replace(written, notes=(*written.notes, note))
+
+
+def by_rank(table: pa.Table) -> pa.Table:
+    """Return rows in the order of their `rank`, where every one has one; else as they come."""
+    if RANK not in table.column_names or table[RANK].null_count or not pa.types.is_integer(table[RANK].type):
+        return table
+    return table.take(pa.array(np.argsort(table[RANK].to_numpy(), kind="stable")))
+
+
+def read_labels(
+    path: str | Path,
+    format: str,
+    *,
+    keys: Collection[str] | Mapping[str, str | None],
+    classes: Iterable[str] | None = None,
+    name: str | None = None,
+) -> Labels:
+    """Read labels back from an annotation tool.
+
+    Args:
+        path: the tool's export.
+        format: one of TOOLS.
+        keys: of the round; with their uris, images are also found by these where a tool lost the keys.
+        classes: names that are known; None takes every name.
+        name: the column, control or field that holds the labels, where a file has several.
+
+    Raises:
+        InputError: for an unknown format, a file of another format, or one in which nothing can be used.
+    """
+    reader = lookup(TOOLS, format, kind="format").read
+    if reader is None:
+        raise ValueError(f"{format} is in the table of formats that labels come back from, and reads none")
+    return reader(Path(path), ExpectedRows.of(keys, classes), name)

@@ -1,0 +1,136 @@
+"""CSV: a sheet with a row an image and an empty column `label` to fill in."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from curate.columns import KEY, LABEL, URI
+from curate.counted import repeated
+from curate.exporting.contract import Format
+from curate.exporting.labels import Collector, ExpectedRows, Labels
+from curate.exporting.parts import AllParts, Part
+from curate.exporting.plan import Plan
+from curate.exporting.rows import Rows, is_plain
+from curate.manifest.text import guarded, read_text, unguarded
+from scoring.errors import InputError
+from scoring.lookup import closest
+
+LINES = "lines"
+ANNOTATOR = "annotator"
+TIMES = ("at", "timestamp", "ts", "created_at")
+KEYS = (KEY, f"curate_{KEY}", "id")
+_DELIMITERS = (",", ";", "\t")
+_WHAT = "a CSV file"
+
+
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write a line a row."""
+    user_columns = _columns(plan)
+    lines = [
+        [item.key, item.uri or "", *(item.values.get(name, "") for name in user_columns), item.label or "", ""]
+        for item in rows.items
+    ]
+    part.piece(LINES, _csv(lines))
+
+
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
+    """Write `key`, `uri`, the columns, `label` (empty where it is requested) and an empty `annotator`.
+
+    UTF-8 with a byte order mark where anything is not ASCII (spreadsheets need it), lines end in CRLF (RFC 4180).
+    """
+    header = _csv([[KEY, URI, *_columns(plan), LABEL, ANNOTATOR]])
+    file = parts.target(parts.out)
+    file.write(header if header.isascii() and parts.is_ascii(LINES) else b"\xef\xbb\xbf" + header)
+    parts.join(file, LINES)
+    return ()
+
+
+def _columns(plan: Plan) -> list[str]:
+    others = (KEY, URI, plan.label, LABEL, ANNOTATOR)
+    return [field.name for field in plan.schema if field.name not in others and is_plain(field.type)]
+
+
+def _csv(lines: list[list[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in cells] for cells in lines)
+    return text.getvalue().encode()
+
+
+def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
+    """Read `key` (or `id`), `label` and, where they are there, `annotator` and `at`.
+
+    Comma, semicolon and tab separate, whichever the header shows. Cells are text: `007` stays `007`. Several rows of
+    one key are votes of several annotators.
+    """
+    text = read_text(path, what=_WHAT)
+    if "\0" in text:
+        raise InputError(f"expected {_WHAT}, got NUL characters in {path}; save it as CSV in UTF-8")
+    label_column = name or LABEL
+    delimiter, header = _header(text, path, label_column)
+    at_key = next(header.index(column) for column in KEYS if column in header)
+    at_label = header.index(label_column)
+    at_who = header.index(ANNOTATOR) if ANNOTATOR in header else None
+    at_time = next((header.index(column) for column in TIMES if column in header), None)
+    collector = Collector(rows, str(path))
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        for number, cells in enumerate(lines):
+            if number == 0 or not any(cells):
+                continue
+            if len(cells) != len(header):
+                raise InputError(
+                    f"expected {len(header)} cells a line in {path}, got {len(cells)} in line {lines.line_num:,}; "
+                    "mend the line, or quote cells that hold the separator"
+                )
+            key = _key(cells[at_key], rows)
+            who = None if at_who is None else unguarded(cells[at_who]) or None
+            collector.add(key, unguarded(cells[at_label]), who, None if at_time is None else cells[at_time] or None)
+    except csv.Error as error:
+        raise InputError(f"expected {_WHAT}, got {error} in line {lines.line_num:,} of {path}; mend the line") from None
+    return collector.finish()
+
+
+def _header(text: str, path: Path, label_column: str) -> tuple[str, list[str]]:
+    """Return the separator under which the header has a key and a label, and the names."""
+    fits, tried = [], []
+    for delimiter in _DELIMITERS:
+        try:
+            names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), [])
+        except csv.Error:
+            continue
+        names = [unguarded(name.strip()) for name in names]
+        tried.append(names)
+        if label_column in names and any(key in names for key in KEYS):
+            fits.append((delimiter, names))
+    if not fits:
+        names = max(tried, key=len, default=[])
+        hint = closest(label_column, names)
+        raise InputError(
+            f"expected {_WHAT} with the columns 'key' and {label_column!r}, got "
+            f"{', '.join(names[:12])[:200] or 'nothing'} in {path}{hint}; add or rename the column"
+        )
+    delimiter, names = fits[0]
+    twice = [column for column in repeated(names) if column in (*KEYS, label_column, ANNOTATOR, *TIMES)]
+    if twice:
+        raise InputError(f"expected the column {twice[0]!r} once in {path}, got it twice; take one out")
+    return delimiter, names
+
+
+def _key(cell: str, rows: ExpectedRows) -> str:
+    """Return the key that a cell means; a file that is not ours may hold keys that look guarded."""
+    key = unguarded(cell)
+    return cell if key not in rows.uris and cell in rows.uris else key
+
+
+CSV = Format(
+    part,
+    finish,
+    read=read,
+    out="one row an image: key, uri, rank, round, gain, scores, `label` (empty where it is requested) and an empty "
+    "`annotator`",
+    back="columns `key` and `label`; `annotator` and `at` where they are there",
+    suffix=".csv",
+    load=("import polars; data = polars.read_csv({out})",),
+)

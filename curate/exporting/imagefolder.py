@@ -1,0 +1,252 @@
+"""Folders of classes, as torchvision and Hugging Face `datasets` load them; and labels back from such folders."""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from curate.columns import KEY, LABEL
+from curate.counted import counted
+from curate.exporting.contract import Format
+from curate.exporting.item import PREFIX
+from curate.exporting.labels import UNKNOWN_KEY, UNUSABLE, Collector, ExpectedRows, Labels
+from curate.exporting.names import KeyNames
+from curate.exporting.parts import AllParts, Part
+from curate.exporting.plan import Plan
+from curate.exporting.rows import Rows
+from curate.exporting.sides import TEST, THEIR_NAMES, TRAIN, VAL
+from curate.manifest.names import is_image_name
+from curate.manifest.text import check_values, parse_json, read_text, to_json
+from scoring.atomic import place_errors
+from scoring.errors import InputError
+
+README = "README.md"  # says which files are of which split: else `datasets` takes a file called `test_1.jpg` for one
+METADATA = "metadata.jsonl"
+SPLIT_NOTE = (
+    "names hold words such as test, which load_dataset('imagefolder', ...) takes for splits: load the folder as shown"
+)
+UNSORTED = "in no class folder"
+NO_IMAGE = "no image file"
+TOO_DEEP = "deeper than one folder"
+LINK = "a link, not followed"
+MOST_FILES = 5_000_000
+_WHAT = "an image folder"
+
+
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write the images of some rows, copied or linked, into the folders of their sides and classes, and their lines.
+
+    Images without a class are next to the folders of classes; where none has one, all are in `train/`.
+    """
+    columns = rows.columns
+    sides = plan.sides.of(rows.keys, rows.labels, rows.texts(plan.per) if plan.per else [])
+    if list(_places(plan).values()) == [f"{TRAIN}/"]:
+        sides = [TRAIN] * len(rows)
+    inside = ["" if label is None else plan.class_folders[label] for label in rows.labels]
+    folders = [f"{side}/{folder}".strip("/") for side, folder in zip(sides, inside, strict=True)]
+    for image in part.store(rows, plan.names, folders.__getitem__):
+        item = rows.items[image.index].updated(image.facts)
+        known = {LABEL: item.label} if plan.labelled else {}
+        side = sides[image.index]
+        line = {"file_name": image.name.removeprefix(f"{side}/"), **known, **item.record(columns)}
+        part.piece(f"{side or TRAIN} {METADATA}", to_json(line, indent=None))
+
+
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
+    """Write `metadata.jsonl` of each side, `README.md`, and a folder for every class that has no image."""
+    class_folders(parts, plan)
+    places = _places(plan)
+    for side, place in places.items():
+        parts.joined(f"{place}{METADATA}", f"{side} {METADATA}")
+    parts.write(README, _card(places))
+    unlabelled = plan.n_rows - plan.labelled if plan.labelled else 0
+    left_out = (f"{counted(unlabelled, 'image')} without a class, which ImageFolder leaves out",) if unlabelled else ()
+    is_taken = plan.labelled and not plan.sides.names and plan.has_split_words
+    return (*left_out, *((SPLIT_NOTE,) if is_taken else ()), *folder_notes(plan))
+
+
+def _places(plan: Plan) -> dict[str, str]:
+    """Return the folder of each side; without sides the top where there are classes, else one that is no class."""
+    return {side: f"{side}/" for side in plan.sides.names} or {TRAIN: "" if plan.labelled else f"{TRAIN}/"}
+
+
+def _card(places: Mapping[str, str]) -> bytes:
+    """Return the head of a dataset card, which names the files of each split."""
+    files = [
+        f"  - split: {THEIR_NAMES.get(side, side)}\n    path: {to_json(f'{place}**', indent=None).decode()}"
+        for side, place in places.items()
+    ]
+    return ("---\nconfigs:\n- config_name: default\n  data_files:\n" + "".join(files) + "---\n").encode()
+
+
+def class_folders(parts: AllParts, plan: Plan) -> None:
+    """Make a folder for every class on every side, for loaders number classes by the folders that there are."""
+    if not plan.labelled:
+        return
+    with place_errors(parts.folder):
+        for side in plan.sides.names or ("",):
+            for folder in map(plan.class_folders.__getitem__, plan.classes):
+                (parts.folder / side / folder).mkdir(parents=True, exist_ok=True)
+
+
+def folder_notes(plan: Plan) -> tuple[str, ...]:
+    """Return notes on classes whose folder has another name, and where folders are in another order than classes."""
+    if not plan.labelled:
+        return ()
+    notes = []
+    if renamed := [name for name in plan.classes if plan.class_folders[name] != name]:
+        one = renamed[0]
+        notes.append(
+            f"{counted(len(renamed), 'class', 'classes')} with letters that not every file system takes: {one!r} is in "
+            f"the folder {plan.class_folders[one]}"
+        )
+    if plan.in_folder_order != list(plan.classes):
+        notes.append("classes are numbered by the names of their folders, not in the order of the list of classes")
+    return tuple(notes)
+
+
+def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
+    """Read labels from `metadata.jsonl` where it has a column ``name`` (`label`), else from folders of classes.
+
+    `FOLDER/cat/0001.jpg` says that 0001.jpg is a cat: sort the exported images into such folders. Files are found by
+    the names that the export gave them, or by the key itself. A file that lies where the metadata says has the label of
+    its line, one that was moved its folder's. Links are not followed.
+    """
+    if not path.is_dir():
+        raise InputError(f"expected {_WHAT} at {path}, got {'a file' if path.exists() else 'nothing'}; give the folder")
+    label_column = name or LABEL
+    roots = [path / side for side in (TRAIN, VAL, TEST) if (path / side / METADATA).exists()] or [_root(path)]
+    noted = {root: _metadata(root / METADATA) for root in roots}
+    labelled = any(row.get(label_column) not in (None, "") for metadata in noted.values() for row in metadata)
+    collector = Collector(rows, str(path), votes=labelled)
+    for root, metadata in noted.items():
+        names = _Names(metadata, rows)
+        classes = sorted(entry.name for entry in _entries(root) if entry.is_dir(follow_symlinks=False))
+        if labelled and classes and not any("/" in str(row.get("file_name")) for row in metadata):
+            raise InputError(
+                f"expected labels either in {root / METADATA} or in folders, got both "
+                f"({', '.join(classes[:3])}); take one away"
+            )
+        if labelled or not classes:
+            _read_metadata([row for row in metadata if not _is_moved(root, row)], collector, names, label_column)
+        if classes:
+            lying = {row["file_name"] for row in metadata if isinstance(row.get("file_name"), str)}
+            _read_folders(root, classes, collector, names, lying if labelled else set())
+    return collector.finish()
+
+
+def _is_moved(root: Path, row: dict[str, Any]) -> bool:
+    """Return whether a file has left the folder of a class into which it was exported."""
+    file = row.get("file_name")
+    return isinstance(file, str) and "/" in file and "\0" not in file and not os.path.lexists(root / file)
+
+
+def _root(path: Path) -> Path:
+    """Return the folder with the images: the one side that was written, where all else is outside of it."""
+    folders = [entry.name for entry in _entries(path) if entry.is_dir(follow_symlinks=False)]
+    inner = path / TRAIN
+    if folders != [TRAIN] or (path / METADATA).exists():
+        return path
+    has_more = (inner / METADATA).exists() or any(entry.is_dir(follow_symlinks=False) for entry in _entries(inner))
+    return inner if has_more else path  # else `train` is a class: images of trains
+
+
+class _Names:
+    """From the name of a file to its key: as the metadata says, else as exports name files."""
+
+    def __init__(self, metadata: list[dict[str, Any]], rows: ExpectedRows) -> None:
+        self._names = KeyNames(rows.uris)
+        self._noted: dict[str, str] = {}
+        for row in metadata:
+            key, file = row.get(PREFIX + KEY, row.get(KEY)), row.get("file_name")
+            if isinstance(key, str) and isinstance(file, str):
+                self._noted[file.rpartition("/")[2]] = key
+
+    def key_of(self, name: str) -> str | None:
+        return self._noted.get(name) or self._names.key_of(name)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """Return what is in a folder, sorted by name, hidden entries left out."""
+    try:
+        with os.scandir(folder) as listing:
+            entries = [entry for entry, _ in zip(listing, range(MOST_FILES + 1), strict=False)]
+    except OSError as error:
+        raise InputError(f"cannot read the folder {folder}: {error.strerror}; check who owns it") from None
+    if len(entries) > MOST_FILES:
+        raise InputError(f"expected at most {MOST_FILES:,} files in {folder}, got more; give the folder of one round")
+    return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+
+
+def _metadata(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of metadata.jsonl; none where there is no such file."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise InputError(f"expected a file at {path}, got a link or a folder; put the file there")
+    except FileNotFoundError:
+        return []
+    rows = []
+    text = read_text(path, what="JSON lines")
+    check_values(text, str(path))
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            row = parse_json(line, where=f"line {number:,} of {path}", what="one JSON object a line")
+            if not isinstance(row, dict):
+                raise InputError(f"expected one JSON object a line, got something else in line {number:,} of {path}")
+            rows.append(row)
+    return rows
+
+
+def _read_metadata(metadata: list[dict[str, Any]], collector: Collector, names: _Names, label_column: str) -> None:
+    for row in metadata:
+        key, file = row.get(PREFIX + KEY, row.get(KEY)), row.get("file_name")
+        if key is None and isinstance(file, str):
+            key = names.key_of(file.rpartition("/")[2]) or file
+        collector.add(key, row.get(label_column), row.get("annotator"), row.get("at"))
+
+
+def _read_folders(root: Path, classes: list[str], collector: Collector, names: _Names, noted: set[str]) -> None:
+    """Read the class of each file from its folder, but for files that lie where the metadata says, and has a label."""
+    for entry in _entries(root):
+        if is_image_name(entry.name) and not entry.is_dir(follow_symlinks=False) and entry.name not in noted:
+            collector.ignore(names.key_of(entry.name) or entry.name, UNSORTED)
+        elif entry.is_symlink():
+            collector.ignore(entry.name, LINK)
+    for label in classes:
+        for entry in _entries(root / label):
+            where = f"{label}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                collector.ignore(where, TOO_DEEP)
+            elif not is_image_name(entry.name):
+                collector.ignore(where, NO_IMAGE)
+            elif where in noted:
+                continue
+            elif not _is_text(label):
+                collector.ignore(where, UNUSABLE)
+            elif (key := names.key_of(entry.name)) is None:
+                collector.ignore(where, UNKNOWN_KEY)
+            else:
+                collector.add(key, label)
+
+
+def _is_text(name: str) -> bool:
+    return not any("\udc80" <= letter <= "\udcff" for letter in name)
+
+
+IMAGEFOLDER = Format(
+    part,
+    finish,
+    read=read,
+    out="`CLASS/IMAGE`, below `train`, `val` and `test` by the column `split` or `--per`, `metadata.jsonl` with key "
+    "and `label`, and `README.md` with the splits",
+    back="a `label` in `metadata.jsonl`, or the images sorted into folders named after classes",
+    folder=True,
+    reads_images=True,
+    links=True,
+    per=True,
+    sides=True,
+    minimal=True,
+    load=("import datasets; data = datasets.load_dataset({out}, split='train')",),
+    load_classes=("import torchvision; data = torchvision.datasets.ImageFolder({train}{empty})",),
+)

@@ -1,0 +1,33 @@
+"""JSON lines: one object a row with all columns."""
+
+from curate.columns import LABEL
+from curate.exporting.contract import Format
+from curate.exporting.parts import AllParts, Part
+from curate.exporting.plan import Plan
+from curate.exporting.rows import Rows
+from curate.manifest.text import to_json
+
+LINES = "lines"
+
+
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write a line a row."""
+    labels = rows.labels
+    for record, key, label in zip(rows.records(0, len(rows)), rows.keys, labels, strict=True):
+        known = {LABEL: label} if plan.label is not None else {}
+        part.piece(LINES, to_json({**record, "key": key, **known}, indent=None))
+
+
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
+    """Write the one file."""
+    parts.join(parts.target(parts.out), LINES)
+    return ()
+
+
+JSONL = Format(
+    part,
+    finish,
+    out="one JSON object a line: key, uri, `label`, all columns, embeddings among them",
+    suffix=".jsonl",
+    load=("import polars; data = polars.read_ndjson({out})",),
+)

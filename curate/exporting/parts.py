@@ -1,0 +1,209 @@
+"""What formats write into: the files and pieces of a part, and the whole that they are joined to."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from curate.exporting.names import FileNames
+from curate.exporting.row_images import ExportedImage, Lost, RowImages, fresh
+from curate.exporting.rows import Rows
+from scoring.atomic import AtomicFile, place_errors
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file that was written: its path in the folder, its size, and its digest, which is empty for a link."""
+
+    name: str
+    n_bytes: int
+    sha256: str
+
+
+class HashedFile:
+    """A file that is being written, and the digest of what was: a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._hash = hashlib.sha256()
+        self.n_bytes = 0
+
+    def __enter__(self) -> Self:
+        with place_errors(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO = fresh(self._path).open("xb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with place_errors(self._path):
+            self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more can be written."""
+        return self._file.closed
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append bytes; return how many."""
+        self._hash.update(data)
+        with place_errors(self._path):
+            self._file.write(data)
+        self.n_bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Return the position, which is always the end."""
+        return self.n_bytes
+
+    def flush(self) -> None:
+        """Hand buffered bytes to the system."""
+        with place_errors(self._path):
+            self._file.flush()
+
+    def entry(self, name: str) -> Entry:
+        """Return what was written."""
+        return Entry(name, self.n_bytes, self._hash.hexdigest())
+
+
+@dataclass
+class Part:
+    """A part that is being written.
+
+    Attributes:
+        number: of it.
+        folder: of the exported files.
+        reader: reads images.
+        entries: files written.
+        pieces: text by name, to be joined with the other parts'.
+        lost: rows whose image cannot be had.
+        written: rows that went out.
+    """
+
+    number: int
+    folder: Path
+    reader: RowImages
+    entries: list[Entry] = field(default_factory=list)
+    pieces: dict[str, bytearray] = field(default_factory=dict)
+    lost: list[Lost] = field(default_factory=list)
+    written: int = 0
+
+    def piece(self, name: str, data: bytes) -> None:
+        """Append to a piece."""
+        self.pieces.setdefault(name, bytearray()).extend(data)
+
+    def file(self, name: str) -> "_Recorded":
+        """Return a file to fill, whose path in the folder is ``name``."""
+        return _Recorded(self, name)
+
+    def read(self, rows: Rows) -> Iterator[ExportedImage]:
+        """Yield the image of every row that has one."""
+        yield from self._kept(self.reader.read(rows))
+
+    def store(self, rows: Rows, names: FileNames, folder_of: Callable[[int], str]) -> Iterator[ExportedImage]:
+        """Write the image of every row that has one as a file, named after its key.
+
+        Args:
+            rows: of the part.
+            names: of files.
+            folder_of: index of a row -> its folder, ours and safe; empty for the top.
+        """
+        folders = [folder_of(index) for index in range(len(rows))]
+        inside = [names.of(key, "jpg").rpartition("/")[0] for key in rows.keys] if names.nested else []
+        with place_errors(self.folder):
+            for name in {f"{a}/{b}".strip("/") for a, b in zip(folders, inside or [""] * len(rows), strict=True)}:
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+
+        def name_of(index: int, suffix: str) -> str:
+            name = names.of(rows.keys[index], suffix)
+            return f"{folders[index]}/{name}" if folders[index] else name
+
+        for image in self._kept(self.reader.store(rows, self.folder, name_of)):
+            self.entries.append(Entry(image.name, image.n_bytes, image.sha256))
+            yield image
+
+    def _kept(self, images: Iterator[ExportedImage | Lost]) -> Iterator[ExportedImage]:
+        for image in images:
+            if isinstance(image, Lost):
+                self.lost.append(image)
+            else:
+                self.written += 1
+                yield image
+
+
+class _Recorded(HashedFile):
+    """A file that its part lists once it is closed."""
+
+    def __init__(self, part: Part, name: str) -> None:
+        super().__init__(part.folder / name)
+        self._part, self._name = part, name
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        if error[0] is None:
+            self._part.entries.append(self.entry(self._name))
+
+
+@dataclass
+class AllParts:
+    """All parts, to be joined.
+
+    Attributes:
+        folder: of the exported files.
+        out: the name that they will have.
+        overwrite: whether files may be replaced.
+        n_rows: exported rows.
+        places: where the pieces of a name are, in the order of the parts.
+        entries: further files of the folder.
+        files: that will be at ``out`` and next to it, instead of a folder.
+    """
+
+    folder: Path
+    out: Path
+    overwrite: bool
+    n_rows: int
+    places: Callable[[str], Iterator[Path]]
+    entries: list[Entry] = field(default_factory=list)
+    files: list[AtomicFile] = field(default_factory=list)
+
+    def target(self, path: Path, *, overwrite: bool | None = None) -> AtomicFile:
+        """Return a file to fill that will be at ``path``."""
+        self.files.append(AtomicFile(path, overwrite=self.overwrite if overwrite is None else overwrite))
+        return self.files[-1]
+
+    def write(self, name: str, *data: bytes) -> None:
+        """Write a file of the folder."""
+        with HashedFile(self.folder / name) as file:
+            for each in data:
+                file.write(each)
+        self.entries.append(file.entry(name))
+
+    def join(self, file: AtomicFile | HashedFile, piece: str, separator: bytes = b"") -> None:
+        """Append the pieces of a name, in the order of the parts, to a file.
+
+        Args:
+            file: open.
+            piece: their name.
+            separator: between pieces that are not empty.
+        """
+        between = b""
+        for path in self.places(piece):
+            with path.open("rb") as source:
+                first = True
+                while data := source.read(CHUNK):
+                    file.write(between + data if first else data)
+                    first, between = False, separator
+
+    def joined(self, name: str, piece: str, before: bytes = b"", after: bytes = b"", separator: bytes = b"") -> None:
+        """Write a file of the folder from the pieces of a name."""
+        with HashedFile(self.folder / name) as file:
+            file.write(before)
+            self.join(file, piece, separator)
+            file.write(after)
+        self.entries.append(file.entry(name))
+
+    def is_ascii(self, piece: str) -> bool:
+        """Return whether all pieces of a name are ASCII."""
+        return all(path.read_bytes().isascii() for path in self.places(piece))

@@ -1,0 +1,45 @@
+"""A list of paths, for xargs and other programs that take one a line."""
+
+import os
+
+from curate.exporting.contract import Format
+from curate.exporting.parts import AllParts, Part
+from curate.exporting.plan import Plan
+from curate.exporting.rows import Rows
+from scoring.errors import InputError
+
+LINES = "lines"
+
+
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write the path of each row, absolute and byte for byte, or its URL.
+
+    Raises:
+        InputError: for a row that has neither, or whose path holds what ends an entry.
+    """
+    end = b"\0" if plan.null else b"\n"
+    for item in rows.items:
+        place = item.path if item.path is None else os.path.abspath(item.path)  # noqa: PTH100 (a bytes path)
+        place = place if place is not None else (item.url or "").encode()
+        if not place:
+            got = "none" if item.uri is None else "a member of a tar file"
+            raise InputError(f"paths: expected a file or a URL for {item.key!r}, got {got}; export to a folder first")
+        if end in place:
+            advice = "leave --null out" if plan.null else "end each with a NUL by --null, for xargs -0"
+            raise InputError(f"paths: the path of {item.key!r} holds what ends an entry; {advice}")
+        part.piece(LINES, place + end)
+
+
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
+    """Write the one file."""
+    parts.join(parts.target(parts.out), LINES)
+    return ()
+
+
+PATHS = Format(
+    part,
+    finish,
+    out="the path or URL of each image, one a line; with `--null` a NUL ends each, for `xargs -0`",
+    suffix=".txt",
+    load=("data = open({out}).read().splitlines()",),
+)

@@ -1,0 +1,203 @@
+# Paths are bytes where names need not be UTF-8, and pathlib holds text.
+# ruff: noqa: PTH100, PTH116, PTH211
+"""The images of rows: read, checked, encoded and written by several threads, in the order of the rows."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from curate.exporting.encode import Encoding
+from curate.exporting.plan import COPY, HARD, ImageReader
+from curate.exporting.rows import Rows
+from curate.manifest import ReadError
+from curate.manifest.ahead import ahead
+from curate.manifest.contract import CONNECTIONS
+from curate.manifest.local import fail, read_local
+from curate.manifest.uris import uri_reader
+from curate.tables.images import CHANGED, SHA256
+from curate.tables.in_order import in_order
+from curate.tables.located import Located
+from scoring.atomic import place_errors
+from scoring.images.budget import BODIES
+from scoring.images.outcome import DecodeError
+from scoring.images.sniff import sniff
+
+NO_FILE = "the table names no file for it"
+AHEAD = 4  # images a thread that are in memory at once
+N_BYTES = "n_bytes"
+HEAD = 4096  # bytes by which a format is reported
+SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic"}
+
+
+@dataclass(frozen=True)
+class ExportedImage:
+    """The image of a row.
+
+    Attributes:
+        index: of the row in its part.
+        data: encoded; empty where it is a file already.
+        sha256: hex digest; empty for a link.
+        n_bytes: its size.
+        suffix: what names of its format end with.
+        name: of the file, where it is one.
+        facts: what is now so where it was encoded again: its width, height, format, size, digest.
+    """
+
+    index: int
+    data: bytes
+    sha256: str
+    n_bytes: int
+    suffix: str
+    name: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A row whose image cannot be had, and why."""
+
+    index: int
+    why: str
+
+
+@dataclass
+class RowImages:
+    """Reads images.
+
+    Attributes:
+        images: key -> bytes, instead of what rows name.
+        located: where they are in a source, instead of what rows name.
+        encoding: what becomes of them; None leaves their bytes alone.
+        link: how local files become files of the export.
+        checked: whether one that is not the one that was scored counts as lost.
+        pool: threads.
+    """
+
+    images: ImageReader | None = None
+    located: Located | None = None
+    encoding: Encoding | None = None
+    link: str = COPY
+    checked: bool = False
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        self.pool = ThreadPoolExecutor(self.workers, "image")
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self.pool.shutdown(cancel_futures=True)
+
+    def read(self, rows: Rows) -> Iterator[ExportedImage | Lost]:
+        """Yield the image of every row."""
+        scored = self._scored(rows)
+        sizes = _sizes(rows)
+        work = ((index, reader, scored[index]) for index, reader in enumerate(self._readers(rows)))
+        return in_order(self.pool, self._read, work, AHEAD * self.workers, lambda job: sizes[job[0]])
+
+    def store(self, rows: Rows, folder: Path, name_of: Callable[[int, str], str]) -> Iterator[ExportedImage | Lost]:
+        """Write, or link, the image of every row as a file.
+
+        Args:
+            rows: of a part.
+            folder: whose sub-folders are there.
+            name_of: index and suffix -> path inside the folder.
+        """
+        scored = self._scored(rows)
+        paths = [None if self.link == COPY else item.path for item in rows.items]
+        work = (
+            (index, reader, scored[index], paths[index], folder, name_of)
+            for index, reader in enumerate(self._readers(rows))
+        )
+        return in_order(self.pool, self._store, work, AHEAD * self.workers, lambda _: 0)
+
+    def _scored(self, rows: Rows) -> list[str | None]:
+        return rows.column(SHA256).to_pylist() if self.checked and rows.has(SHA256) else [None] * len(rows)
+
+    def _readers(self, rows: Rows) -> Iterator[Callable[[], bytes]]:
+        if self.located is not None:
+            yield from ahead(self.located.readers(rows.keys), self.located.manifest.connections)
+        elif self.images is not None:
+            yield from (partial(self.images, key) for key in rows.keys)
+        else:
+            readers = (partial(fail, "missing", NO_FILE) if uri is None else uri_reader(uri) for uri in rows.uris)
+            yield from ahead(readers, CONNECTIONS)
+
+    @BODIES.image()
+    def _read(self, work: tuple[int, Callable[[], bytes], str | None]) -> ExportedImage | Lost:
+        index, reader, scored = work
+        try:
+            data = reader()
+            digest = hashlib.sha256(data).hexdigest()
+            if scored is not None and digest != scored:
+                raise ReadError(CHANGED, "the image is not the one that was scored")
+            facts: dict[str, Any] = {}
+            if self.encoding is not None:
+                data, facts = self.encoding(data)
+                digest = hashlib.sha256(data).hexdigest() if facts else digest
+                facts = {**facts, "n_bytes": len(data), SHA256: digest} if facts else {}
+        except (ReadError, DecodeError) as error:
+            return Lost(index, str(error))
+        return ExportedImage(index, data, digest, len(data), suffix_of_bytes(data), facts=facts)
+
+    def _store(self, work: tuple[Any, ...]) -> ExportedImage | Lost:
+        index, reader, scored, path, folder, name_of = work
+        if path is not None:
+            return self._linked(index, path, folder, name_of)
+        image = self._read((index, reader, scored))
+        if isinstance(image, Lost):
+            return image
+        name = name_of(index, image.suffix)
+        target = folder / name
+        with place_errors(folder), fresh(target).open("xb") as file:
+            file.write(image.data)
+        return ExportedImage(index, b"", image.sha256, image.n_bytes, image.suffix, name, image.facts)
+
+    def _linked(
+        self, index: int, path: bytes, folder: Path, name_of: Callable[[int, str], str]
+    ) -> ExportedImage | Lost:
+        try:
+            n_bytes = os.stat(path).st_size
+            head = read_local(path, offset=0, size=min(HEAD, n_bytes))
+        except (FileNotFoundError, NotADirectoryError):
+            return Lost(index, "no such file")
+        except (OSError, ValueError, ReadError) as error:
+            return Lost(index, str(getattr(error, "strerror", None) or error))
+        suffix = suffix_of_bytes(head)
+        name = name_of(index, suffix)
+        target = fresh(folder / name)
+        source = os.path.abspath(path)
+        with place_errors(folder):
+            if self.link == HARD:
+                os.link(source, os.fsencode(target))
+            else:
+                os.symlink(source, os.fsencode(target))
+        return ExportedImage(index, b"", "", n_bytes, suffix, name)
+
+
+def _sizes(rows: Rows) -> list[int]:
+    """Return the bytes of the image of each row as they were scored; 0 where the table does not hold them."""
+    column = rows.column(N_BYTES) if rows.has(N_BYTES) else None
+    if column is None or not pa.types.is_integer(column.type):
+        return [0] * len(rows)
+    return [max(0, size or 0) for size in column.to_pylist()]
+
+
+def suffix_of_bytes(data: bytes) -> str:
+    """Return the suffix of names by the format found in the bytes."""
+    kind = sniff(data) or "jpg"
+    return SUFFIXES.get(kind, kind)
+
+
+def fresh(path: Path) -> Path:
+    """Return a path that is free: what a killed run left there goes, be it a link, and never what that points at."""
+    with suppress(FileNotFoundError):
+        path.unlink()
+    return path

@@ -1,0 +1,277 @@
+"""Exported rows: where they come from, and some of them as items and as records."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.columns import KEY, OK, STATUS, URI
+from curate.exporting.item import Item, Value
+from curate.tables.arrays import texts
+from curate.tables.classes import NO_CLASSES, ClassList
+from curate.tables.digests import key_texts
+from curate.tables.moved import Moved
+
+RECORD_STEP = 1024  # rows that are Python objects at a time
+
+
+class Source(Protocol):
+    """A table, on the disk or in memory."""
+
+    @property
+    def path(self) -> Any:
+        """What the user named."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+
+    @property
+    def n_rows(self) -> int:
+        """Its rows."""
+
+    def require(self, names: Sequence[str]) -> None:
+        """Refuse names that are no columns."""
+
+    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
+        """Yield it in order."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Rows in memory, as a table on the disk gives them."""
+
+    table: pa.Table
+    path: Any = "the batch"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return self.table.schema
+
+    @property
+    def n_rows(self) -> int:
+        """Its rows."""
+        return int(self.table.num_rows)
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise KeyError for a name that is no column."""
+        self.table.select(list(names))
+
+    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
+        """Yield it in order."""
+        chosen = self.table if columns is None else self.table.select(list(columns))
+        yield from chosen.to_batches(max_chunksize=rows)
+
+
+@dataclass(frozen=True)
+class WithPlaces:
+    """A table whose images moved together with it: it gives the places of now."""
+
+    table: Source
+    moved: Moved
+
+    @property
+    def path(self) -> Any:
+        """What the user named."""
+        return self.table.path
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return self.table.schema
+
+    @property
+    def n_rows(self) -> int:
+        """Its rows."""
+        return self.table.n_rows
+
+    def require(self, names: Sequence[str]) -> None:
+        """Refuse names that are no columns."""
+        self.table.require(names)
+
+    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
+        """Yield it in order."""
+        for batch in self.table.batches(columns, rows):
+            yield from self.moved.current_rows(pa.Table.from_batches([batch])).combine_chunks().to_batches()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some exported rows.
+
+    Attributes:
+        start: number of the first, among those that go out.
+        table: their columns.
+        label: column of the classes.
+        classes: what its values represent.
+        extra: further columns, which are read and not exported.
+    """
+
+    start: int
+    table: pa.Table
+    label: str | None = None
+    classes: ClassList = NO_CLASSES
+    extra: pa.Table | None = None
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """Their keys."""
+        return key_texts(self.table[KEY])
+
+    @cached_property
+    def uris(self) -> list[str | None]:
+        """Where their images are."""
+        return self._values(URI)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of numbers and text in addition to key, uri and label."""
+        others = (KEY, URI, self.label)
+        return tuple(field.name for field in self.table.schema if field.name not in others and is_plain(field.type))
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """They as images of a batch."""
+        columns = {name: [plain_value(value) for value in self._values(name)] for name in self.columns}
+        return [
+            Item(key, uri, {name: value for name in columns if (value := columns[name][row]) is not None}, label)
+            for row, (key, uri, label) in enumerate(zip(self.keys, self.uris, self.labels, strict=True))
+        ]
+
+    @cached_property
+    def labels(self) -> list[str | None]:
+        """The class of each row; None for a row without."""
+        if self.label not in self.table.column_names:
+            return [None] * len(self)
+        labels: list[str | None] = self.classes.texts(self.table[self.label]).to_pylist()
+        return labels
+
+    def texts(self, column: str) -> list[str | None]:
+        """Return a column's values as text; None for a row without."""
+        values: list[str | None] = texts(self.column(column).combine_chunks()).to_pylist()
+        return values
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column, whether it goes out or not."""
+        held = self.table if self.extra is None or name in self.table.column_names else self.extra
+        return held[name]
+
+    def has(self, name: str) -> bool:
+        """Return whether a column was read."""
+        return name in self.table.column_names or (self.extra is not None and name in self.extra.column_names)
+
+    def take(self, rows: Sequence[int]) -> "Rows":
+        """Return some of the rows, by their numbers here."""
+        at = pa.array(rows, pa.int64())
+        extra = None if self.extra is None else self.extra.take(at)
+        return replace(self, table=self.table.take(at), extra=extra)
+
+    def records(self, start: int, stop: int) -> list[dict[str, Any]]:
+        """Return all columns but bytes of some rows, as JSON takes them: NaN and infinity are null."""
+        some = self.table.slice(start, stop - start)
+        columns = {
+            field.name: [json_value(value) for value in some[field.name].to_pylist()]
+            for field in some.schema
+            if not is_bytes(field.type)
+        }
+        return [{name: values[row] for name, values in columns.items()} for row in range(some.num_rows)]
+
+    def _values(self, column: str | None) -> list[Any]:
+        at = -1 if column is None else self.table.schema.get_field_index(column)
+        values: list[Any] = [None] * len(self) if at < 0 else self.table.column(at).to_pylist()
+        return values
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Return whether CSV and JSON can hold the values of a type: numbers and text."""
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(numbers or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a type holds bytes, which no JSON does; a struct with such a field among them."""
+    if pa.types.is_struct(kind):
+        return any(is_bytes(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def plain_value(value: object) -> Value | None:
+    """Return a value that JSON and CSV hold, or None: NaN and infinity have no place in either."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int) else None
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON takes it; times and the like as text.
+
+    >>> json_value([1.0, float("nan")])
+    [1.0, None]
+    """
+    if isinstance(value, list | tuple):
+        return [json_value(each) for each in value]
+    if isinstance(value, dict):
+        return {str(name): json_value(each) for name, each in value.items()}
+    if value is None or isinstance(value, str | int | float):
+        return plain_value(value)
+    return str(value)
+
+
+def ok_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows whose image was scored; all where the table does not say."""
+    return batch.filter(pc.equal(batch[STATUS], OK)) if STATUS in batch.schema.names else batch
+
+
+def parts(
+    source: Source,
+    columns: Sequence[str],
+    extra: Sequence[str],
+    starts: Sequence[int],
+    label: str | None,
+    classes: ClassList,
+) -> Iterator[tuple[int, Rows]]:
+    """Yield the number and the rows of each part.
+
+    Args:
+        source: the table.
+        columns: exported.
+        extra: that are read in addition.
+        starts: row of the table at which each part begins, shape (parts,).
+        label: column of the classes.
+        classes: what its values represent.
+    """
+    reads_status = STATUS in source.schema.names
+    to_read = list(dict.fromkeys([*columns, *extra, *([STATUS] if reads_status else [])]))
+    read = list(dict.fromkeys([*columns, *extra]))
+    schema = pa.schema([source.schema.field(name) for name in read])
+
+    def rows_of(held: list[pa.RecordBatch]) -> Rows:
+        table = pa.Table.from_batches(held, schema)
+        return Rows(gone_out, table.select(columns), label, classes, table.select(extra))
+
+    held: list[pa.RecordBatch] = []
+    number = row = gone_out = 0
+    for batch in source.batches(to_read, rows=RECORD_STEP * 8):
+        first = 0
+        while number + 1 < len(starts) and starts[number + 1] < row + batch.num_rows:
+            cut = starts[number + 1] - row
+            held.append(ok_rows(batch.slice(first, cut - first)).select(read))
+            rows = rows_of(held)
+            yield number, rows
+            number, first, held, gone_out = number + 1, cut, [], gone_out + len(rows)
+        held.append(ok_rows(batch.slice(first)).select(read))
+        row += batch.num_rows
+    yield number, rows_of(held)

@@ -1,0 +1,333 @@
+"""Any subset, or scored table, as another tool takes it."""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import KEY, LABEL, STATUS, URI
+from curate.counted import counted
+from curate.engines.log import RunLog
+from curate.exporting.batches import RANK, by_rank
+from curate.exporting.contract import Format
+from curate.exporting.encode import Encoding
+from curate.exporting.names import FileNames
+from curate.exporting.options import ExportOptions
+from curate.exporting.plan import COPY, LINKS, Plan
+from curate.exporting.row_images import SUFFIXES, RowImages
+from curate.exporting.rows import Memory, Source, WithPlaces, is_plain
+from curate.exporting.run import ExportProgress, Job, refused, write_out
+from curate.exporting.shards import N_BYTES, Shard
+from curate.exporting.sides import SIDES, SPLIT
+from curate.exporting.survey import Survey, SurveyRequest, columns_of, survey
+from curate.exporting.table import ALIASES, FORMATS
+from curate.exporting.work import MANIFEST, WorkFolder, is_untouched, read_manifest
+from curate.manifest.store_path import sha256_of
+from curate.options.function import callable_of
+from curate.tables.classes import NO_CLASSES, ClassList, class_list
+from curate.tables.digests import is_text
+from curate.tables.images import SHA256, require_images
+from curate.tables.located import Located
+from curate.tables.provenance import reading_of, white_of
+from curate.tables.table import Table, open_table
+from curate.version import __version__
+from scoring.atomic import refuse_existing, require_folder
+from scoring.errors import InputError
+from scoring.lookup import closest, lookup, name_list
+from scoring.system import usable_cores
+
+MOST_RANKED = 1_000_000  # rows that are put into the order of their rank: no round is larger
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What went out.
+
+    Attributes:
+        to: the format.
+        rows: images.
+        labelled: rows that carry a label.
+        left_out: rows whose image could not be scored.
+        missing: rows left out because their image cannot be had; listed next to what is written.
+        n_bytes: of all files.
+        resumed: rows that an earlier run had written.
+        paths: what is on the disk now, in the order written; none of a dry run.
+        notes: what the format has to say.
+        classes: names of all classes, in the order that numbers them.
+        lacking: classes without an exported row.
+        load: lines of Python that load what was written.
+    """
+
+    to: str
+    rows: int
+    labelled: int
+    left_out: int
+    missing: int = 0
+    n_bytes: int = 0
+    resumed: int = 0
+    paths: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    load: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        lists = {name: list(getattr(self, name)) for name in ("notes", "classes", "lacking", "load")}
+        return {**self.__dict__, "paths": [str(path) for path in self.paths], **lists}
+
+
+def run_export(options: ExportOptions) -> ExportResult:
+    """Write the rows of a table for another tool: key, place or image, label and columns.
+
+    Rows whose image could not be scored stay behind. A call that was stopped is gone on with by the same call; until
+    all is written, and checked, it is in ``OUT.part``.
+
+    Raises:
+        InputError: for an unknown format, an option that it cannot have, rows or images that cannot be had, a place
+            that refuses, or an unfinished export of something else at ``OUT.part``.
+    """
+    lookup({**dict.fromkeys(FORMATS, ""), **ALIASES}, options.to, kind="format")
+    options = replace(options, to=ALIASES.get(options.to, options.to))
+    kind = FORMATS[options.to]
+    encoding = Encoding.of(options.resize, options.encode)
+    _check_options(options, kind, encoding)
+    place = None if options.dry_run else _place(options.out, kind, options.to)
+    opened = open_table(options.table, require=[KEY, *filter(None, (options.label, options.per))])
+    encoding = encoding and replace(encoding, white=white_of(opened))
+    label = options.label or (LABEL if LABEL in opened.schema.names else None)
+    per = options.per or (sides_column(opened) if kind.sides else None)
+    _check_classes(opened, label, per)
+    chosen = _taken(opened, kind, options.take, label)
+    rows = _ranked(opened, kind, (*chosen, *([per] if per and per not in chosen else [])))
+    if options.source is None and opened.moved is not None:
+        rows = WithPlaces(rows, opened.moved)
+    sized = N_BYTES in opened.schema.names and encoding is None
+    request = SurveyRequest(
+        kind, chosen, label, per,
+        shard=Shard.of(options.shard, is_sized=sized) if kind.shards else Shard(),
+        names=_file_names(kind, per, encoding),
+        takes_uri=options.take is not None or not kind.minimal,
+        looks=kind.reads_images and kind.folder and options.source is None and not options.skip_missing,
+        replaced=place if place is not None and options.overwrite and kind.folder and place.is_dir() else None,
+        null=options.null,
+        classes=class_list(opened, label, options.classes) if label else _no_classes(options.classes),
+    )  # fmt: skip
+    plan, hashes, seen = survey(rows, request, place.name if place is not None else "export")
+    located = _located(opened, hashes, options.source, skip_missing=options.skip_missing, plan=plan)
+    if kind.reads_images and kind.folder:
+        require_images(opened, options.source)
+    _refuse_gone(seen, plan)
+    notes = _notes(opened, plan, request, options.take)
+    result = ExportResult(options.to, plan.n_rows, plan.labelled, plan.left_out, notes=notes, classes=plan.classes,
+                          lacking=plan.lacking)  # fmt: skip
+    if place is None:
+        return result
+    result = replace(result, load=kind.load_lines(place, plan))
+    digests = {"subset": digest_of(opened), "source": located and located.manifest.digest}
+    fingerprint = {**digests, **_settings(options, request, plan)}
+    done = _existing_export(place, kind, fingerprint, overwrite=options.overwrite, skips=options.skip_missing)
+    if done is not None:
+        return replace(result, rows=done["rows"], missing=done["missing"], n_bytes=done["bytes"], resumed=done["rows"],
+                       paths=(place,), notes=(f"{place} is whole already: nothing to do",))  # fmt: skip
+    with RunLog(
+        options.log, command="export", table=str(options.table), to=options.to, out=str(place), rows=plan.n_rows
+    ) as events:
+        reports = _listener(events, options.report)
+        job = Job(kind, plan, rows, place, fingerprint, options.overwrite, options.skip_missing, report=reports)
+        written = write_out(job, RowImages(None, located, encoding, options.link, checked=True, workers=usable_cores()))
+        events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
+    return replace(result, rows=written.n_rows, missing=written.missing, n_bytes=written.n_bytes,
+                   resumed=written.resumed, paths=written.paths, notes=(*notes, *written.notes))  # fmt: skip
+
+
+export = callable_of(ExportOptions, run_export)
+
+
+def _settings(options: ExportOptions, request: SurveyRequest, plan: Plan) -> dict[str, Any]:
+    """Return what decides, next to the rows and images, what an export writes."""
+    same = {name: getattr(options, name) for name in ("link", "resize", "encode", "null")}
+    return {
+        **{"format": options.to, "label": request.label, "classes": digest_of_names(plan.classes), "per": request.per},
+        **{"take": ", ".join(request.columns), **same, "shard": [request.shard.n_rows, request.shard.n_bytes]},
+        "version": __version__,
+    }
+
+
+def sides_column(table: Table) -> str | None:
+    """Return the column `split` where a table has one and all its values are sides."""
+    if SPLIT not in table.schema.names or not is_text(table.schema.field(SPLIT).type):
+        return None
+    values = table.read([SPLIT])[SPLIT].unique().to_pylist()
+    return SPLIT if values and all(value in SIDES for value in values) else None
+
+
+def _taken(table: Table, kind: Format, take: str | Sequence[str] | None, label: str | None) -> tuple[str, ...]:
+    """Return the columns that go out in addition to key and uri."""
+    if take is None:
+        take = () if kind.minimal else ("*",)
+    elif isinstance(take, str):
+        take = [name.strip() for name in take.split(",") if name.strip()]
+        if not take:
+            raise InputError("--take: expected names of columns such as label,'kappa_*', got none; leave it out")
+    chosen = columns_of(table, take, label)
+    if kind.read is None:
+        return chosen
+    return tuple(name for name in chosen if is_plain(table.schema.field(name).type))  # no tool takes vectors or bytes
+
+
+def _file_names(kind: Format, per: str | None, encoding: Encoding | None) -> FileNames:
+    suffix = encoding.kind if encoding is not None else None
+    return FileNames(kind.nested and per is None, SUFFIXES.get(suffix, suffix) if suffix else None, suffix)
+
+
+def _no_classes(classes: str | Path | Sequence[str] | None) -> ClassList:
+    if classes is not None:
+        raise InputError("--classes lists the classes of a column, and the table has no column label; give --label")
+    return NO_CLASSES
+
+
+def _notes(table: Table, plan: Plan, request: SurveyRequest, take: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return what is to be known of classes, sides and columns, whatever the format."""
+    notes = []
+    if plan.lacking:
+        n = counted(len(plan.lacking), "class", "classes")
+        notes.append(f"no image of {n} of {len(plan.classes):,}: {name_list(plan.lacking)}")
+    if plan.classes and not request.classes.names:
+        notes.append(
+            f"classes of {plan.label!r} are numbered by these rows alone, since nothing lists them: another subset may "
+            "number them otherwise; list them with --classes"
+        )
+    if plan.sides.bounds:
+        notes.append(
+            "no column says which rows are val: a fifth of each class is, by a hash of the keys; `curate split` keeps "
+            "copies on one side, and --per names its column"
+        )
+    left = len(table.schema.names) - len(plan.schema.names)
+    if request.kind.minimal and take is None and left:
+        notes.append(
+            f"key and label go along; {counted(left, 'other column')} with --take '*', or some with --take a,b"
+        )
+    return tuple(notes)
+
+
+def digest_of_names(names: Sequence[str]) -> str:
+    """Return a digest of names in their order."""
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
+
+
+def _listener(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Callable[[ExportProgress], None]:
+    """Return what writes a line of the log after each part, and calls the other listeners."""
+
+    def both(progress: ExportProgress) -> None:
+        events.write("part", **asdict(progress))
+        if report is not None:
+            report(progress)
+
+    return both
+
+
+def digest_of(table: Table) -> str:
+    """Return a digest of a table's bytes."""
+    return " ".join(sha256_of(file)[:32] for file in table.files)
+
+
+def _check_options(options: ExportOptions, kind: Format, encoding: Encoding | None) -> None:
+    """Refuse what a format cannot do: it would be as if nothing had been requested."""
+    to, link = options.to, options.link
+    if link not in LINKS:
+        raise InputError(f"--link: expected {', '.join(LINKS)}, got {link!r}{closest(link, LINKS)}")
+    if link != COPY and encoding is not None:
+        raise InputError("--link leaves images as they are, and --resize and --encode do not; choose one")
+    holds, source = kind.reads_images and kind.folder, options.source
+    skips = options.skip_missing
+    refusals = (
+        (source is not None and not kind.reads_images, "--source is for formats that hold images, and {} names them"),
+        (skips and not kind.reads_images, "--skip-missing is for formats that hold images; {} reads none"),
+        (encoding is not None and not holds, "--resize and --encode are for formats that hold images; {} holds none"),
+        (link != COPY and not kind.links, "--link is for formats whose images are files, and images of {} are not"),
+        (options.per is not None and not kind.per, "--per is for formats with folders, and {} has none"),
+        (options.shard is not None and not kind.shards, "--shard is for formats of shards, and {} has none"),
+        (options.null and to != "paths", "--null is for paths, not for {}"),
+    )
+    for is_refused, text in refusals:
+        if is_refused:
+            raise InputError(f"{text.format(to)}; leave it out")
+
+
+def _place(out: str | Path | None, kind: Format, to: str) -> Path:
+    """Return where to write, refused early: before the rows are read."""
+    if out is None:
+        what = "a folder" if kind.folder else f"a file name that ends in {kind.suffix}"
+        raise InputError(f"expected {what} to write, got none; give --out, or --dry-run")
+    path = Path(out)
+    if not path.name or path.name in (".", ".."):
+        raise InputError(f"expected a name for --out, got {str(out)!r}; give the name of what is to be made")
+    if not kind.folder and path.suffix.lower() != kind.suffix:
+        raise InputError(f"expected a file name that ends in {kind.suffix} for {to}, got {path}; rename --out")
+    require_folder(path)
+    return path
+
+
+def _check_classes(table: Table, label: str | None, per: str | None) -> None:
+    for name in (label, per):
+        if name is not None and not is_plain(table.schema.field(name).type):
+            raise InputError(f"expected text or numbers in the column {name!r}, got {table.schema.field(name).type}")
+
+
+def _ranked(table: Table, kind: Format, columns: Sequence[str]) -> Source:
+    """Return the rows in the order in which they are to be labelled, where they have one; else as they are."""
+    if kind.read is None or RANK not in table.schema.names or table.n_rows > MOST_RANKED:
+        return table
+    names = [name for name in table.schema.names if name in (KEY, URI, STATUS, SHA256, *columns)]
+    return Memory(by_rank(table.read(list(dict.fromkeys([*names, RANK])))), table.path)
+
+
+def _located(
+    table: Table, hashes: NDArray[np.uint64], source: str | None, *, skip_missing: bool, plan: Plan
+) -> Located | None:
+    if source is None:
+        return None
+    located = Located(hashes, source, reading_of(table))
+    if located.missing and not skip_missing:
+        raise InputError(
+            f"--source: {source} has no image with the keys of {located.missing:,} of {plan.n_rows:,} rows; give what "
+            "was scored, or leave such rows out with --skip-missing"
+        )
+    return located
+
+
+def _refuse_gone(seen: Survey, plan: Plan) -> None:
+    if seen.gone:
+        raise refused(plan.n_rows, seen.gone, *seen.first_gone)
+
+
+def _existing_export(
+    place: Path, kind: Format, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool
+) -> dict[str, Any] | None:
+    """Return what exists where it is this very export; refuse what may not be replaced."""
+    if not os.path.lexists(place):
+        return None
+    if not kind.folder:
+        if not overwrite:
+            WorkFolder(place, 1).tidy()
+        refuse_existing(place, overwrite=overwrite)
+        return None
+    manifest = read_manifest(place) if place.is_dir() and not place.is_symlink() else None
+    untouched = manifest is not None and is_untouched(place, manifest)
+    same = manifest is not None and all(manifest.get(name) == fingerprint[name] for name in fingerprint)
+    if manifest is not None and same and untouched and (skips or not manifest.get("missing")):
+        WorkFolder(place, 1).tidy()
+        return manifest
+    if not overwrite:
+        raise InputError(f"{place} exists already; choose another name, or replace it with --overwrite")
+    is_empty = place.is_dir() and not place.is_symlink() and not any(place.iterdir())
+    if not untouched and not is_empty:
+        got = f"no {MANIFEST}" if manifest is None else "other files than it was written with"
+        raise InputError(f"{place} holds more than an export ({got}), and is left alone; choose another name")
+    return None

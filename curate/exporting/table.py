@@ -1,0 +1,34 @@
+"""Every format by name; imported when it is looked up, so that help can name all at no cost."""
+
+from collections import ChainMap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from scoring.lookup import Lazy
+
+if TYPE_CHECKING:
+    from curate.exporting.contract import Format
+
+OF_TOOLS: dict[str, str] = {  # labels come back from these: to add one, add a line
+    "csv": "curate.exporting.csv_file:CSV",
+    "label-studio": "curate.exporting.label_studio:LABEL_STUDIO",
+    "coco": "curate.exporting.coco:COCO",
+    "imagefolder": "curate.exporting.imagefolder:IMAGEFOLDER",
+    "fiftyone": "curate.exporting.fiftyone:FIFTYONE",
+}
+OF_LOADERS: dict[str, str] = {  # these are for training, and for other programs
+    "folder": "curate.exporting.folder:FOLDER",
+    "webdataset": "curate.exporting.webdataset:WEBDATASET",
+    "parquet": "curate.exporting.parquet:PARQUET",
+    "huggingface": "curate.exporting.parquet:PARQUET",  # as annotators call it
+    "yolo": "curate.exporting.yolo:YOLO",
+    "labelme": "curate.exporting.labelme:LABELME",
+    "cvat": "curate.exporting.cvat:CVAT",
+    "jsonl": "curate.exporting.jsonl:JSONL",
+    "paths": "curate.exporting.paths:PATHS",
+    "npy": "curate.exporting.npy:NPY",
+    "lance": "curate.exporting.lance:LANCE",
+}
+ALIASES = {"hf": "huggingface", "pytorch": "imagefolder", "torchvision": "imagefolder", "ultralytics": "yolo"}
+TOOLS: "Mapping[str, Format]" = Lazy(OF_TOOLS)
+FORMATS: "Mapping[str, Format]" = Lazy(ChainMap(OF_TOOLS, OF_LOADERS))

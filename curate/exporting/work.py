@@ -1,0 +1,275 @@
+"""An export that is under way: the folder `NAME.part`, its journal, what is done, the check of all, and the name."""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.engines.journal import append_line, journal_lines
+from curate.engines.settings import refuse_difference
+from curate.exporting.parts import AllParts, Entry, HashedFile, Part
+from curate.manifest.text import to_json
+from scoring.atomic import AtomicFile, commit_together, place_errors, sync_folder
+from scoring.atomic_folder import replace_folder
+from scoring.errors import InputError
+from scoring.file_digest import file_sha256
+from scoring.lock import LOCK, HeldFolder
+from scoring.temporaries import sweep, temporary_stem
+
+RUN, JOURNAL = "run.json", "journal.jsonl"
+OUT, PIECES = "out", "pieces"
+ENTRIES = "_entries"  # the piece that lists the files of a part
+MISSING = "_missing"  # the piece that lists rows left out
+MANIFEST = ".curate-export.json"  # in an exported folder: what it is, and what is in it
+KIND = "export"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A part that is written: one line of the journal."""
+
+    part: int
+    rows: int
+    files: int
+    n_bytes: int
+    missing: int
+    pieces: dict[str, str] = field(default_factory=dict)  # name -> digest
+
+
+class WorkFolder(HeldFolder):
+    """The folder of one export until it is whole; at most one live process holds it.
+
+    Args:
+        out: what it will be.
+        workers: threads that check.
+    """
+
+    def __init__(self, out: Path, workers: int) -> None:
+        super().__init__(out.with_name(f"{out.name}.part"))
+        self.final = out
+        self.workers = workers
+        self.done: dict[int, Done] = {}
+        self.resumed: frozenset[int] = frozenset()
+
+    @property
+    def out(self) -> Path:
+        """The folder of the files that go out."""
+        return self.folder / OUT
+
+    def begin(self, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool) -> None:
+        """Start, or go on with, the export that ``fingerprint`` describes; parts that are not as written count not.
+
+        Args:
+            fingerprint: all that decides what is written.
+            overwrite: drop what another export left here, instead of refusing.
+            skips: whether parts count that lack rows whose image could not be had.
+
+        Raises:
+            InputError: if the folder is another export's; the first difference is named.
+        """
+        sweep(self.folder, temporary_stem(self.folder / RUN))
+        before = self._before()
+        if before is None and any(path.name != LOCK for path in self.folder.iterdir()):
+            raise InputError(f"{self.folder} is no export that was begun, and is left alone; rename it, or --out")
+        if before is not None and before != fingerprint and not overwrite:
+            refuse_difference(str(self.folder), before, fingerprint)
+        if before == fingerprint:
+            known = [line for line in self._lines() if skips or not line.missing]
+            self.done = {line.part: line for line in known if self._holds(line)}
+        else:
+            self.clear()
+        with AtomicFile(self.folder / RUN, overwrite=True) as file:  # first: a folder without it is not among ours
+            file.write(json.dumps(fingerprint, indent=1).encode())
+        with place_errors(self.folder):
+            self.out.mkdir(exist_ok=True)
+            (self.folder / PIECES).mkdir(exist_ok=True)
+        self.resumed = frozenset(self.done)
+
+    def clear(self) -> None:
+        """Remove all but the lock: first the journal, without which no part counts, and last whose folder it is."""
+        with place_errors(self.folder):
+            (self.folder / JOURNAL).unlink(missing_ok=True)
+            for path in self.folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name not in (LOCK, RUN):
+                    path.unlink()
+            (self.folder / RUN).unlink(missing_ok=True)
+
+    def commit(self, part: Part, missing: bytes) -> None:
+        """Write the pieces of a part, and its line: from now on it is done."""
+        listed = b"".join(to_json([e.name, e.n_bytes, e.sha256], indent=None) for e in part.entries)
+        pieces: dict[str, str] = {}
+        for name, data in {**part.pieces, ENTRIES: listed, MISSING: missing}.items():
+            with HashedFile(self._piece(name, part.number)) as file:
+                file.write(bytes(data))
+            pieces[name] = file.entry(name).sha256
+        n_bytes = sum(entry.n_bytes for entry in part.entries)
+        line = Done(part.number, part.written, len(part.entries), n_bytes, len(part.lost), pieces)
+        append_line(self.folder / JOURNAL, line.__dict__)
+        self.done[part.number] = line
+
+    def remove(self) -> None:
+        """Remove the folder, renamed first, so that no process meets a half removed one; a later run sweeps the rest.
+
+        Raises:
+            InputError: if the place refuses; in the folder of a round no rest may stay.
+        """
+        doomed = self.final.with_name(f"{temporary_stem(self.final)}{os.getpid()}.{secrets.token_hex(4)}")
+        with place_errors(self.folder):
+            self.folder.rename(doomed)
+            with suppress(FileNotFoundError):  # another process that starts just now sweeps it, too
+                shutil.rmtree(doomed)
+
+    def tidy(self) -> None:
+        """Remove what a run left that was killed when its result had its name."""
+        sweep(self.final.parent, temporary_stem(self.final))
+        if self.folder.is_dir() and (self._before() is not None or not any(self.folder.iterdir())):
+            with self:
+                self.remove()
+
+    def entries(self, number: int) -> list[Entry]:
+        """Return the files of a part that is done."""
+        lines = self._piece(ENTRIES, number).read_bytes().splitlines()
+        return [Entry(*json.loads(line)) for line in lines]
+
+    def places(self, name: str) -> Iterator[Path]:
+        """Yield where the pieces of a name are, in the order of the parts."""
+        for number in sorted(self.done):
+            if name in self.done[number].pieces:
+                yield self._piece(name, number)
+
+    def check(self, parts: AllParts, n_rows: int) -> tuple[int, int, str]:
+        """Compare what is on the disk with what was written: rows, files, sizes, digests.
+
+        Returns:
+            Files, bytes, and a digest of all names, sizes and digests of files that is free of their order.
+
+        Raises:
+            InputError: naming what differs.
+        """
+        rows = sum(line.rows + line.missing for line in self.done.values())
+        if rows != n_rows:
+            raise InputError(f"expected {n_rows:,} rows in {self.folder}, got {rows:,}; run the command again")
+        with ThreadPoolExecutor(self.workers) as pool:
+            for number in sorted(self.done):
+                looked = self.entries(number)
+                if number not in self.resumed and not all(pool.map(self._is_intact, looked)):
+                    raise self._damaged(looked)
+            if not all(map(self._is_intact, parts.entries)):
+                raise self._damaged(parts.entries)
+        listed = (entry for number in self.done for entry in self.entries(number))
+        expected = account((entry.name, entry.n_bytes) for entry in (*listed, *parts.entries))
+        got = account(files_in(self.out))
+        if expected != got:
+            raise InputError(
+                f"expected {expected[0]:,} files of {expected[1]:,} bytes in {self.out}, got {got[0]:,} of "
+                f"{got[1]:,}: two names may be one on this file system, or something else wrote there; remove "
+                f"{self.folder}, and choose another place"
+            )
+        return expected
+
+    def publish(self, parts: AllParts, manifest: dict[str, Any] | None, *, overwrite: bool) -> tuple[Path, ...]:
+        """Give the finished export its name, and remove the rest."""
+        if parts.files:
+            commit_together(parts.files)
+            paths = tuple(file.path for file in parts.files)
+        else:
+            with place_errors(self.final):
+                if manifest is not None:
+                    (self.out / MANIFEST).write_bytes(to_json(manifest))
+                os.sync()  # all files at once: one by one, each would wait for the disk
+                if overwrite and self.final.exists():
+                    replace_folder(self.final, self.out)
+                elif os.path.lexists(self.final):
+                    raise InputError(f"{self.final} appeared while it was being written; choose another name")
+                else:
+                    self.out.rename(self.final)
+                sync_folder(self.final.parent)
+            paths = (self.final,)
+        self.remove()
+        return paths
+
+    def _before(self) -> dict[str, Any] | None:
+        try:
+            value = json.loads((self.folder / RUN).read_bytes())
+        except (FileNotFoundError, ValueError, RecursionError):
+            return None
+        return value if isinstance(value, dict) else None
+
+    def _lines(self) -> Iterator[Done]:
+        for line in journal_lines(self.folder / JOURNAL):
+            yield Done(**line)
+
+    def _holds(self, line: Done) -> bool:
+        """Whether a part's pieces and files are as they were written."""
+        if any(file_sha256(self._piece(name, line.part)) != digest for name, digest in line.pieces.items()):
+            return False
+        with ThreadPoolExecutor(self.workers) as pool:
+            return all(pool.map(self._is_intact, self.entries(line.part)))
+
+    def _is_intact(self, entry: Entry) -> bool:
+        path = self.out / entry.name
+        try:
+            if path.stat().st_size != entry.n_bytes:
+                return False
+        except OSError:
+            return False
+        return not entry.sha256 or file_sha256(path) == entry.sha256
+
+    def _damaged(self, entries: list[Entry]) -> InputError:
+        name = next(entry.name for entry in entries if not self._is_intact(entry))
+        return InputError(f"{self.out / name} is not as it was written; check the disk, and run the command again")
+
+    def _piece(self, name: str, number: int) -> Path:
+        return self.folder / PIECES / name / f"{number:06d}"
+
+
+def files_in(folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield the path in the folder, and the size, of every file, links followed; the manifest is not among them."""
+    waiting = [""]
+    while waiting:
+        inside = waiting.pop()
+        with os.scandir(folder / inside) as entries:
+            for entry in entries:
+                name = f"{inside}/{entry.name}" if inside else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(name)
+                elif name != MANIFEST:
+                    try:
+                        yield name, entry.stat().st_size
+                    except OSError:  # a link to what is no longer there
+                        yield name, -1
+
+
+def account(files: Iterator[tuple[str, int]]) -> tuple[int, int, str]:
+    """Return how many files, their bytes, and a digest of their names and sizes that is free of their order."""
+    n = n_bytes = total = 0
+    for name, size in files:
+        digest = hashlib.sha256(f"{name}\0{size}".encode("utf-8", "surrogateescape")).digest()
+        n, n_bytes, total = n + 1, n_bytes + size, (total + int.from_bytes(digest)) % (1 << 256)
+    return n, n_bytes, f"{total:064x}"
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return what an exported folder says of itself; None where it is not one."""
+    path = folder / MANIFEST
+    try:
+        if path.is_symlink() or path.stat().st_size > 1 << 20:
+            return None
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and value.get("kind") == KIND else None
+
+
+def is_untouched(folder: Path, manifest: dict[str, Any]) -> bool:
+    """Return whether an exported folder holds the files that it was exported with, by name and size, and no others."""
+    return list(account(files_in(folder))) == [manifest.get(name) for name in ("files", "bytes", "names")]

@@ -1,0 +1,144 @@
+"""Several annotators: what their votes and the other rows together say of a row, and how often each is right."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.noise.class_probabilities import LEAST, ClassProbabilities
+from curate.noise.joint import BLOCK
+from scoring.metrics.proportions import wilson
+from scoring.metrics.resampling import Interval
+
+Codes = NDArray[np.integer]
+CELLS = 8_000_000  # of a row, by votes by votes, that are looked at together
+PASSES = 3  # of consensus and accuracy, each from the other
+SMOOTH = 1.0  # vote of each annotator that is right, and one that is wrong, before any is seen
+
+
+@dataclass(frozen=True)
+class Annotators:
+    """What votes come to.
+
+    Attributes:
+        quality: how surely the class with most votes is right, shape (N,) float32; NaN without a vote.
+        suggested: the likeliest class, shape (N,) int32.
+        agreement: share of the votes for the class with most, shape (N,) float32; NaN without a vote.
+        accuracy: how often each annotator votes as the likeliest class, where others voted too, A of them.
+        pairs: share of pairs of votes on one row that are alike.
+    """
+
+    quality: NDArray[np.float32]
+    suggested: NDArray[np.int32]
+    agreement: NDArray[np.float32]
+    accuracy: list[Interval]
+    pairs: float
+
+
+def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the class with most votes, shape (N,); of several the one that the row's number points at.
+
+    Args:
+        votes: classes, shape (N, A), A >= 1; -1 for none.
+        tie: any its own number for each row, shape (N,).
+
+    Returns:
+        -1 for a row without a vote.
+
+    >>> majority(np.array([[0, 1, 1], [-1, -1, -1]]), np.zeros(2, np.uint64)).tolist()
+    [1, -1]
+    """
+    width = votes.shape[1]
+    winners = np.empty(len(votes), np.int64)
+    for at in _blocks(len(votes), width):
+        cast = votes[at]
+        said = (cast[:, :, None] == cast[:, None, :]).sum(2) * (cast >= 0)
+        turned = (np.arange(width) + (tie[at] % np.uint64(width)).astype(np.int64)[:, None]) % width
+        first = np.take_along_axis(said, turned, 1).argmax(1)  # said is 0 where there is no vote
+        winners[at] = cast[np.arange(len(cast)), turned[np.arange(len(cast)), first]]
+    return winners
+
+
+def _blocks(n: int, width: int) -> Iterator[slice]:
+    """Yield slices of n rows, as many together as memory has room for."""
+    size = int(np.clip(CELLS // width**2, 1, BLOCK))
+    for start in range(0, n, size):
+        yield slice(start, start + size)
+
+
+def weigh(
+    probabilities: ClassProbabilities, votes: Codes, labels: NDArray[np.int64], n_classes: int, who: Codes | None = None
+) -> Annotators:
+    """Weigh the votes of annotators, each by its accuracy, and the predictions from other rows by theirs.
+
+    The probability of class k is the predicted one times, for each vote, the accuracy of its annotator if it is
+    for k and an even part of its mistakes if not. Accuracies come from the likeliest classes, and these from the
+    accuracies, three times over.
+
+    Args:
+        probabilities: of N rows, from models that were fitted to ``labels``.
+        votes: classes, shape (N, A); -1 for none.
+        labels: the class with most votes, shape (N,); -1 without one.
+        n_classes: C.
+        who: the annotator of each vote, shape (N, A), from 0; None where each column is one.
+
+    Source: Dawid and Skene 1979, with one accuracy an annotator, and the models' probabilities for its prior, as in Goh
+    et al. 2022 (CROWDLAB), arXiv:2210.06812.
+    """
+    n = len(votes)
+    who = np.broadcast_to(np.arange(votes.shape[1]), votes.shape) if who is None else who
+    n_annotators = int(who.max(initial=-1)) + 1
+    accuracy = np.full(n_annotators, 0.8)
+    suggested, quality = labels.astype(np.int32), np.full(n, np.nan, np.float32)
+    several = (votes >= 0).sum(1) > 1
+    right, seen = np.zeros(n_annotators, np.int64), np.zeros(n_annotators, np.int64)
+    for _ in range(PASSES):
+        for at in _blocks(n, votes.shape[1] + probabilities.index.shape[1]):
+            suggested[at], quality[at] = _likeliest(probabilities, votes, labels, accuracy[who[at]], n_classes, at)
+        counted = (votes >= 0) & several[:, None]
+        right = np.bincount(who[counted & (votes == suggested[:, None])], minlength=n_annotators)
+        seen = np.bincount(who[counted], minlength=n_annotators)
+        accuracy = (right + SMOOTH) / (seen + 2 * SMOOTH)
+    said = (votes >= 0).sum(1)
+    agree = ((votes == labels[:, None]) & (votes >= 0)).sum(1)
+    agreement = np.where(said > 0, agree / np.maximum(said, 1), np.nan).astype(np.float32)
+    intervals = [wilson(float(yes), float(all_)) for yes, all_ in zip(right, seen, strict=True)]
+    return Annotators(quality, suggested, agreement, intervals, _alike(votes))
+
+
+def _likeliest(
+    probabilities: ClassProbabilities,
+    votes: Codes,
+    labels: NDArray[np.int64],
+    accuracy: NDArray,
+    n_classes: int,
+    at: slice,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the likeliest class of some rows, and how likely the label is next to all others."""
+    index, cast, label = probabilities.index[at], votes[at], labels[at]
+    candidates = np.concatenate([index, cast], 1)  # a class that was voted for may be none of the likeliest
+    logs = np.log(np.maximum(probabilities.probability[at], LEAST))
+    logs = np.concatenate([logs, np.broadcast_to(logs[:, -1:], cast.shape)], 1)
+    twice = (candidates[:, :, None] == candidates[:, None, :]) & (
+        np.arange(candidates.shape[1])[:, None] > np.arange(candidates.shape[1])
+    )
+    logs[twice.any(2) | (candidates < 0)] = -np.inf
+    hit = np.log(accuracy) - np.log((1 - accuracy) / max(n_classes - 1, 1))
+    logs += ((candidates[:, :, None] == cast[:, None, :]) * hit[:, None, :]).sum(2)
+    raised = np.exp(logs - logs.max(1, keepdims=True))
+    share = raised / raised.sum(1, keepdims=True)
+    likeliest = candidates[np.arange(len(candidates)), share.argmax(1)].astype(np.int32)
+    quality = (share * (candidates == label[:, None])).sum(1)
+    return np.where(label >= 0, likeliest, index[:, 0]), np.where(label >= 0, quality, np.nan).astype(np.float32)
+
+
+def _alike(votes: Codes) -> float:
+    alike = pairs = 0
+    for at in _blocks(len(votes), votes.shape[1]):
+        cast = votes[at]
+        n_votes = (cast >= 0).sum(1)
+        same = (cast[:, :, None] == cast[:, None, :]) & (cast >= 0)[:, :, None]
+        pairs += int((n_votes * (n_votes - 1)).sum())
+        alike += int(same.sum() - n_votes.sum())
+    return alike / pairs if pairs else float("nan")

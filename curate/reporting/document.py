@@ -1,0 +1,305 @@
+"""All facts of a report as one JSON value, and where each comes from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import LABEL
+from curate.counted import counted
+from curate.policies.outcomes import KEEP
+from curate.reporting.columns import SCORE, Shown, default_score, shown_columns
+from curate.reporting.cuts import cuts_of
+from curate.reporting.dataset import Dataset, read_dataset
+from curate.reporting.decided import Decided, decide_all
+from curate.reporting.galleries import Gallery, of_decisions, of_duplicates, of_failures, of_score, without_copies
+from curate.reporting.histograms import histogram
+from curate.reporting.measured import read_measured
+from curate.reporting.numbers import ByClass, columns_in_turn, distribution, finite
+from curate.reporting.options import Results
+from curate.reporting.places import Places, place_rows
+from curate.reporting.ranks import rank_correlations
+from curate.reporting.results import Applied, find_results
+from curate.reporting.suspected import of_issues, of_labels
+from curate.reporting.texts import shortened
+from curate.reporting.thumbs import Thumbs, thumbnails
+from curate.reporting.values import row_values
+from curate.tables.rows import Codes
+from curate.tables.table import Table
+from curate.version import __version__
+
+VERSION = 1
+SAMPLE, THUMBS, POINTS = 20_000, 1_000, 5_000
+SIZES = ("width", "height", "n_bytes")
+
+
+@dataclass(frozen=True)
+class FactsRequest:
+    """The request for a report.
+
+    Attributes:
+        results: of policies: subsets, decisions, receipts, or receipts of pipelines, one or several.
+        column: score that certain and uncertain rows are determined by; None for the table's own.
+        label: column of classes; None for ``label``, where there is one.
+        sample: rows that are listed.
+        points: rows on the map; 0 for none.
+        measured: what ``curate evaluate`` wrote; or None.
+        seed: of the draw and of the map.
+    """
+
+    results: Results = None
+    column: str | None = None
+    label: str | None = None
+    sample: int = SAMPLE
+    points: int = POINTS
+    measured: str | Path | None = None
+    seed: int = 0
+
+
+@dataclass
+class Facts:
+    """What is known of a table, before any row of it is listed.
+
+    Attributes:
+        dataset: the table.
+        decided: what became of its rows.
+        columns: that are shown.
+        drawn: rows of the sample, drawn by the hash of their keys.
+        galleries: by number of row.
+        places: the map; None without one.
+        results: policies, in the order applied.
+        counted: the parts of the document that need no row of the table.
+    """
+
+    dataset: Dataset
+    decided: Decided
+    columns: list[Shown]
+    drawn: NDArray[np.int64]
+    galleries: list[Gallery]
+    places: Places | None
+    results: list[Applied]
+    counted: dict[str, Any]
+
+    def served(self) -> dict[str, Any]:
+        """Return the document without rows and thumbnails, in which rows are known by their numbers in the table."""
+        return self.counted | {"served": True, "sampled": None} | self._shown(int)
+
+    def full_document(self, thumbs: Thumbs) -> dict[str, Any]:
+        """Return the document with its rows and thumbnails, in which rows are known by their place among its rows."""
+        rows = self.listed()
+        place = {row: number for number, row in enumerate(rows.tolist())}
+        return (
+            self.counted
+            | {
+                "rows": row_values(self.dataset, self.decided, self.columns, rows),
+                "thumbs": thumbs.to_json(rows.tolist()),
+            }
+            | self._shown(lambda row: place[row])
+        )
+
+    def listed(self) -> NDArray[np.int64]:
+        """Return the rows that a document lists: the sample, what is in a gallery, and what is on the map."""
+        of_map = self.places.row if self.places is not None else np.zeros(0, np.int64)
+        return np.unique(np.concatenate([self.drawn, np.array(self.in_galleries(), np.int64), of_map]))
+
+    def in_galleries(self) -> list[int]:
+        """Return every row of a gallery once; a few of each before many of one."""
+        turns = [gallery.all_rows() for gallery in self.galleries]
+        mixed = [rows[at] for at in range(max(map(len, turns), default=0)) for rows in turns if at < len(rows)]
+        return list(dict.fromkeys(mixed))
+
+    def to_thumb(self, n: int) -> list[int]:
+        """Return the n rows that come first: rows of galleries, then of the map, then of the sample."""
+        of_map = self.places.row.tolist() if self.places is not None else []
+        return list(dict.fromkeys([*self.in_galleries(), *of_map, *self.drawn.tolist()]))[:n]
+
+    def _shown(self, place: Any) -> dict[str, Any]:
+        return {
+            "galleries": [gallery.to_json(place) for gallery in self.galleries],
+            "map": None if self.places is None else self.places.to_json(place),
+        }
+
+
+@dataclass
+class _Counted:
+    """What one pass over the columns of numbers leaves."""
+
+    sizes: dict[str, Any] = field(default_factory=dict)
+    distributions: list[dict[str, Any]] = field(default_factory=list)
+    scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # of the drawn rows, by name
+    certain_first: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def gather(table: Table, request: FactsRequest) -> Facts:
+    """Return what is known of a table: counted over all its rows, and which of them are to be shown.
+
+    Args:
+        table: with a unique ``key``.
+        request: what is requested.
+
+    Raises:
+        InputError: for a table, column or file that cannot be used, or a policy's file that is not of the table.
+    """
+    measured = None if request.measured is None else read_measured(request.measured)
+    label = request.label or (LABEL if LABEL in table.schema.names else None)
+    results = find_results(table, request.results)
+    dataset = read_dataset(table, label, seed=request.seed)
+    columns, left_out = shown_columns(table, label)
+    score, note = default_score(table, request.column, columns)
+    columns = [score if score is not None and each.column == score.column else each for each in columns]
+    decided = decide_all(dataset, results)
+    classes = ByClass(dataset)
+    drawn = dataset.drawn(request.sample)
+    counts = _count(dataset, columns, score, classes, drawn, cuts_of(results, decided.policies))
+    galleries = [
+        *(of_score(score.column, counts.certain_first, classes) if score is not None else []),
+        *of_decisions(dataset, decided),
+        *of_duplicates(dataset, decided),
+        *of_labels(decided),
+        *of_issues(dataset, results),
+        *of_failures(dataset),
+    ]
+    places = _places(dataset, score, counts.scores, drawn, request)
+    notes = [
+        *([note] if note else []),
+        *(
+            f"{result.path.name}: its decisions are gone; it is in the funnel alone"
+            for result in results
+            if result.decisions is None
+        ),
+        *(
+            [f"{counted(len(left_out), 'column')} beyond {len(columns)} are not shown: {', '.join(left_out[:5])}"]
+            if left_out
+            else []
+        ),
+        *([places] if isinstance(places, str) and places else []),
+    ]
+    return Facts(
+        dataset,
+        decided,
+        columns,
+        drawn,
+        without_copies(table, [each for each in galleries if each.rows or each.groups]),
+        places if isinstance(places, Places) else None,
+        results,
+        {
+            "version": VERSION,
+            "title": table.path.stem,
+            "about": _about(dataset),
+            "n_rows": dataset.n,
+            "sampled": _sampled(dataset, drawn, request.seed),
+            "columns": [each.to_json() for each in columns],
+            "default_score": None if score is None else score.name,
+            "class_column": next((each.name for each in columns if each.column == label), None),
+            "overview": {
+                "status": _tally(dataset.status, dataset.n, "ok"),
+                "format": _tally(dataset.format, dataset.n, "unknown"),
+                "classes": classes.to_json(),
+                "sizes": counts.sizes,
+                "notes": notes,
+                "kept": _kept(decided, results),
+            },
+            "funnel": [each.funnel() for each in results],
+            "distributions": counts.distributions,
+            "ranks": rank_correlations(counts.scores),
+            "measured": None if measured is None else measured.tables,
+            "strengths": [] if measured is None else measured.strengths,
+        },
+    )
+
+
+def _kept(decided: Decided, results: Sequence[Applied]) -> int | None:
+    """Return the rows that are kept after all policies; None without one, or where decisions of one are gone."""
+    if not results or any(result.decisions is None for result in results):
+        return None
+    return int((decided.outcome == KEEP).sum())
+
+
+def listed(facts: Facts, source: str | None = None, *, thumbs: int = THUMBS) -> dict[str, Any]:
+    """Return a whole report of what is known of a table as one JSON value.
+
+    Args:
+        facts: of the table.
+        source: what was scored, where the table names no images.
+        thumbs: the most thumbnails.
+
+    Raises:
+        InputError: for a source that cannot be opened or is of other rows.
+    """
+    made = thumbnails(facts.dataset.table, facts.to_thumb(thumbs), source=source)
+    return facts.full_document(made)
+
+
+def _count(
+    dataset: Dataset,
+    columns: Sequence[Shown],
+    score: Shown | None,
+    classes: ByClass,
+    drawn: NDArray[np.int64],
+    cuts: Mapping[str, list[dict[str, Any]]],
+) -> _Counted:
+    counts = _Counted()
+    by_name = {each.column: each for each in columns if each.is_number}
+    for name, numbers in columns_in_turn(dataset, list(by_name)):
+        column, is_known = by_name[name], finite(numbers)
+        spread = distribution(column, numbers, classes, cuts)
+        if name in SIZES:
+            counts.sizes[name] = histogram(numbers.values[is_known])
+        elif spread is not None:
+            counts.distributions.append(spread)
+        if column.kind == SCORE or column is score:
+            counts.scores[column.name] = np.where(is_known[drawn], numbers.values[drawn].astype(np.float64), np.nan)
+        if column is score:
+            rows = np.flatnonzero(is_known & dataset.ok)
+            ascending = rows[np.argsort(numbers.values[rows], kind="stable")]
+            counts.certain_first = ascending[::-1] if column.direction > 0 else ascending
+    return counts
+
+
+def _places(
+    dataset: Dataset,
+    score: Shown | None,
+    scores: Mapping[str, NDArray[np.float64]],
+    drawn: NDArray[np.int64],
+    request: FactsRequest,
+) -> Places | str:
+    if not request.points:
+        return ""
+    n = min(request.points, len(drawn))
+    uncertainty = None if score is None else -score.direction * scores[score.name][:n]
+    return place_rows(dataset, drawn[:n], uncertainty, seed=request.seed)
+
+
+def _about(dataset: Dataset) -> dict[str, Any]:
+    model = dataset.table.metadata.get("model")
+    named = (
+        f"{model.get('method', 'a model')} ({str(model.get('digest', ''))[:12]})" if isinstance(model, dict) else None
+    )
+    return {
+        "table": str(dataset.table.path),
+        "digest": dataset.digest,
+        "curate": __version__,
+        "model": named,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _sampled(dataset: Dataset, drawn: NDArray[np.int64], seed: int) -> dict[str, Any] | None:
+    if len(drawn) == dataset.n:
+        return None
+    words = (
+        f"{len(drawn):,} of {dataset.n:,} rows were drawn by the hash of their "
+        f"keys; rows of galleries are there in addition"
+    )
+    return {"n": len(drawn), "seed": seed, "words": words}
+
+
+def _tally(codes: Codes, n: int, otherwise: str) -> list[list[Any]]:
+    """Names with their rows, the most first; of a column that is missing all rows are one."""
+    if not len(codes.codes):
+        return [[otherwise, n]] if n else []
+    return [[shortened(name), n_rows] for _, name, n_rows in codes.largest("none")[:50]]

@@ -1,0 +1,207 @@
+"""Rows that a reviewer should look at: of a score, of decisions, of duplicates, of labels, of issues, of failures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import OK
+from curate.counted import counted
+from curate.policies.contract import FILTER
+from curate.policies.outcomes import DROP, KEEP, UNDECIDED
+from curate.reporting.dataset import Dataset
+from curate.reporting.decided import NO_RULE, Decided, Decisions
+from curate.reporting.numbers import ByClass
+from curate.reporting.texts import shortened
+from curate.sheets.doubtful import doubtful_groups
+from curate.tables.digests import text_hashes
+from curate.tables.images import SHA256
+from curate.tables.rows import Codes
+from curate.tables.table import Table
+
+FLAT, EACH = 48, 12  # rows of a gallery, and of each group of one
+SPARE = 8  # times as many are looked at, so that equal images are shown once
+MOST_GROUPS = 20
+CLASSES = 12
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that belong together, by number in the table; ``kept`` represents them."""
+
+    words: str
+    rows: Sequence[int]
+    kept: int | None = None
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Rows to look at, flat or in groups.
+
+    Attributes:
+        id: in a page.
+        title: its heading.
+        words: how the rows were chosen.
+        rows: of a flat one, numbers of the table.
+        groups: of one in groups.
+        most: rows of it, or of each of its groups, of which equal images are shown once; None where all are shown.
+    """
+
+    id: str
+    title: str
+    words: str
+    rows: Sequence[int] = ()
+    groups: Sequence[Group] = field(default_factory=list)
+    most: int | None = None
+
+    def all_rows(self) -> list[int]:
+        """Return every row once, in the order shown."""
+        return list(dict.fromkeys([*self.rows, *(row for group in self.groups for row in group.rows)]))
+
+    def to_json(self, place: Any) -> dict[str, Any]:
+        """Return the facts for a page; ``place`` turns a row's number into what the page knows it by."""
+        facts: dict[str, Any] = {"id": self.id, "title": self.title, "words": self.words}
+        if not self.groups:
+            return facts | {"kind": "flat", "items": [place(row) for row in self.rows]}
+        groups = [
+            {
+                "words": shortened(group.words),
+                "items": [place(row) for row in group.rows],
+                "kept": None if group.kept is None else place(group.kept),
+            }
+            for group in self.groups
+        ]
+        return facts | {"kind": "groups", "groups": groups}
+
+
+def of_score(column: str, certain_first: Rows, classes: ByClass) -> list[Gallery]:
+    """Return the ends of a score, overall and in the largest classes.
+
+    Args:
+        column: its name.
+        certain_first: the rows that have a value, the most certain first.
+        classes: of the same table.
+    """
+    n = counted(len(certain_first), "row")
+    by_class = [
+        Group(f"{name}: {side} certain", part.tolist())
+        for name, rows in list(classes.of(certain_first))[:CLASSES]
+        for side, part in (("most", rows[: EACH // 2 * SPARE]), ("least", rows[::-1][: EACH // 2 * SPARE]))
+        if len(part)
+    ]
+    least, most = (rows[: FLAT * SPARE].tolist() for rows in (certain_first[::-1], certain_first))
+    return [
+        Gallery("least-certain", "Least certain", f"by {column}, of {n}", least, most=FLAT),
+        Gallery("most-certain", "Most certain", f"by {column}, of {n}", most, most=FLAT),
+        Gallery(
+            "by-class", "Ends of each class", f"by {column}, in the largest classes", groups=by_class, most=EACH // 2
+        ),
+    ]
+
+
+def without_copies(table: Table, galleries: Sequence[Gallery]) -> list[Gallery]:
+    """Return galleries in which images of equal bytes are shown once, cut to the rows that they may have."""
+    rows = np.unique([row for each in galleries if each.most is not None for row in each.all_rows()]).astype(np.int64)
+    digests = table.take(rows, [SHA256]).column(0).to_pylist() if SHA256 in table.schema.names else rows.tolist()
+    digest = {row: row if value is None else value for row, value in zip(rows.tolist(), digests, strict=True)}
+
+    def first(rows: Sequence[int], most: int) -> list[int]:
+        images: dict[object, int] = {}
+        for row in rows:
+            images.setdefault(digest[row], row)
+        return list(images.values())[:most]
+
+    return [
+        each
+        if each.most is None
+        else replace(
+            each,
+            rows=first(each.rows, each.most),
+            groups=[replace(group, rows=first(group.rows, each.most)) for group in each.groups],
+        )
+        for each in galleries
+    ]
+
+
+def of_decisions(dataset: Dataset, decided: Decided) -> list[Gallery]:
+    """Return both sides of every cut, dropped rows by reason, and undecided rows."""
+    cut = [group for policy in decided.policies if policy.applied.name == FILTER for group in _sides(policy)]
+    dropped = [
+        group for number, policy in enumerate(decided.policies) for group in _dropped(dataset, decided, number, policy)
+    ]
+    undecided = lowest(dataset, np.flatnonzero(decided.outcome == UNDECIDED), FLAT * SPARE).tolist()
+    cut, dropped, drawn = cut[: 2 * MOST_GROUPS], dropped[:MOST_GROUPS], "drawn by the hash of their keys"
+    return [
+        Gallery("cut", "Both sides of the cut", "the nearest to it on either side", groups=cut, most=2 * EACH),
+        Gallery("dropped", "Dropped, by reason", drawn, groups=dropped, most=EACH),
+        Gallery("undecided", "Undecided", drawn, undecided, most=FLAT),
+    ]
+
+
+def lowest(dataset: Dataset, rows: Rows, n: int) -> Rows:
+    """Return n of some rows, drawn by the hash of their keys."""
+    if len(rows) > n:
+        rows = rows[np.argpartition(dataset.draw[rows], n)[:n]]
+    return rows[np.argsort(dataset.draw[rows], kind="stable")]
+
+
+def _sides(decisions: Decisions) -> list[Group]:
+    groups = []
+    for number, rule in enumerate(decisions.rules):
+        judged = (decisions.rule == number) & ~np.isnan(decisions.margin)
+        dropped = np.flatnonzero(judged & (decisions.outcome == DROP))
+        kept = np.flatnonzero(judged & (decisions.outcome == KEEP))
+        if not len(dropped) or not len(kept):
+            continue
+        for side, at in (("just kept", kept), ("just dropped", dropped)):
+            nearest = at[np.argsort(np.abs(decisions.margin[at]), kind="stable")[: 2 * EACH * SPARE]]
+            groups.append(Group(f"{side} by {rule}: of {counted(len(at), 'row')}", decisions.row[nearest].tolist()))
+    return groups
+
+
+def _dropped(dataset: Dataset, decided: Decided, number: int, decisions: Decisions) -> list[Group]:
+    """Rows that a policy dropped, by its rule, the most rows first; without those that a later one dropped, too."""
+    gone = (decisions.outcome == DROP) & (decided.by[decisions.row] == number)
+    return [
+        Group(
+            f"{decisions.applied.name}{'' if rule == NO_RULE else f', {rule}'}: {counted(n, 'row')}",
+            lowest(dataset, decisions.row[gone & (decisions.rule == code)], EACH * SPARE).tolist(),
+        )
+        for code, rule, n in Codes(decisions.rule[gone], decisions.rules).largest()
+    ]
+
+
+def of_duplicates(dataset: Dataset, decided: Decided) -> list[Gallery]:
+    """Return the most doubtful groups of every deduplication; rows of another table are not shown."""
+    groups = []
+    for policy in decided.policies:
+        if policy.applied.groups is None or policy.applied.decisions is None or not policy.applied.groups.n_rows:
+            continue
+        for group in doubtful_groups(policy.applied.decisions, policy.applied.groups, limit=MOST_GROUPS):
+            keys = text_hashes(member.key for member in group.members)
+            places = dataset.find(keys).tolist()
+            shown = [(row, member) for row, member in zip(places, group.members, strict=True) if row >= 0]
+            kept = next((row for row, member in shown if member.is_kept and not member.is_elsewhere), None)
+            conflict = f"; labels differ: {group.labels}" if group.is_conflict else ""
+            words = f"group {group.number}: {counted(group.size, 'row')} by {group.finders}{conflict}"
+            if shown:
+                groups.append(Group(words, [row for row, _ in shown], kept))
+    return [Gallery("duplicates", "Duplicate groups", "the most doubtful first", groups=groups[:MOST_GROUPS])]
+
+
+def of_failures(dataset: Dataset) -> list[Gallery]:
+    """Return rows whose image could not be scored, by what is wrong with it."""
+    if not len(dataset.status.codes):
+        return []
+    groups = [
+        Group(
+            f"{name}: {counted(n, 'row')}",
+            lowest(dataset, np.flatnonzero(dataset.status.codes == code), EACH).tolist(),
+        )
+        for code, name, n in dataset.status.largest("no status")
+        if name != OK
+    ]
+    return [Gallery("failed", "Failed", "drawn by the hash of their keys", groups=groups[:MOST_GROUPS])]

@@ -1,0 +1,98 @@
+"""Columns of numbers over all rows, some at a time: histograms, quantiles by class, and what a sample holds of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.reporting.columns import Shown
+from curate.reporting.dataset import Dataset
+from curate.reporting.histograms import histogram, quantiles
+from curate.reporting.texts import shortened
+from curate.tables.needs import Needs
+from curate.tables.rows import Numbers, read_rows
+
+MEMORY = 512 << 20  # bytes of columns that are held together
+BYTES = 9  # of a value and whether there is one
+MOST_CLASSES = 50
+
+
+def columns_in_turn(dataset: Dataset, names: Sequence[str]) -> Iterator[tuple[str, Numbers]]:
+    """Yield columns of numbers of a table, as many read in one pass as fit in the memory."""
+    width = max(1, MEMORY // max(1, BYTES * dataset.n))
+    for start in range(0, len(names), width):
+        read = read_rows(dataset.table, Needs(exact=tuple(names[start : start + width]), keys=False))
+        for name in names[start : start + width]:
+            yield name, read.exact.pop(name)
+
+
+def finite(numbers: Numbers) -> NDArray[np.bool_]:
+    """Return where a column has a finite value, shape (N,)."""
+    return numbers.valid & np.isfinite(numbers.values)
+
+
+class ByClass:
+    """Rows of the largest classes of a table, together.
+
+    Attributes:
+        shown: code, name and rows of each, the largest first.
+        n_classes: of the table.
+        others: rows of the classes that are not shown.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        codes, self.n_classes = dataset.classes.codes, len(dataset.classes.names)
+        largest = [each for each in dataset.classes.largest() if each[0] >= 0][:MOST_CLASSES]
+        self.shown = [(code, shortened(name), n) for code, name, n in largest]
+        self.others = int((codes >= 0).sum()) - sum(n for _, _, n in self.shown)
+        place = np.full(self.n_classes + 1, len(self.shown), np.uint8)  # the last is for rows without a class
+        place[[code for code, _, _ in largest]] = np.arange(len(largest))
+        self._place = place[codes] if len(codes) else np.zeros(0, np.uint8)
+        order = np.argsort(self._place, kind="stable")
+        self._order = order[: len(codes) - int((self._place == len(self.shown)).sum())]
+
+    def rows(self, keep: NDArray[np.bool_]) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        """Yield the name and those rows of each class that are kept, in the order of the table."""
+        start = 0
+        for _, name, n in self.shown:
+            rows = self._order[start : start + n]
+            yield name, rows[keep[rows]]
+            start += n
+
+    def of(self, rows: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        """Yield the name of each class and which of some rows it has, in the order given."""
+        if len(self._place):
+            places = self._place[rows]
+            yield from ((name, rows[places == number]) for number, (_, name, _) in enumerate(self.shown))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the classes as a page shows them."""
+        return {"shown": [[name, n] for _, name, n in self.shown], "n_classes": self.n_classes, "others": self.others}
+
+
+def distribution(
+    shown: Shown, numbers: Numbers, classes: ByClass, cuts: Mapping[str, list[dict[str, Any]]]
+) -> dict[str, Any] | None:
+    """Return how the values of a column are spread, overall and in the largest classes; None without any.
+
+    Args:
+        shown: the column.
+        numbers: its values.
+        classes: of the same table.
+        cuts: column -> where policies cut it.
+    """
+    is_known = finite(numbers)
+    if not is_known.any():
+        return None
+    by_class = [
+        {"name": name, "n": len(rows), "q": quantiles(numbers.values[rows])}
+        for name, rows in classes.rows(is_known)
+        if len(rows)
+    ]
+    return {
+        "column": shown.name,
+        "hist": histogram(numbers.values[is_known]),
+        "cuts": cuts.get(shown.column, []),
+        "by_class": by_class,
+    }

@@ -1,0 +1,166 @@
+"""Findings as a folder to work through: one table of all, and a contact sheet of each kind."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.manifest.text import guarded, read_text, unguarded
+from curate.policies.issues.kinds import GROUPS
+from curate.policies.reviewed import RULE, VerdictLines
+from curate.policies.verdicts import IMAGE, Said
+from curate.reporting.findings import QUESTIONS, Finding
+from curate.reporting.results import Applied
+from curate.sheets.captions import plain_line
+from curate.sheets.sheet import Tile, contact_sheet
+from curate.sheets.tiles import tile_of
+from curate.tables.images import Images
+from curate.tables.keys import named
+from curate.tables.table import Table
+from scoring.atomic_folder import AtomicFolder
+from scoring.errors import InputError
+
+TABLE = "findings.csv"
+LIKE = "like"  # the key that a near copy is like; not in the findings of earlier versions
+DECIDED = "decided"  # what a reviewer decided about it; the same
+COLUMNS = ("kind", "key", "value", "finding", LIKE, DECIDED)
+OURS = re.compile(r"findings\.csv|\d\d-[a-z-]+\.png")
+MOST, EACH = 40, 10  # images of a sheet, and of each group on it
+
+
+def check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder for findings that is taken, or holds what was not written by this; before the work.
+
+    Raises:
+        InputError: naming it, and what to do.
+    """
+    if not folder.is_dir() or folder.is_symlink():
+        if folder.exists() or folder.is_symlink():
+            raise InputError(f"expected a folder for the findings, or nothing, at {folder}; choose another name")
+        return
+    if not overwrite:
+        raise InputError(f"{folder} exists already; choose another name, or replace it with --overwrite")
+    other = next((each.name for each in folder.iterdir() if not OURS.fullmatch(each.name)), None)
+    if other is not None:
+        raise InputError(f"{folder} holds {other}, which is no finding and would be lost; move it elsewhere")
+
+
+def decisions_on(results: Sequence[Applied]) -> dict[str, Said]:
+    """Return what reviewers decided by key, of the verdicts that results were made with and that are still there."""
+    said: dict[str, Said] = {}
+    for applied in results:
+        for rule in applied.rules:
+            verdicts = VerdictLines.from_json(rule) if rule.get("rule") == RULE else VerdictLines.in_rule(rule)
+            places = [] if verdicts is None else [Path(verdicts.file), applied.path.with_name(Path(verdicts.file).name)]
+            place = next((place for place in places if place.is_file()), None)
+            if verdicts is not None and place is not None:
+                said |= replace(verdicts, file=str(place)).read.said()
+    return said
+
+
+def undecided(finding: Finding, table: Table, said: Mapping[str, Said]) -> Finding:
+    """Return the rows of a finding that no reviewer decided about."""
+    return finding.of(np.array([not each for each in _decided(finding, table, said)], bool))
+
+
+def _decided(finding: Finding, table: Table, said: Mapping[str, Said]) -> list[str]:
+    """The verdict on each row of a finding; an empty text for none."""
+    question = QUESTIONS.get(finding.kind, IMAGE)
+    return [said[key].answers.get(question, "") if key in said else "" for key in named(table, finding.rows)]
+
+
+def write_findings(
+    folder: Path,
+    table: Table,
+    findings: Sequence[Finding],
+    source: str | None,
+    said: Mapping[str, Said],
+    *,
+    overwrite: bool,
+) -> None:
+    """Write the findings to a folder, whole or not at all: ``findings.csv``, and ``NN-KIND.png`` of each kind.
+
+    Args:
+        folder: to write; its parent must exist.
+        table: whose rows were looked at.
+        findings: the largest consequence first.
+        source: what was scored; no sheet is drawn where nothing names the images.
+        said: what reviewers decided, by key: such findings are marked, and on no sheet.
+        overwrite: replace the findings that are there.
+
+    Raises:
+        InputError: as ``check_folder``, for a source that cannot be opened, or if the place refuses.
+    """
+    check_folder(folder, overwrite=overwrite)
+    with AtomicFolder(folder, overwrite=overwrite) as made:
+        made.write(TABLE, _table(table, findings, said))
+        for number, finding in enumerate(findings, 1):
+            left = undecided(finding, table, said)
+            drawn = _sheet(table, left, source) if len(left.rows) else None
+            if drawn is not None:
+                made.write(f"{number:02}-{finding.kind}.png", drawn)
+
+
+def read_findings(folder: Path) -> list[dict[str, str]]:
+    """Return the lines of ``findings.csv`` in a folder; InputError where it is not as it was written."""
+    path = folder / TABLE
+    lines = list(csv.DictReader(io.StringIO(read_text(path, what="the findings of curate report"))))
+    if any(None in line or {*line, LIKE, DECIDED} != set(COLUMNS) or None in line.values() for line in lines):
+        raise InputError(f"{path} is not as curate report wrote it; make it again with --overwrite")
+    return [{LIKE: "", DECIDED: "", **{name: unguarded(cell) for name, cell in line.items()}} for line in lines]
+
+
+def _table(table: Table, findings: Iterable[Finding], said: Mapping[str, Said]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for finding in findings:
+        beside = finding.beside if len(finding.beside) else np.full(len(finding.rows), -1)
+        others = iter(named(table, beside[beside >= 0]))
+        for key, value, words, other, decided in zip(
+            named(table, finding.rows),
+            finding.value.tolist(),
+            finding.texts,
+            beside.tolist(),
+            _decided(finding, table, said),
+            strict=True,
+        ):
+            like = next(others) if other >= 0 else ""
+            writer.writerow([finding.kind, guarded(key), f"{value:.6g}", guarded(words), guarded(like), decided])
+    return text.getvalue().encode("utf-8" if text.getvalue().isascii() else "utf-8-sig")
+
+
+def _sheet(table: Table, finding: Finding, source: str | None) -> bytes | None:
+    """The worst images of a kind as PNG; None where nothing names them."""
+    sections = list(_sections(finding))
+    rows = [row for _, part in sections for row in finding.rows[part].tolist()]
+    images = Images.of(table, rows, source=source, partial=True)
+    if not images.named:
+        return None
+    tiles = [(words, [_tile(images, finding, at) for at in part.tolist()]) for words, part in sections]
+    data = io.BytesIO()
+    contact_sheet(tiles).save(data, "PNG", compress_level=1)  # photographs hardly shrink further
+    return data.getvalue()
+
+
+def _sections(finding: Finding) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Headings, each with the places of its rows in the finding."""
+    n = counted(len(finding.rows), "row")
+    if finding.kind != GROUPS:
+        shown = np.arange(min(MOST, len(finding.rows)))
+        yield f"{finding.kind}: {finding.words}; the worst {len(shown)} of {n}", shown
+        return
+    for group in np.unique(finding.value)[: MOST // EACH]:
+        inside = np.flatnonzero(finding.value == group)
+        shown = inside[:EACH]
+        yield f"{finding.kind}: group {group:.0f}, {len(shown)} of {counted(len(inside), 'row')}", shown
+
+
+def _tile(images: Images, finding: Finding, at: int) -> Tile:
+    return tile_of(images, int(finding.rows[at]), plain_line(finding.texts[at], 60))

@@ -1,0 +1,144 @@
+"""Images of rows on demand, the last thumbnails kept; what cannot be shown is reported in an image of words."""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from xml.sax.saxutils import escape
+
+import numpy as np
+
+from curate.columns import KEY, URI
+from curate.manifest import Manifest, ReadError, open_manifest, read_uri
+from curate.reporting.thumbs import SIDE, TYPE, thumbnail
+from curate.tables.digests import key_bytes, tie_breaks
+from curate.tables.images import SHA256
+from curate.tables.located import source_hashes
+from curate.tables.provenance import reading_of, white_of
+from curate.tables.table import Table
+from scoring.images import DecodeError
+
+KEPT = 4_000  # thumbnails, of some 3 kB
+KNOWN = 20_000  # rows whose place is remembered
+AT_ONCE = 4  # images that are decoded
+LARGE = 1_024  # pixels of the longer side of an image that is looked at on its own
+SVG = "image/svg+xml"
+CHANGED = "changed since it was scored"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is shown for a row.
+
+    Attributes:
+        data: encoded.
+        type: its media type.
+        problem: why it is no image of the row but one that says so; empty where it is.
+    """
+
+    data: bytes
+    type: str = TYPE
+    problem: str = ""
+
+
+class Pictures:
+    """Makes images of rows of a table; safe to ask from many threads.
+
+    Args:
+        table: with ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
+        source: what was scored; its keys are held as hashes, 16 bytes a row.
+
+    Raises:
+        InputError: if the source cannot be opened.
+    """
+
+    def __init__(self, table: Table, *, source: str | None) -> None:
+        self.table, self._white = table, white_of(table)
+        self._source = None if source is None else _Source(open_manifest(source, reading_of(table)))
+        self._column = KEY if source is not None else URI
+        self._has_places = self._column in table.schema.names
+        self._columns = [self._column, *([SHA256] if SHA256 in table.schema.names else [])]
+        self._places: OrderedDict[int, tuple[bytes | None, str | None]] = (
+            OrderedDict()
+        )  # and the digest that was scored
+        self._small = lru_cache(KEPT)(partial(self.large, side=SIDE))
+        self._lock = threading.Lock()
+        self._at_once = threading.BoundedSemaphore(AT_ONCE)
+
+    def remember(self, rows: Sequence[int]) -> None:
+        """Read where the images of rows are, all together, before each of them is requested."""
+        with self._lock:
+            unknown = [row for row in rows if row not in self._places]
+            if unknown and self._has_places:
+                taken = self.table.take(unknown, self._columns)
+                if self._column == URI and self.table.moved is not None:
+                    taken = self.table.moved.current_rows(taken)
+                column = taken.column(0).combine_chunks()
+                texts = key_bytes(column) if self._column == KEY else [_encoded(each) for each in column.to_pylist()]
+                scored = taken.column(1).to_pylist() if SHA256 in self._columns else [None] * len(unknown)
+                self._places.update(zip(unknown, zip(texts, scored, strict=True), strict=True))
+            while len(self._places) > max(KNOWN, len(rows)):
+                self._places.popitem(last=False)
+
+    def __call__(self, row: int) -> Picture:
+        """Return the thumbnail of a row, or words where there is no image that can be shown."""
+        return self._small(row)
+
+    def large(self, row: int, side: int = LARGE) -> Picture:
+        """Return the image of a row, its longer side at most ``side`` pixels, or words if absent."""
+        self.remember([row])
+        with self._at_once:
+            try:
+                return Picture(thumbnail(self._data(row), side, white=self._white))
+            except (ReadError, DecodeError) as error:
+                problem = CHANGED if error.status == CHANGED else f"no image: {error.status.replace('_', ' ')}"
+        return Picture(_in_words(problem), SVG, problem)
+
+    def _data(self, row: int) -> bytes:
+        """The encoded image that was scored; ReadError where it is missing."""
+        place, scored = self._places.get(row, (None, None))
+        if place is None:
+            raise ReadError("missing", "the table names no file for it")
+        data = self._source.data(place) if self._source is not None else read_uri(place.decode())
+        if scored is not None and hashlib.sha256(data).hexdigest() != scored:
+            raise ReadError(CHANGED, "the image is not the one that was scored")
+        return data
+
+
+class _Source:
+    """What was scored, by the hashes of its keys."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        hashes = source_hashes(manifest, "the source")
+        self._order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+
+    def data(self, key: bytes) -> bytes:
+        """Return the encoded image of a key; ReadError if absent."""
+        digest = tie_breaks([key])[0]
+        at = int(np.searchsorted(self._hashes, digest))
+        if at == len(self._hashes) or self._hashes[at] != digest:
+            raise ReadError("missing", "the source has no image of that key")
+        place = int(self._order[at])
+        return next(self._manifest.readers(place, place + 1))()
+
+
+def _encoded(uri: str | None) -> bytes | None:
+    return None if uri is None else uri.encode()
+
+
+def _in_words(problem: str) -> bytes:
+    """An image that says why none is given, one word a line; grey enough for a light page and a dark one."""
+    words = problem.split()
+    lines = "".join(
+        f'<text x="64" y="{68 + 17 * at - 8.5 * (len(words) - 1)}">{escape(word)}</text>'
+        for at, word in enumerate(words)
+    )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="128" height="128"><rect width="128" height="128" fill="#888" '
+        f'fill-opacity=".18"/><g fill="#888" font-family="sans-serif" font-size="14" text-anchor="middle">'
+        f"{lines}</g></svg>"
+    ).encode()

@@ -1,0 +1,251 @@
+"""The server of a page: for this machine alone, behind a token that cannot be guessed."""
+
+import hmac
+import json
+import secrets
+import threading
+import time
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Protocol
+
+from curate.policies.receipts import FileState, state_of
+from curate.reporting.served.index import Index
+from curate.reporting.served.pictures import Pictures
+from curate.reporting.served.query import BadQuery, read_query
+from curate.reporting.thumbs import TYPE
+from curate.version import __version__
+from scoring.errors import InputError
+
+HOST = "127.0.0.1"
+MOST_PATH = 8_192  # bytes of a path with its query
+TIMEOUT = 30  # seconds that a connection may be silent
+MOST_CONNECTIONS = 64
+LOOK_AGAIN = 1.0  # seconds between two looks at whether the table is as it was
+HTML, JSON = "text/html; charset=utf-8", "application/json"
+POLICY = "default-src 'none'; frame-ancestors 'none'"
+# The page says itself what it may load, by digests; what a header alone can say is set here.
+POLICY_OF_PAGE = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+MOST_BODY = 4 << 20  # bytes of what a page sends
+Answer = tuple[HTTPStatus, str, bytes]
+
+
+class Site(Protocol):
+    """What is served; many threads may read any of it.
+
+    Attributes:
+        token: the first part of every path.
+        start: the path of the page that is opened first.
+        notes: what a reader has to know of what is not shown.
+    """
+
+    token: str
+    start: str
+    notes: list[str]
+
+    def answer(self, path: str, query: str) -> Answer:
+        """Return status, type and content for a path behind the token."""
+
+    def change(self, path: str, body: bytes) -> Answer:
+        """Return the same for what was sent there."""
+
+
+@dataclass
+class TableSite:
+    """The rows of a table, and the page that browses them.
+
+    Attributes:
+        index: of the table.
+        pictures: of its rows.
+        page: as served.
+        state: of the table's files when it was read.
+        notes: what a reader has to know of what is not shown.
+    """
+
+    index: Index
+    pictures: Pictures
+    page: bytes
+    state: list[FileState]
+    notes: list[str]
+    _looked: float = field(default=0.0, init=False)
+
+    def rows(self, query: str) -> Answer:
+        """Return rows as JSON, as a query string asks for them."""
+        columns = self.index.columns
+        numbers = [name for name, each in columns.items() if each.is_number]
+        try:
+            n, galleries = self.index.facts.dataset.n, self.index.galleries
+            query_read = read_query(query, n, sortable=columns, numbers=numbers, galleries=galleries)
+        except BadQuery as error:
+            return HTTPStatus.BAD_REQUEST, JSON, problem(str(error))
+        if self._has_changed():
+            table = self.index.facts.dataset.table.path
+            return HTTPStatus.CONFLICT, JSON, problem(f"{table} has changed; stop curate review and start it again")
+        answer = self.index.page(query_read)
+        self.pictures.remember(answer["rows"]["row"])
+        return HTTPStatus.OK, JSON, json.dumps(answer, allow_nan=False).encode()
+
+    def _has_changed(self) -> bool:
+        now = time.monotonic()
+        if now - self._looked < LOOK_AGAIN:
+            return False
+        try:
+            changed = state_of(self.index.facts.dataset.table) != self.state
+        except OSError:
+            return True
+        self._looked = 0.0 if changed else now
+        return changed
+
+
+def new_token() -> str:
+    """Return a token of 128 random bits."""
+    return secrets.token_urlsafe(16)
+
+
+class Server(ThreadingHTTPServer):
+    """Serves a site on the loopback interface; it has its port before there is anything to serve.
+
+    Args:
+        port: 0 for any that is free.
+
+    Attributes:
+        site: what is served.
+
+    Raises:
+        InputError: if the port is taken or not allowed.
+    """
+
+    site: Site
+
+    daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS
+
+    def __init__(self, port: int = 0) -> None:
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            raise InputError(
+                f"--port {port}: {error.strerror}; choose another, or leave it out for a free one"
+            ) from None
+        self.hosts = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://{HOST}:{self.server_port}/{self.site.token}/{self.site.start}"
+
+    def close(self) -> None:
+        """Let go of the port."""
+        self.server_close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in its own thread, where one is free; else hang up."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and make room for another."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that went away."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = f"curate/{__version__}"
+    sys_version = ""
+    timeout = TIMEOUT
+    server: Server
+
+    def do_GET(self) -> None:
+        """Answer a question."""
+        self._send(*(self._refused() or self._answer(None)))
+
+    def do_POST(self) -> None:
+        """Take a decision of the page itself: no other page may send one."""
+        self._send(*(self._refused() or self._sent()))
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse every other method; what is behind it is not read."""
+        if name.startswith("do_"):
+            return self._refuse_method
+        raise AttributeError(name)
+
+    def _refuse_method(self) -> None:
+        self.close_connection = True
+        self._send(HTTPStatus.METHOD_NOT_ALLOWED, JSON, problem("only GET and POST"), {"Allow": "GET, POST"})
+
+    def _refused(self) -> Answer | None:
+        """The refusal of a request without the token, before anything else is looked at; None for the page."""
+        if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
+            return HTTPStatus.FORBIDDEN, JSON, problem("this server is for 127.0.0.1 alone")
+        if len(self.path) > MOST_PATH:
+            return HTTPStatus.REQUEST_URI_TOO_LONG, JSON, problem("the question is too long")
+        has_body = self.headers.get("Content-Length", "0") != "0"
+        if (has_body and self.command == "GET") or "Transfer-Encoding" in self.headers:
+            self.close_connection = True
+            return HTTPStatus.BAD_REQUEST, JSON, problem("a question has no body here")
+        token, slash, _ = self.path.partition("?")[0].removeprefix("/").partition("/")
+        if not hmac.compare_digest(token.encode("utf-8", "replace"), self.server.site.token.encode()) or not slash:
+            self.close_connection = has_body
+            return HTTPStatus.NOT_FOUND, JSON, problem("there is nothing here")
+        return None
+
+    def _sent(self) -> Answer:
+        origin, length = self.headers.get("Origin"), self.headers.get("Content-Length", "")
+        kind = self.headers.get("Content-Type", "")
+        if origin not in (None, *(f"http://{host}" for host in self.server.hosts)) or kind != JSON:
+            self.close_connection = True
+            return HTTPStatus.FORBIDDEN, JSON, problem("decisions are taken from this page alone")
+        if not (length.isascii() and length.isdigit() and int(length) <= MOST_BODY):
+            self.close_connection = True
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, JSON, problem("expected a decision of at most 4 MB")
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            self.close_connection = True
+            return HTTPStatus.BAD_REQUEST, JSON, problem("the decision was cut off")
+        return self._answer(body)
+
+    def _answer(self, body: bytes | None) -> Answer:
+        path, _, query = self.path.partition("?")
+        rest = path.removeprefix("/").partition("/")[2]
+        try:
+            return self.server.site.answer(rest, query) if body is None else self.server.site.change(rest, body)
+        except InputError as error:
+            return HTTPStatus.CONFLICT, JSON, problem(str(error))
+
+    def _send(self, status: HTTPStatus, kind: str, content: bytes, more: dict[str, str] | None = None) -> None:
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            "Content-Security-Policy": POLICY_OF_PAGE if kind == HTML else POLICY,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Cache-Control": "private, max-age=3600" if kind == TYPE else "no-store",
+            **(more or {}),
+        }
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the path holds the token."""
+
+
+def problem(text: str) -> bytes:
+    """Return an error as JSON."""
+    return json.dumps({"error": text}).encode()

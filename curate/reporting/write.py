@@ -1,0 +1,101 @@
+"""A report as a file: the facts of a table, inside the page that shows them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.columns import KEY
+from curate.options.function import callable_of
+from curate.options.values import part_of
+from curate.reporting.document import FactsRequest, gather, listed
+from curate.reporting.findings import findings_of, of_findings
+from curate.reporting.options import ReportOptions
+from curate.reporting.review import check_folder, decisions_on, undecided, write_findings
+from curate.tables.table import open_table
+from scoring.atomic import AtomicFile, refuse_existing, require_folder
+from scoring.errors import InputError
+
+SUFFIXES = (".html", ".htm")
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report that was made.
+
+    Attributes:
+        document: all its facts, as plain JSON.
+        path: of the page; None where none was written.
+        n_bytes: of the page.
+    """
+
+    document: dict[str, Any]
+    path: Path | None
+    n_bytes: int
+
+    def facts(self) -> dict[str, Any]:
+        """Return the document without its thumbnails."""
+        return {name: value for name, value in self.document.items() if name != "thumbs"}
+
+    def notes(self) -> list[str]:
+        """Return what a reader has to know of what the report does not show."""
+        sampled, missing = self.document["sampled"], self.document["thumbs"]["words"]
+        return [
+            *([sampled["words"]] if sampled else []),
+            *([missing] if missing else []),
+            *self.document["overview"]["notes"],
+        ]
+
+
+def run_report(options: ReportOptions) -> Report:
+    """Make one page of what the scores and policies of a table found; it needs nothing but a browser.
+
+    Counts, histograms and the funnel are of all rows; what is listed row by row is drawn by a hash of the keys. Memory:
+    some 110 bytes a row and 0.8 GB.
+
+    Raises:
+        InputError: for a table, file, column or output that cannot be used; nothing is written then.
+    """
+    where = None if options.out is None else Path(options.out)
+    if where is not None:
+        _check_out(where, overwrite=options.overwrite)
+    review = None if options.findings is None else Path(options.findings)
+    if review is not None:
+        check_folder(review, overwrite=options.overwrite)
+        require_folder(review)
+    for name, least in (("sample", 1), ("thumbs", 0), ("points", 0)):
+        value = getattr(options, name)
+        if value < least:
+            raise InputError(f"--{name}: expected {least} or more, got {value}")
+    request = part_of(FactsRequest, options, seed=0)
+    opened = open_table(options.table, require=[KEY])
+    if where is not None and where.resolve() in {file.resolve() for file in opened.files}:
+        raise InputError(f"{where} is the table, which is never changed; choose another name")
+    facts = gather(opened, request)
+    if review is not None:
+        kinds = findings_of(facts.dataset, facts.decided, facts.results)
+        said = decisions_on(facts.results)
+        write_findings(review, opened, kinds, options.source, said, overwrite=options.overwrite)
+        left = [finding for kind in kinds if len((finding := undecided(kind, opened, said)).rows)]
+        if left:
+            facts.galleries.insert(0, of_findings(left))
+    made = listed(facts, options.source, thumbs=options.thumbs)
+    return Report(made, where, 0 if where is None else _write(made, where, overwrite=options.overwrite))
+
+
+report = callable_of(ReportOptions, run_report)
+
+
+def _check_out(out: Path, *, overwrite: bool) -> None:
+    if out.suffix.lower() not in SUFFIXES:
+        raise InputError(f"the report is a page: expected a name like report.html, got {out}")
+    refuse_existing(out, overwrite=overwrite)
+    require_folder(out)
+
+
+def _write(made: dict[str, Any], out: Path, *, overwrite: bool) -> int:
+    from curate.sheets.app.assemble import page_pieces
+
+    with AtomicFile(out, overwrite=overwrite) as file:
+        for piece in page_pieces(made):
+            file.write(piece.encode("utf-8", "backslashreplace"))
+    return file.n_bytes

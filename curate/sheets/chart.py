@@ -1,0 +1,210 @@
+"""Curves with bands: axes, lines, marks, names; one panel or several, one under the other."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from curate.sheets.captions import plain_line
+from curate.sheets.style import (
+    BEHIND,
+    COLOURS,
+    DASHES,
+    GREY,
+    INK,
+    LINE_LETTERS,
+    MARKERS,
+    WIDTH,
+    colour,
+    drawing,
+    legend_height,
+    name_axes,
+    new_axes,
+    new_figure,
+    set_legend,
+    set_log,
+    set_title,
+    write_numbers,
+    write_percent,
+)
+from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+HEIGHT = 52.0  # mm of a panel, without the names of its curves
+TITLE = 5.0
+MOST_DOTS = 40  # points of a curve from which none is dotted
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a chart.
+
+    Attributes:
+        name: for the legend.
+        x: finite, ascending.
+        y: of each; NaN leaves the point out, though not its place on the axis.
+        low: lower end of the band at each x; empty for no band. A NaN ends the band there.
+        high: upper end.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point of a curve with a word, led to both axes."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves over the same axes.
+
+    Attributes:
+        curves: at least one with a finite point.
+        x: name of the horizontal axis.
+        y: name of the vertical axis.
+        percent: whether values in [0, 1] are written as percentages, upwards.
+        across: whether they are across, too.
+        log: whether the vertical axis is logarithmic; then all values are above zero.
+        zero: whether the vertical axis has zero on it in any case.
+        marks: points that are named.
+        legend: whether the curves are named.
+        dots: whether few points are dotted.
+        height: in mm, without the names of the curves.
+        beside: curves to compare with, thin and grey, named too.
+        legend_title: over the names.
+        square: whether both axes show the same range.
+    """
+
+    curves: Sequence[Curve]
+    x: str
+    y: str
+    percent: bool = False
+    across: bool = False
+    log: bool = False
+    zero: bool = False
+    marks: Sequence[Mark] = ()
+    legend: bool = True
+    dots: bool = True
+    height: float = HEIGHT
+    beside: Sequence[Curve] = ()
+    legend_title: str = ""
+    square: bool = False
+
+
+@drawing()
+def draw_chart(panels: Sequence[Panel], *, title: str = "", width: float = WIDTH) -> "Figure":
+    """Return a chart: the title, and the panels one under the other.
+
+    Args:
+        panels: at least one.
+        title: is on top, on one line; empty for none.
+        width: in mm.
+
+    Raises:
+        InputError: if a panel has no point.
+    """
+    heights = [panel.height + legend_height(_names(panel), width, titled=bool(panel.legend_title)) for panel in panels]
+    figure = new_figure(sum(heights) + (TITLE if title else 0), width)
+    set_title(figure, title)
+    for axes, panel in zip(new_axes(figure, len(panels)), panels, strict=True):
+        _draw_panel(axes, panel)
+        if panel.legend:
+            set_legend(axes, width, title=panel.legend_title)
+    return figure
+
+
+def _names(panel: Panel) -> list[str]:
+    return [curve.name for curve in (*panel.curves, *panel.beside)] if panel.legend else []
+
+
+def _draw_panel(axes: "Axes", panel: Panel) -> None:
+    values = [value for curve in panel.curves for value in curve.y if math.isfinite(value)]
+    if not values:
+        raise InputError("expected at least one point to draw, got none; label a first batch")
+    axes.grid(axis="y")
+    for number, curve in enumerate(panel.curves):
+        _draw_curve(axes, curve, number, dots=panel.dots and len(curve.x) <= MOST_DOTS)
+    for number, curve in enumerate(panel.beside):
+        axes.plot(
+            curve.x, curve.y, color=GREY, linewidth=0.8, linestyle=DASHES[1 + number % 2], label=_short(curve.name)
+        )
+    _scale(axes, panel, values)
+    for mark in panel.marks:
+        _lead(axes, mark)
+    name_axes(axes, panel.x, panel.y)
+
+
+def _draw_curve(axes: "Axes", curve: Curve, number: int, *, dots: bool) -> None:
+    """Draw a line as far as it is known, its dots, and its band; one point alone has an upright bar."""
+    known = [place for place, value in enumerate(curve.y) if math.isfinite(value)]
+    x, y = [curve.x[place] for place in known], [curve.y[place] for place in known]
+    if len(curve.low):
+        ends = list(zip(curve.x, curve.low, curve.high, strict=True))
+        ends = [end for end in ends if math.isfinite(end[1]) and math.isfinite(end[2])]
+        if len(ends) == 1:
+            axes.vlines(ends[0][0], ends[0][1], ends[0][2], color=colour(number), alpha=0.5, linewidth=2)
+        elif ends:
+            at, low, high = zip(*ends, strict=True)
+            axes.fill_between(at, low, high, color=colour(number), alpha=0.18, linewidth=0)
+    axes.plot(
+        x,
+        y,
+        color=colour(number),
+        linestyle=DASHES[number // len(COLOURS) % len(DASHES)],
+        marker=MARKERS[number % len(MARKERS)] if dots else None,
+        label=_short(curve.name),
+    )
+    axes.update_datalim([(value, 0.0) for value in curve.x], updatey=False)
+
+
+def _scale(axes: "Axes", panel: Panel, values: Sequence[float]) -> None:
+    axes.margins(x=0.03, y=0.06)
+    if panel.zero:
+        axes.set_ylim(bottom=min(0.0, *values))
+    if panel.across:
+        write_percent(axes.xaxis)
+    else:
+        write_numbers(axes.xaxis)
+    if panel.log:
+        set_log(axes, "y", min(values), max(values))
+    elif panel.percent:
+        write_percent(axes.yaxis)
+    else:
+        write_numbers(axes.yaxis)
+    if panel.square:
+        ends = min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])
+        axes.set(xlim=ends, ylim=ends, aspect="equal")
+
+
+def _lead(axes: "Axes", mark: Mark) -> None:
+    """Lead a point to both axes, and write its word where a curve that rises leaves room."""
+    left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
+    across, up = [mark.x, mark.x, left], [bottom, mark.y, mark.y]
+    axes.plot(across, up, color=COLOURS[1], linewidth=0.6, scalex=False, scaley=False)
+    early = mark.x < sum(axes.get_xlim()) / 2
+    axes.annotate(
+        plain_line(mark.text, LINE_LETTERS),
+        (mark.x, mark.y),
+        xytext=(3, -3) if early else (-3, 3),
+        textcoords="offset points",
+        ha="left" if early else "right",
+        va="top" if early else "bottom",
+        color=INK,
+        bbox=BEHIND,
+    )
+
+
+def _short(name: str) -> str:
+    return plain_line(name, LINE_LETTERS)

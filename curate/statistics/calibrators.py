@@ -1,0 +1,201 @@
+"""Monotone maps from a score to a probability: isotonic and logistic regression on rows whose outcome is known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.statistics.logistic import chance_of, most_likely
+
+Floats = NDArray[np.float64]
+MOST_KNOTS = 1_000_000  # of a map that is read
+
+
+class Calibrator(Protocol):
+    """A map from a score, where high is bad, to the probability of being bad; it never falls."""
+
+    @classmethod
+    def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
+        """Return the map of N rows.
+
+        Args:
+            x: scores, higher is more likely bad, shape (N,), finite.
+            y: how bad, in [0, 1], shape (N,); not all alike.
+            weights: > 0, shape (N,).
+        """
+
+    def predict(self, x: Floats) -> Floats:
+        """Return the probability of being bad of M scores, in [0, 1]; beyond the fitted range, the one at its end."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its numbers as plain JSON."""
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """Return the map of ``to_json``; KeyError, TypeError or ValueError for an invalid value."""
+
+
+@dataclass(frozen=True)
+class Isotonic:
+    """The non-decreasing map with the least squared error: shares of bad rows in runs of scores, straight between them.
+
+    Attributes:
+        x: knots, ascending, shape (K,).
+        p: probability at each, ascending, shape (K,).
+
+    Source: pool adjacent violators, Ayer et al. 1955; for calibration Zadrozny and Elkan 2002, "Transforming classifier
+    scores into accurate multiclass probability estimates".
+
+    >>> Isotonic.fit(np.array([1.0, 2, 3, 4]), np.array([0.0, 1, 0, 1]), np.ones(4)).predict(np.array([0.0, 2, 3.5]))
+    array([0.  , 0.5 , 0.75])
+    """
+
+    x: Floats
+    p: Floats
+    meaning: ClassVar[str] = "share of bad rows among rows of similar score, made to rise with it"
+
+    @classmethod
+    def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
+        """See ``Calibrator.fit``; rows of equal score count as one of their mean."""
+        from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]
+
+        at, place = np.unique(x, return_inverse=True)
+        weight = np.asarray(np.bincount(place, weights), np.float64)
+        p = np.clip(isotonic_regression(np.bincount(place, weights * y) / weight, weights=weight).x, 0.0, 1.0)
+        inside = np.ones(len(at), bool)  # within a run of equal probabilities its two ends say all
+        inside[1:-1] = (p[1:-1] != p[:-2]) | (p[1:-1] != p[2:])
+        return cls(at[inside], p[inside])
+
+    def predict(self, x: Floats) -> Floats:
+        """See ``Calibrator.predict``."""
+        return np.interp(x, self.x, self.p)
+
+    def to_json(self) -> dict[str, Any]:
+        """See ``Calibrator.to_json``."""
+        return {"x": self.x.tolist(), "p": self.p.tolist()}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """See ``Calibrator.from_json``."""
+        x, p = (np.array(record[name], np.float64) for name in ("x", "p"))
+        if x.shape != p.shape or x.ndim != 1 or not 1 <= len(x) <= MOST_KNOTS:
+            raise ValueError(f"knots of shapes {x.shape} and {p.shape}")
+        if not (np.isfinite(x).all() and (np.diff(x) > 0).all()):
+            raise ValueError("knots that do not ascend")
+        if not ((p >= 0).all() and (p <= 1).all() and (np.diff(p) >= 0).all()):
+            raise ValueError("probabilities that do not ascend in [0, 1]")
+        return cls(x, p)
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """log(p / (1 - p)) = intercept + slope * x, between the scores that it was fitted on; slope >= 0.
+
+    The targets are Platt's: (bad + 1) / (bad + 2) for a bad row and 1 / (good + 2) for a good one, so that classes that
+    a threshold separates have a finite fit. Where bad rows have lower scores the best map that does not fall is flat.
+
+    Attributes:
+        intercept: log odds at x = 0.
+        slope: for one unit of x.
+        low: least score that it was fitted on.
+        high: greatest.
+
+    Source: Platt 1999, "Probabilistic outputs for support vector machines", sec. 2.2; Newton steps as Lin, Lin and Weng
+    2007, "A note on Platt's probabilistic outputs".
+    """
+
+    intercept: float
+    slope: float
+    low: float
+    high: float
+    meaning: ClassVar[str] = "logistic curve in the score (Platt)"
+
+    @classmethod
+    def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
+        """See ``Calibrator.fit``; weights count as the number of rows that would show as much (Kish)."""
+        low, high = float(x.min()), float(x.max())
+        n = weights.sum() ** 2 / (weights**2).sum()
+        bad = float(n * (weights @ y) / weights.sum())
+        targets = y * (bad + 1) / (bad + 2) + (1 - y) / (n - bad + 2)
+        rate = float(weights @ targets / weights.sum())
+        flat = float(np.log(rate / (1 - rate)))
+        middle, spread = x.mean(), x.std()
+        if not spread > 0:
+            return cls(flat, 0.0, low, high)
+        beta = most_likely((x - middle) / spread, targets, np.array([flat, 0.0]), weights * (n / weights.sum()))
+        if beta is None or not beta[1] > 0:
+            return cls(flat, 0.0, low, high)
+        slope = float(beta[1] / spread)
+        return cls(float(beta[0] - slope * middle), slope, low, high)
+
+    def predict(self, x: Floats) -> Floats:
+        """See ``Calibrator.predict``."""
+        return chance_of(self.intercept + self.slope * np.clip(x, self.low, self.high))
+
+    def to_json(self) -> dict[str, Any]:
+        """See ``Calibrator.to_json``."""
+        return {"intercept": self.intercept, "slope": self.slope, "low": self.low, "high": self.high}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """See ``Calibrator.from_json``."""
+        fitted = cls(*(float(record[name]) for name in ("intercept", "slope", "low", "high")))
+        if not np.isfinite([fitted.intercept, fitted.slope, fitted.low, fitted.high]).all():
+            raise ValueError("a number that is invalid")
+        if fitted.slope < 0 or fitted.low > fitted.high:
+            raise ValueError(f"a slope of {fitted.slope:g} between {fitted.low:g} and {fitted.high:g}")
+        return fitted
+
+
+CALIBRATORS: dict[str, type[Calibrator]] = {"isotonic": Isotonic, "logistic": Logistic}  # to add one, add a line
+
+
+def cross_fitted(kind: type[Calibrator], x: Floats, y: Floats, weights: Floats, fold: NDArray[np.integer]) -> Floats:
+    """Return the probability of each row by a map that was fitted on the rows of all other folds, shape (N,).
+
+    Args:
+        kind: of map.
+        x: scores, higher is more likely bad, shape (N,).
+        y: how bad, shape (N,).
+        weights: shape (N,).
+        fold: of each row, shape (N,), whole numbers; at least two differ.
+    """
+    p = np.empty(len(x))
+    for number in np.unique(fold):
+        out = fold == number
+        p[out] = kind.fit(x[~out], y[~out], weights[~out]).predict(x[out])
+    return p
+
+
+def outside_by_chance(n: int, others: int, outside: int) -> float:
+    """Return the probability that at least so many new rows lie outside the range of ``n``, if all are drawn alike.
+
+    Of n + m rows without ties every choice of which n were first is as likely; k of the m others lie outside of the
+    range of the n in (k + 1) C(n + m - k - 2, n - 2) of the C(n + m, n) choices.
+
+    Args:
+        n: rows that the range is of, >= 2.
+        others: new rows, m >= 0.
+        outside: of those, k in [0, m].
+
+    Returns:
+        In [0, 1]; equal scores make it too large, never too small.
+
+    >>> round(outside_by_chance(2, 1, 1), 4)  # the third of three is the middle one in a third of all orders
+    0.6667
+    """
+    if n < 2 or not 0 <= outside <= others:
+        raise ValueError(f"expected n >= 2 and 0 <= outside <= others, got {n}, {outside}, {others}")
+    if not outside:
+        return 1.0
+    k = np.arange(outside)  # fewer
+    logs = np.concatenate([[0.0], np.cumsum(_log_step(n, others, k[:-1]))])
+    first = np.log(n) + np.log(n - 1) - np.log(n + others) - np.log(n + others - 1)  # k = 0: both ends are of the n
+    return float(max(0.0, 1 - np.exp(first + logs).sum()))
+
+
+def _log_step(n: int, others: int, k: NDArray[np.integer]) -> Floats:
+    """Return log P(k + 1) - log P(k)."""
+    return np.log(k + 2) - np.log(k + 1) + np.log(others - k) - np.log(n + others - k - 2)
