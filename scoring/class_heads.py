@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from scoring.column import Column
-from scoring.head_limits import MOST_SAMPLES, WIDEST_INSIDE, check_scale, check_width
-from scoring.scorers import HEAD, LOGITS
+from scoring.head_limits import MOST_SAMPLES, WIDEST_INSIDE, HeadSpec, check_scale, check_width, named
+from scoring.scorers import LOGITS
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
 ENTROPY = {"unc_<method>_entropy": Column("entropy of the predicted distribution over classes", "nats", "less certain")}
 SPREAD = {
@@ -27,29 +27,17 @@ VARIANCE = {
 }
 
 
-def named(columns: Mapping[str, Column], values: "Tensor") -> "dict[str, Tensor]":
-    """Return values, shape (N, K), as K columns."""
-    return dict(zip(columns, values.unbind(1), strict=True))
-
-
 @dataclass(frozen=True)
-class ClassifierHeadSpec:
+class ClassifierHeadSpec(HeadSpec):
     """The shape of a linear classifier, whose logits other scorers may ask for."""
 
     kind: ClassVar[str] = "classifier"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
+    module: ClassVar[str] = "torch.nn:Linear"
     columns: ClassVar[Mapping[str, Column]] = ENTROPY
     classes: int = 2
 
     def __post_init__(self) -> None:
         check_width("a classifier needs a number of classes", self.classes)
-
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh classifier of features of this width."""
-        from torch import nn
-
-        return nn.Linear(width, self.classes)
 
     def score(self, logits: "Tensor") -> "dict[str, Tensor]":
         """Return the entropy of the classes by their logits, shape (N, C), in nats."""
@@ -59,12 +47,11 @@ class ClassifierHeadSpec:
 
 
 @dataclass(frozen=True)
-class EnsembleHeadSpec:
+class EnsembleHeadSpec(HeadSpec):
     """The shape of a shallow ensemble: several linear classifiers of the same features."""
 
     kind: ClassVar[str] = "ensemble"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
+    module: ClassVar[str] = "scoring.class_modules:EnsembleHead"
     columns: ClassVar[Mapping[str, Column]] = ENTROPY | SPREAD
     classes: int = 2
     members: int = 10
@@ -73,27 +60,16 @@ class EnsembleHeadSpec:
         check_width("an ensemble needs a number of classes", self.classes)
         check_width("an ensemble needs a number of members", self.members, MOST_SAMPLES)
 
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.class_modules import EnsembleHead
-
-        return EnsembleHead(width, self.classes, self.members)
-
-    def score(self, outputs: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns for the head's outputs, shape (N, 2)."""
-        return named(self.columns, outputs)
-
 
 @dataclass(frozen=True)
-class DropoutHeadSpec:
+class DropoutHeadSpec(HeadSpec):
     """The shape of a linear classifier behind dropout, which is on when it scores: ``samples`` masks, the same for all.
 
     Source: Gal & Ghahramani 2016, "Dropout as a Bayesian Approximation".
     """
 
     kind: ClassVar[str] = "mcdropout"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
+    module: ClassVar[str] = "scoring.class_modules:DropoutHead"
     columns: ClassVar[Mapping[str, Column]] = ENTROPY | SPREAD
     classes: int = 2
     rate: float = 0.1
@@ -104,27 +80,16 @@ class DropoutHeadSpec:
         check_width("a head with dropout needs a number of samples", self.samples, MOST_SAMPLES)
         check_scale("a head with dropout", 1 / self.rate - 1 if self.rate > 0 else 0.0)
 
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.class_modules import DropoutHead
-
-        return DropoutHead(width, self.classes, self.rate, self.samples)
-
-    def score(self, outputs: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns for the head's outputs, shape (N, 2)."""
-        return named(self.columns, outputs)
-
 
 @dataclass(frozen=True)
-class HetXLHeadSpec:
+class HetXLHeadSpec(HeadSpec):
     """The shape of a classifier of noisy features: N(mean, V V' + diag d) in ``dim`` dimensions, V of ``rank`` columns.
 
     Source: Collier et al. 2023, "Massively Scaling Heteroscedastic Classifiers" (HET-XL), arXiv:2301.12860.
     """
 
     kind: ClassVar[str] = "hetxl"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
+    module: ClassVar[str] = "scoring.class_modules:HetXLHead"
     columns: ClassVar[Mapping[str, Column]] = ENTROPY | SPREAD | LOG_DETERMINANT
     classes: int = 2
     dim: int = 512
@@ -137,19 +102,9 @@ class HetXLHeadSpec:
         check_width("a HET-XL head needs a rank, at most its dimension,", self.rank, min(self.dim, 256))
         check_width("a HET-XL head needs a number of samples", self.samples, MOST_SAMPLES)
 
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.class_modules import HetXLHead
-
-        return HetXLHead(width, self.classes, self.dim, self.rank, self.samples)
-
-    def score(self, outputs: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns for the head's outputs, shape (N, 3)."""
-        return named(self.columns, outputs)
-
 
 @dataclass(frozen=True)
-class SNGPHeadSpec:
+class SNGPHeadSpec(HeadSpec):
     """The shape of a Gaussian process classifier by random Fourier features of the unit features.
 
     Attributes:
@@ -163,8 +118,7 @@ class SNGPHeadSpec:
     """
 
     kind: ClassVar[str] = "sngp"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
+    module: ClassVar[str] = "scoring.class_modules:SNGPHead"
     columns: ClassVar[Mapping[str, Column]] = ENTROPY | VARIANCE
     classes: int = 2
     features: int = 1024
@@ -178,18 +132,6 @@ class SNGPHeadSpec:
         check_scale("an SNGP head's kernel", self.length)
         check_scale("an SNGP head's prior", self.ridge)
         check_scale("an SNGP head's mean field", 1 + self.mean_field if self.mean_field >= 0 else 0.0)
-
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.class_modules import SNGPHead
-
-        return SNGPHead(
-            width, self.classes, self.features, length=self.length, ridge=self.ridge, mean_field=self.mean_field
-        )
-
-    def score(self, outputs: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns for the head's outputs, shape (N, 2)."""
-        return named(self.columns, outputs)
 
 
 @dataclass(frozen=True)

@@ -186,9 +186,7 @@ class SNGPHead(nn.Module):
     phase: Tensor
     precision: Tensor
 
-    def __init__(
-        self, width: int, classes: int, n_random: int, *, length: float, ridge: float, mean_field: float
-    ) -> None:
+    def __init__(self, width: int, classes: int, n_random: int, length: float, ridge: float, mean_field: float) -> None:
         super().__init__()
         self.ridge, self.mean_field = ridge, mean_field
         self.out = nn.Linear(n_random, classes)

@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from scoring.class_heads import ClassifierHeadSpec, DropoutHeadSpec, EnsembleHeadSpec, HetXLHeadSpec, SNGPHeadSpec
 from scoring.column import Column
 from scoring.errors import InputError
-from scoring.head_limits import WIDEST_INSIDE, check_scale, check_width
+from scoring.head_limits import WIDEST_INSIDE, HeadSpec, check_scale, check_width
 from scoring.lookup import lookup
 from scoring.maps import map_of_decoder
-from scoring.scorers import HEAD, HEAD_OF_PIXELS, SCORERS, TRAINED
+from scoring.scorers import HEAD_OF_PIXELS, SCORERS, TRAINED
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
 DEEPEST = 16
 MOST_BRANCHES = 64
@@ -45,7 +44,7 @@ def columns_of_kappa(kappa: "Tensor") -> "dict[str, Tensor]":
 
 
 @dataclass(frozen=True)
-class KappaHeadSpec:
+class KappaHeadSpec(HeadSpec):
     """The shape of a kappa head, as a checkpoint records it.
 
     ``scale`` multiplies the softplus. The best kappa for a cosine c is (M-1) c / (1-c): with scale = M-1 the head
@@ -53,8 +52,7 @@ class KappaHeadSpec:
     """
 
     kind: ClassVar[str] = "kappa"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
+    module: ClassVar[str] = "scoring.head_modules:KappaHead"
     columns: ClassVar[Mapping[str, Column]] = KAPPA
     hidden: int = 512
     scale: float = 1.0
@@ -63,24 +61,17 @@ class KappaHeadSpec:
         check_width("a kappa head needs a hidden width", self.hidden)
         check_scale("a kappa head", self.scale)
 
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.head_modules import KappaHead
-
-        return KappaHead(width, self.hidden, self.scale)
-
     def score(self, kappa: "Tensor") -> "dict[str, Tensor]":
         """Return the columns for the head's outputs, shape (N,)."""
         return columns_of_kappa(kappa)
 
 
 @dataclass(frozen=True)
-class NormHeadSpec:
+class NormHeadSpec(HeadSpec):
     """The shape of a head whose projection has a direction, mu, and a length, kappa."""
 
     kind: ClassVar[str] = "norm"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
+    module: ClassVar[str] = "scoring.head_modules:NormHead"
     columns: ClassVar[Mapping[str, Column]] = KAPPA
     dim: int = 16
     scale: float = 1.0
@@ -89,24 +80,17 @@ class NormHeadSpec:
         check_width("a norm head needs a dimension", self.dim)
         check_scale("a norm head", self.scale)
 
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.head_modules import NormHead
-
-        return NormHead(width, self.dim, self.scale)
-
     def score(self, kappa: "Tensor") -> "dict[str, Tensor]":
         """Return the columns for the head's outputs, shape (N,)."""
         return columns_of_kappa(kappa)
 
 
 @dataclass(frozen=True)
-class UncertaintyHeadSpec:
+class UncertaintyHeadSpec(HeadSpec):
     """The shape of a head that predicts a loss: how many hidden layers, how wide, and a factor on the result."""
 
     kind: ClassVar[str] = "uncertainty"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
+    module: ClassVar[str] = "scoring.head_modules:UncertaintyHead"
     columns: ClassVar[Mapping[str, Column]] = UNCERTAINTY
     hidden: int = 512
     depth: int = 2
@@ -117,12 +101,6 @@ class UncertaintyHeadSpec:
         check_scale("an uncertainty head", self.scale)
         if not 0 <= self.depth <= DEEPEST:
             raise InputError(f"an uncertainty head needs between 0 and {DEEPEST} hidden layers, got {self.depth}")
-
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.head_modules import UncertaintyHead
-
-        return UncertaintyHead(width, self.hidden, self.depth, self.scale)
 
     def score(self, uncertainty: "Tensor") -> "dict[str, Tensor]":
         """Return the columns for the head's outputs, shape (N,)."""
@@ -145,15 +123,14 @@ class JunkHeadSpec(UncertaintyHeadSpec):
 
 
 @dataclass(frozen=True)
-class GaussiansHeadSpec:
+class GaussiansHeadSpec(HeadSpec):
     """The shape of a head that makes an image one Gaussian of diagonal covariance, or an even mixture of several.
 
     One Gaussian has no column of how far several lie apart: it would be 0 for every image.
     """
 
     kind: ClassVar[str] = "gaussians"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
+    module: ClassVar[str] = "scoring.head_modules:GaussiansHead"
     columns: ClassVar[Mapping[str, Column]] = GAUSSIANS
     dim: int = 128
     branches: int = 1
@@ -166,12 +143,6 @@ class GaussiansHeadSpec:
             columns = {name: about for name, about in GAUSSIANS.items() if name != BRANCHES}
             object.__setattr__(self, "columns", columns)
 
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.head_modules import GaussiansHead
-
-        return GaussiansHead(width, self.dim, self.branches)
-
     def score(self, gaussians: "Tensor") -> "dict[str, Tensor]":
         """Return the columns for the head's outputs, shape (N, 2, C, M): unit vectors mu, and log variances."""
         mean, log_variance = gaussians.unbind(1)
@@ -182,15 +153,14 @@ class GaussiansHeadSpec:
 
 
 @dataclass(frozen=True)
-class PrototypeHeadSpec:
+class PrototypeHeadSpec(HeadSpec):
     """The shape of a head that assigns an image to prototypes; the column is how undecided a teacher is, in nats.
 
     Source: Caron et al. 2021 (DINO), arXiv:2104.14294; its entropy as an uncertainty: Nakamura et al. 2023, sec. 4.
     """
 
     kind: ClassVar[str] = "prototypes"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
+    module: ClassVar[str] = "scoring.head_modules:PrototypeHead"
     columns: ClassVar[Mapping[str, Column]] = ASSIGNMENT
     prototypes: int = 4096
     hidden: int = 2048
@@ -204,12 +174,6 @@ class PrototypeHeadSpec:
         if not 0 < self.temperature < float("inf"):
             raise InputError(f"a head of prototypes needs a temperature above 0, got {self.temperature}")
 
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.head_modules import PrototypeHead
-
-        return PrototypeHead(width, self.prototypes, self.hidden, self.bottleneck, self.temperature)
-
     def score(self, logits: "Tensor") -> "dict[str, Tensor]":
         """Return the entropy, shape (N,), in [0, ln K], of logits, shape (N, K)."""
         log_p = logits.log_softmax(1)
@@ -217,7 +181,7 @@ class PrototypeHeadSpec:
 
 
 @dataclass(frozen=True)
-class PosteriorHeadSpec:
+class PosteriorHeadSpec(HeadSpec):
     """The shape of a head that says q(z|x), a Gaussian of diagonal covariance, and decodes z to an image.
 
     Attributes:
@@ -227,8 +191,8 @@ class PosteriorHeadSpec:
     """
 
     kind: ClassVar[str] = "posterior"
+    module: ClassVar[str] = "scoring.posterior:PosteriorHead"
     needs: ClassVar[str] = HEAD_OF_PIXELS
-    passes: ClassVar[int] = 0
     columns: ClassVar[Mapping[str, Column]] = RECONSTRUCTION
     dim: int = 64
     size: int = 224
@@ -239,31 +203,7 @@ class PosteriorHeadSpec:
         check_width("a decoder needs a number of channels", self.channels)
         map_of_decoder(self.size)
 
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.posterior import PosteriorHead
 
-        return PosteriorHead(width, self.dim, self.size, self.channels)
-
-    def score(self, outputs: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns for the head's outputs, shape (N, 2): mean log-variance, and error of the image."""
-        return {"unc_<method>": outputs[:, 0], "unc_<method>_error": outputs[:, 1]}
-
-
-HeadSpec = (
-    KappaHeadSpec
-    | NormHeadSpec
-    | UncertaintyHeadSpec
-    | JunkHeadSpec
-    | GaussiansHeadSpec
-    | ClassifierHeadSpec
-    | PrototypeHeadSpec
-    | PosteriorHeadSpec
-    | EnsembleHeadSpec
-    | DropoutHeadSpec
-    | HetXLHeadSpec
-    | SNGPHeadSpec
-)
 EMBEDS = (NormHeadSpec, GaussiansHeadSpec, PosteriorHeadSpec)  # with ``project``: features (N, D) -> mu (N, dim)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher, get_close_matches
 from importlib import import_module
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from scoring.errors import InputError
 
@@ -39,8 +39,7 @@ class Lazy(Mapping[str, T]):
         self.where = where
 
     def __getitem__(self, name: str) -> T:
-        module, _, attribute = self.where[name].partition(":")
-        entry: T = getattr(import_module(module), attribute)
+        entry: T = attribute(self.where[name])
         return entry
 
     def __contains__(self, name: object) -> bool:
@@ -51,6 +50,12 @@ class Lazy(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(self.where)
+
+
+def attribute(where: str) -> Any:
+    """Return what ``"package.module:attribute"`` names, imported now."""
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name)
 
 
 def closest(name: str, known: Iterable[str]) -> str:
