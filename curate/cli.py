@@ -18,6 +18,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from curate.commands.filter_rules import RuleCommand
 from curate.commands.groups import grouped, plain_app
 from curate.commands.methods import MethodCommand
 from curate.commands.nested import with_subcommands
@@ -136,7 +137,7 @@ COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
     ("split", START, OrderedCommand),
     ("report", START, None),
     ("export", START, None),
-    ("filter", CHOOSE, OrderedCommand),
+    ("filter", CHOOSE, RuleCommand),
     ("select", CHOOSE, None),
     ("balance", CHOOSE, None),
     ("fit", CHOOSE, None),

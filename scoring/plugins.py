@@ -1,4 +1,4 @@
-"""What other packages add by entry point: training methods (``curate.methods``), backbones (``curate.backbones``)."""
+"""What other packages add by entry point: training methods, backbones and rules of ``curate filter``."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,14 +7,29 @@ from scoring.errors import InputError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-METHODS, BACKBONES = "curate.methods", "curate.backbones"
+METHODS, BACKBONES, RULES = "curate.methods", "curate.backbones", "curate.rules"
 
 
 def plugins(group: str) -> "dict[str, EntryPoint]":
-    """Return the entry points of a group by name; nothing of theirs is imported."""
+    """Return the entry points of a group by name; nothing of theirs is imported.
+
+    Raises:
+        InputError: for a name that two packages have.
+    """
     from importlib.metadata import entry_points  # takes 15 ms, and most commands need none
 
-    return {point.name: point for point in entry_points(group=group)}
+    points: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        if (other := points.setdefault(point.name, point)) != point:
+            raise InputError(
+                f"{package_of(other)} and {package_of(point)} both add {point.name!r} to {group}; remove one of them"
+            )
+    return points
+
+
+def package_of(point: "EntryPoint") -> str:
+    """Return the package that has an entry point, for messages."""
+    return f"the package {point.dist.name if point.dist is not None else point.module}"
 
 
 def load_plugin(point: "EntryPoint") -> Any:
@@ -26,9 +41,8 @@ def load_plugin(point: "EntryPoint") -> Any:
     try:
         return point.load()
     except Exception as error:  # of any kind: the code is another package's
-        package = point.dist.name if point.dist is not None else point.module
         text = str(error).splitlines()[0] if str(error) else "no message"
         raise InputError(
-            f"{point.name!r} of the package {package} cannot be loaded ({type(error).__name__}: {text}); repair or "
+            f"{point.name!r} of {package_of(point)} cannot be loaded ({type(error).__name__}: {text}); repair or "
             "remove that package"
         ) from None

@@ -38,7 +38,7 @@ def command_of(
     def decorate(run: Callable[Concatenate[R, Extras], None]) -> Callable[..., None]:
         alone = list(inspect.signature(run).parameters.values())[1:]
         extras = {each.name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in alone}
-        fields = {field.name: _parameter(field) for field in known}
+        fields = {field.name: parameter(field) for field in known}
         if both := sorted({*extras} & {*fields}):
             raise TypeError(f"{both[0]} is an option of {getattr(request, '__name__', '')} already; rename one")
         parameters = _in_order(fields, extras, after)
@@ -70,7 +70,7 @@ def _in_order(
     return [every[name] for name in (*names, *(name for name in LAST if name in every))]
 
 
-def _parameter(field: Field) -> inspect.Parameter:
+def parameter(field: Field) -> inspect.Parameter:
     """Return a field as Typer reads it."""
     about = field.about
     if not isinstance(about, Option):

@@ -1,7 +1,7 @@
 """``curate filter``: parse the rules in the order typed, apply them, report."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,7 +11,7 @@ from curate.commands.declared import command_of
 from curate.commands.order import typed
 from curate.commands.printing import emit, printers, say_files
 from curate.counted import counted
-from curate.policies.filter.options import FilterOptions
+from curate.policies.filter.options import FilterOptions, FilterRequest
 
 if TYPE_CHECKING:
     from curate.policies.result import Result
@@ -30,7 +30,7 @@ WHY = {
 
 @command_of(FilterOptions)
 def run(
-    request: FilterOptions,
+    request: FilterRequest,
     ctx: typer.Context,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -58,7 +58,7 @@ def run(
     from curate.policies.filter.policy import run_filter
 
     rules = typed(ctx)
-    taken: dict[str, Any] = dict.fromkeys(name for name, _ in rules)
+    taken: dict[str, Any] = {field.name: None for field in fields(request) if field.name in dict(rules)}
     result = run_filter(replace(request, rules=rules, **taken))
     if json_:
         emit({**result.to_json(), "notes": filter_notes(result)})

@@ -100,6 +100,7 @@ class KeepTop(AmountRule):
     """
 
     name: ClassVar[str] = "keep-top"
+    stage = 3
 
     def n_kept(self, n: int) -> int:
         """Return how many of n rows stay."""
@@ -121,6 +122,7 @@ class DropBottom(AmountRule):
     """Drop the least certain rows; the mirror of ``KeepTop``, with a share rounded down."""
 
     name: ClassVar[str] = "drop-bottom"
+    stage = 2
 
     def n_kept(self, n: int) -> int:
         """Return how many of n rows stay."""

@@ -23,6 +23,7 @@ class BoundRule(ScoreRule):
     column: str
     per: str | None = field(default=None, init=False)
     even: str | None = field(default=None, init=False)
+    stage = 1
     high: ClassVar[bool]
     words: ClassVar[tuple[str, str, str]]  # of a value that stays, of one that goes, and of the bound
 

@@ -1,6 +1,5 @@
 """The rule with a guarantee: the most rows of which a random sample, judged by annotators, shows that few are bad."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -53,14 +52,14 @@ class MaxBadRate(ScoreRule):
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "max-bad-rate"
     ranks = True
-    own_options: ClassVar[Mapping[str, bool]] = {AUDIT: True, "confidence": False, "promise": False, "judges": False}
     once = True
+    stage = 4
     last = "is promised of what is kept in the end"
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
         """Return the rule from what is typed; InputError for a value that cannot be used."""
-        audits, options = arguments.own_options.get(AUDIT, ()), arguments.own_options.items()
+        audits, options = arguments.settings.get(AUDIT, ()), arguments.settings.items()
         single = {name: values[-1] for name, values in options if name != AUDIT}
         return cls.of(value, list(audits), column=arguments.column, **single)
 

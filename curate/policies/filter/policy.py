@@ -1,20 +1,21 @@
 """A filter applied to a table: rules keep and drop rows by their scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self
 
 from curate.columns import KEY
 from curate.options.function import callable_of
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
-from curate.policies.filter.options import FilterOptions
+from curate.policies.filter.options import FilterRequest, with_rules
 from curate.policies.filter.request import rules_of
 from curate.policies.filter.result import FilterResult
 from curate.policies.filter.rule import Rule
 from curate.policies.filter.rules import decide, needs_of, rule_from_json
 from curate.policies.filter.ruling import Verdict
-from curate.policies.filter.table import RULES
+from curate.policies.filter.table import OF_RULES, RULES
 from curate.policies.filter.words import MEANINGS, DecisionWords
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, UNDECIDED
 from curate.policies.outputs import Files
@@ -93,7 +94,7 @@ class Filter:
         return total
 
 
-def run_filter(options: FilterOptions) -> FilterResult:
+def run_filter(options: FilterRequest) -> FilterResult:
     """Keep the rows that satisfy every rule; write subset, decisions and receipt.
 
     Memory stays bounded: some 25 bytes a row at the peak and 64 MB a batch, whatever the table holds; more where
@@ -110,4 +111,16 @@ def run_filter(options: FilterOptions) -> FilterResult:
     return apply(Filter(tuple(rules)), table, options.out, dry_run=options.dry_run, overwrite=options.overwrite)
 
 
-filter = callable_of(FilterOptions, run_filter)
+filter: Callable[..., FilterResult]
+
+
+@cache
+def _filter() -> Callable[..., FilterResult]:
+    return callable_of(with_rules(OF_RULES | RULES.added()), run_filter)
+
+
+def __getattr__(name: str) -> Any:
+    """Return ``filter`` once it is used: its keywords are also those of rules that other packages add."""
+    if name == "filter":
+        return _filter()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,9 +7,9 @@ from typing import Any
 from curate.columns import LABEL
 from curate.options.function import checked
 from curate.options.option import Option, declared
-from curate.policies.filter.options import IN_ORDER, FilterOptions
+from curate.policies.filter.options import FilterRequest
 from curate.policies.filter.rule import COLUMN, EVEN, PER, Rule, RuleArguments
-from curate.policies.filter.table import RULES
+from curate.policies.filter.table import RULES, may_repeat
 from curate.tables.needs import is_plain
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -17,7 +17,7 @@ from scoring.lookup import closest
 from scoring.relative.columns import CLUSTER
 
 
-def rules_of(options: FilterOptions, table: Table) -> list[Rule]:
+def rules_of(options: FilterRequest, table: Table) -> list[Rule]:
     """Return the rules that a command line, or the keywords of Python, ask for.
 
     ``column`` and ``per`` count for the rules after them. The only one of its kind that stands
@@ -31,16 +31,13 @@ def rules_of(options: FilterOptions, table: Table) -> list[Rule]:
     Raises:
         InputError: for a value that cannot be read, or an option of a rule without a rule after it.
     """
-    named = [(name, value) for name in IN_ORDER if (value := getattr(options, name)) is not None]
+    fields = declared(type(options))
+    kinds = {each.name: each.kind for each in fields if isinstance(each.about, Option) and each.about.repeats}
+    named = [(name, value) for name in kinds if (value := getattr(options, name)) is not None]
     if options.rules is None:
-        return _rules_in_order(named, options, table)
+        return _rules_in_order(sorted(named, key=_stage), options, table)
     if named:
         raise InputError(f"{named[0][0]} and rules are both given; add it to rules, or leave one out")
-    kinds = {
-        each.name: each.kind
-        for each in declared(type(options))
-        if isinstance(each.about, Option) and each.about.repeats
-    }
     typed = [_pair(each, kinds) for each in options.rules if not isinstance(each, Rule)]
     if len(typed) == len(options.rules):
         return _rules_in_order(typed, options, table)
@@ -52,18 +49,26 @@ def rules_of(options: FilterOptions, table: Table) -> list[Rule]:
     return [each for each in options.rules if isinstance(each, Rule)]
 
 
+def _stage(pair: tuple[str, Any]) -> int:
+    """Return when a keyword applies."""
+    name = pair[0].replace("_", "-")
+    return -1 if name in (COLUMN, PER) else RULES[name].stage if name in RULES else 0
+
+
 def _pair(entry: object, kinds: Mapping[str, Any]) -> tuple[str, Any]:
     """Return an entry of ``rules`` that is no Rule; TypeError where it is no keyword with a value of its type."""
     if not isinstance(entry, tuple | list) or len(entry) != 2 or not isinstance(entry[0], str):
         raise TypeError(f"filter() expected a Rule or (keyword, value) for each of 'rules', got {entry!r}")
     name, value = entry
-    kind = kinds.get(name.replace("-", "_"))
-    if kind is None:
+    keyword = name.replace("-", "_")
+    if keyword not in kinds:
+        kinds = {**kinds, **{each.replace("-", "_"): kind.__origin__ for each, kind in RULES.added().items()}}
+    if keyword not in kinds:
         raise TypeError(f"filter() got an unexpected keyword {name!r} in 'rules'{closest(name, kinds)}")
-    return name, checked(kind | str, value, "filter()", f"{name!r} of 'rules'")
+    return name, checked(kinds[keyword] | str, value, "filter()", f"{name!r} of 'rules'")
 
 
-def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterOptions, table: Table) -> list[Rule]:
+def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterRequest, table: Table) -> list[Rule]:
     """Return the rules of (keyword, value), ``_`` or ``-`` in the names; ``options`` has what holds for all of them."""
     even = _even_column(table, options.label, options.allow_uneven, typed)
     names = [name.replace("_", "-") for name, _ in typed]
@@ -75,14 +80,12 @@ def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterOptions, ta
         if name in trailing:
             trailing[name] = value
         elif name in RULES and not (RULES[name].gathers and name in names[:place]):
-            own_options = {
-                option: _listed(values, names, option) for option in RULES[name].own_options if option in names
-            }
+            settings = {option: _listed(values, names, option) for option in RULES.settings(name) if option in names}
             arguments = RuleArguments(
                 table,
                 _listed(values, names, name),
                 even=even,
-                own_options=own_options,
+                settings=settings,
                 model=options.model,
                 allow_unmatched=options.allow_unmatched,
                 **trailing,
@@ -93,8 +96,9 @@ def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterOptions, ta
 
 def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Sequence[tuple[str, Any]]) -> str | None:
     """Return the column of the groups of which amounts take equal shares; None for a plain cut."""
-    amounts = [name for name, rule in RULES.items() if EVEN in rule.takes]
-    if label is not None and not any(name.replace("_", "-") in amounts for name, _ in typed):
+    names = {name.replace("_", "-") for name, _ in typed}
+    if label is not None and not any(EVEN in RULES[name].takes for name in names if name in RULES):
+        amounts = [name for name, rule in RULES.items() if EVEN in rule.takes]
         raise InputError(f"--label {label} is for {' and '.join(f'--{name}' for name in amounts)}; add one")
     if label is not None and allow_uneven:
         raise InputError(
@@ -117,11 +121,13 @@ def _listed(values: Sequence[Any], names: Sequence[str], name: str) -> list[Any]
 
 def _refuse_lone(names: Sequence[str]) -> None:
     """Refuse an option of a rule without the rule, and twice what is typed once."""
-    for name, rule in RULES.items():
-        lone = [option for option in names if option in rule.own_options]
-        if lone and name not in names:
-            raise InputError(f"--{lone[0]} is for --{name}, and none is given; add it")
-        for once in ([name] if rule.once else []) + [option for option, many in rule.own_options.items() if not many]:
+    for option in (each for each in names if each not in (COLUMN, PER) and each not in RULES):
+        if (rule := RULES.owner(option)) not in names:
+            raise InputError(f"--{option} is for --{rule}, and none is given; add it")
+    for name in (each for each in RULES if each in names):
+        for once in ([name] if RULES[name].once else []) + [
+            option for option, kind in RULES.settings(name).items() if not may_repeat(kind)
+        ]:
             if list(names).count(once) > 1:
                 raise InputError(f"--{once} is given {list(names).count(once)} times; give it once")
 
@@ -130,7 +136,7 @@ def _trailing(names: Sequence[str], values: Sequence[Any], option: str) -> Any:
     """The value of ``option`` if it comes once, after all of the rules that it could be for."""
     if option not in names:
         return None
-    rules = [name for name, rule in RULES.items() if option in rule.takes]
+    rules = [name for name in RULES if name in names and option in RULES[name].takes]
     in_turn = [(name, value) for name, value in zip(names, values, strict=True) if name == option or name in rules]
     for (name, value), (following, other) in pairwise(in_turn):
         if name == following == option:
@@ -138,7 +144,7 @@ def _trailing(names: Sequence[str], values: Sequence[Any], option: str) -> Any:
     last = len(names) - 1 - names[::-1].index(option)
     if any(name in rules for name in names[last:]):
         return None
-    flags = ", ".join(f"--{name}" for name in rules)
+    flags = ", ".join(f"--{name}" for name, rule in RULES.items() if option in rule.takes)
     if not any(name in rules for name in names):
         raise InputError(f"--{option} {values[last]} is for one of {flags}, and none is given; add one")
     if names.count(option) > 1:

@@ -1,4 +1,4 @@
-"""What a rule of a filter is. A new one is a class in a module, a line in ``WHERE``, a field of ``FilterOptions``."""
+"""What a rule of a filter is. A new one is a class in a module and a line in ``LINES``, or an entry point."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class RuleArguments:
         column: score column; None for the default of the table.
         per: column whose values are judged apart.
         even: column of the groups of which an amount takes equal shares; None for a plain cut.
-        own_options: the options that it alone takes -> their values, in the order typed.
+        settings: the options that it alone takes -> their values, in the order typed.
         model: that scored the table, if it does not ship.
         allow_unmatched: take files of keys of which the table has none.
     """
@@ -42,7 +42,7 @@ class RuleArguments:
     column: str | None = None
     per: str | None = None
     even: str | None = None
-    own_options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     model: str | Path | None = None
     allow_unmatched: bool = False
 
@@ -69,7 +69,9 @@ class Rule(ABC):
         name: as in receipts; the option is ``--name``, the keyword of Python has ``_`` for ``-``.
         ranks: whether what it says of a row depends on the others, so that it must see all at once.
         takes: which of column, per and even count for it.
-        own_options: options that it alone takes -> whether they may be typed several times.
+        option: of its value, and
+        settings: that it alone takes, as in ``Line``; of a rule of this project they are there.
+        stage: when a keyword of Python applies: those of 0 first, bounds 1, --drop-bottom 2, --keep-top 3.
         gathers: whether all values of its option are one rule, at the place of the first.
         once: whether its option may be typed once only.
         last: why no rule may come after it; empty where one may.
@@ -78,7 +80,9 @@ class Rule(ABC):
     name: ClassVar[str]
     ranks: ClassVar[bool] = False
     takes: ClassVar[tuple[str, ...]] = ()
-    own_options: ClassVar[Mapping[str, bool]] = {}
+    option: ClassVar[Any] = None
+    settings: ClassVar[dict[str, Any]] = {}
+    stage: ClassVar[int] = 0
     gathers: ClassVar[bool] = False
     once: ClassVar[bool] = False
     last: ClassVar[str] = ""

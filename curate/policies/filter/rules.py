@@ -17,7 +17,7 @@ from curate.tables.needs import Needs
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.lookup import lookup
+from scoring.lookup import closest
 
 BLOCK = 1 << 22  # rows that a rule which looks at one row at a time judges at once
 
@@ -30,7 +30,11 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
     """
     if not isinstance(value, Mapping):
         raise InputError(f"expected a rule of a filter as a JSON object, got {str(value)[:40]}; take it from a copy")
-    return lookup(RULES, str(value.get("rule")), kind="rule").from_json(value)
+    name = str(value.get("rule"))
+    if name not in RULES:
+        near = closest(name, RULES)
+        raise InputError(f"unknown rule {name!r} in the receipt{near}; or install the package that adds it")
+    return RULES[name].from_json(value)
 
 
 def needs_of(rules: Sequence[Rule], table: Table) -> Needs:

@@ -1,25 +1,183 @@
-"""Every rule by name; a class is imported when it is looked up."""
+"""Every rule by name with its options, then the rules that other packages add; a class is imported on use."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
+from curate.options.option import Option, shared
+from scoring import plugins
+from scoring.errors import InputError
 from scoring.lookup import Lazy
 
 if TYPE_CHECKING:
     from curate.policies.filter.rule import Rule
 
-# To add a rule, add a line, and a field of ``FilterOptions``, which says what it does.
-WHERE: dict[str, str] = {
-    "keep-top": "curate.policies.filter.amounts:KeepTop",
-    "drop-bottom": "curate.policies.filter.amounts:DropBottom",
-    "min": "curate.policies.filter.bounds:Minimum",
-    "max": "curate.policies.filter.bounds:Maximum",
-    "where": "curate.policies.filter.condition:Where",
-    "like": "curate.policies.filter.alike:Like",
-    "unlike": "curate.policies.filter.alike:Unlike",
-    "keys": "curate.policies.filter.named:Keys",
-    "without-keys": "curate.policies.filter.named:WithoutKeys",
-    "verdicts": "curate.policies.filter.by_verdicts:ByVerdicts",
-    "max-bad-rate": "curate.policies.filter.guaranteed:MaxBadRate",
+Amount = str | float | None
+Texts = str | Sequence[str] | None
+File = str | Path | None
+Options = dict[str, Any]  # name on the command line, without -- -> Annotated[type | None, Option]
+
+
+def rule_option(text: str, metavar: str, python: str = "") -> Option:
+    """Return the option of a rule, or of what one takes: a phrase, what it takes, and the phrase in Python."""
+    return Option(text, metavar=metavar, python=python, repeats=True)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A rule of this project.
+
+    Attributes:
+        where: its class, ``package.module:Class``.
+        option: of its value, Annotated[type | None, rule_option(...)]; here, so that help imports no rule.
+        settings: that it alone takes.
+    """
+
+    where: str
+    option: Any
+    settings: Options = field(default_factory=dict)
+
+
+# To add a rule, add a line.
+LINES: dict[str, Line] = {
+    "keep-top": Line(
+        "curate.policies.filter.amounts:KeepTop",
+        Annotated[Amount, rule_option("Keep the most certain: 0.8, 80% or 5000 (rows).", "AMOUNT")],
+    ),
+    "drop-bottom": Line(
+        "curate.policies.filter.amounts:DropBottom",
+        Annotated[Amount, rule_option("Drop the least certain: 0.2, 20% or 5000 (rows).", "AMOUNT")],
+    ),
+    "min": Line(
+        "curate.policies.filter.bounds:Minimum",
+        Annotated[float | None, rule_option("Keep values of at least X, in the column's unit.", "X")],
+    ),
+    "max": Line(
+        "curate.policies.filter.bounds:Maximum",
+        Annotated[float | None, rule_option("Keep values of at most X, in the column's unit.", "X")],
+    ),
+    "where": Line(
+        "curate.policies.filter.condition:Where",
+        Annotated[str | None, rule_option("Keep rows that meet a condition on any columns.", "CONDITION")],
+    ),
+    "keys": Line(
+        "curate.policies.filter.named:Keys",
+        Annotated[File, rule_option("Keep the rows whose keys a CSV, list or table names in a column key.", "FILE")],
+    ),
+    "without-keys": Line(
+        "curate.policies.filter.named:WithoutKeys",
+        Annotated[
+            File,
+            rule_option(
+                "Drop the rows whose keys it names: what was ticked on a report.",
+                "FILE",
+                "Drop the rows whose keys a CSV, list or table names in a column key.",
+            ),
+        ],
+    ),
+    "verdicts": Line(
+        "curate.policies.filter.by_verdicts:ByVerdicts",
+        Annotated[File, shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE", repeats=True)],
+    ),
+    "like": Line(
+        "curate.policies.filter.alike:Like",
+        Annotated[
+            Texts,
+            rule_option(
+                "Keep rows like a KEY or an IMAGE file; EXAMPLE=0.7 from that cosine on (repeatable).", "EXAMPLE"
+            ),
+        ],
+    ),
+    "unlike": Line(
+        "curate.policies.filter.alike:Unlike",
+        Annotated[Texts, rule_option("Drop rows like a KEY or an IMAGE file, too.", "EXAMPLE")],
+    ),
+    "max-bad-rate": Line(
+        "curate.policies.filter.guaranteed:MaxBadRate",
+        Annotated[
+            Amount, rule_option("Keep the most rows of which --audit shows that at most SHARE is bad: 2%.", "SHARE")
+        ],
+        {
+            "audit": Annotated[
+                str | Path | Sequence[str | Path] | None,
+                shared("--audit", ": NAME.audit.csv of curate review plan (repeatable)", metavar="FILE", repeats=True),
+            ],
+            "confidence": Annotated[Amount, shared("--confidence", ". [default: 95%]", metavar="SHARE", repeats=True)],
+            "promise": Annotated[
+                str | None,
+                rule_option(
+                    "confidence, or average: bad kept rows are at most SHARE of all, on average. [default: confidence]",
+                    "KIND",
+                ),
+            ],
+            "judges": Annotated[
+                str | None, shared("--judges", ". [default: any]", metavar="any|majority|share", repeats=True)
+            ],
+        },
+    ),
 }
-RULES: "Mapping[str, type[Rule]]" = Lazy(WHERE)
+OF_RULES: Options = {
+    name: kind for rule, line in LINES.items() for name, kind in {rule: line.option, **line.settings}.items()
+}
+
+
+class RuleTable(Lazy["type[Rule]"]):
+    """The rules above, then those that other packages add by an entry point of the group ``curate.rules``."""
+
+    def __getitem__(self, name: str) -> "type[Rule]":
+        if name in LINES:
+            return super().__getitem__(name)
+        from curate.policies.filter.rule import Rule
+
+        rule = plugins.load_plugin(plugins.plugins(plugins.RULES)[name])
+        if not (isinstance(rule, type) and issubclass(rule, Rule) and getattr(rule, "name", None) == name):
+            raise InputError(f"the plug-in {name!r} is no rule: expected a subclass of Rule of that name, got {rule!r}")
+        return rule
+
+    def __contains__(self, name: object) -> bool:
+        return name in LINES or name in plugins.plugins(plugins.RULES)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*LINES, *plugins.plugins(plugins.RULES)]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def settings(self, name: str) -> Options:
+        """Return the options that a rule alone takes."""
+        return LINES[name].settings if name in LINES else self[name].settings
+
+    def owner(self, option: str) -> str:
+        """Return the rule that alone takes an option."""
+        return next(name for name in self if option in self.settings(name))
+
+    def added(self) -> Options:
+        """Return the options of the rules that other packages add, which are imported.
+
+        Raises:
+            InputError: for one that cannot be imported, is no rule, or has an option whose name is taken.
+        """
+        options: Options = {}
+        for name, point in plugins.plugins(plugins.RULES).items():
+            if name in LINES:
+                raise InputError(
+                    f"{plugins.package_of(point)} adds a rule {name!r}, which curate has; remove that package, or "
+                    "rename its rule"
+                )
+            new = {name: self[name].option, **self[name].settings}
+            if twice := sorted({*new} & {*OF_RULES, *options}):
+                raise InputError(
+                    f"{plugins.package_of(point)} adds an option --{twice[0]}, which there is; remove that package, or "
+                    "rename its option"
+                )
+            options |= new
+        return options
+
+
+RULES = RuleTable({name: line.where for name, line in LINES.items()})
+
+
+def may_repeat(annotated: Any) -> bool:
+    """Return whether an option of a rule is one value or several: in Python it may be a sequence."""
+    return any(get_origin(each) is Sequence for each in get_args(get_args(annotated)[0]))

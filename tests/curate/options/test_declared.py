@@ -122,7 +122,7 @@ def test_numbers_of_numpy_generators_and_other_paths_become_plain_values_that_a_
             curate.filter(scores, rules=[wrong])
 
 
-def test_a_command_has_the_fields_and_its_own_options_as_they_are_declared():
+def test_a_command_has_the_fields_and_its_settings_as_they_are_declared():
     assert baked("a").output == "('a', 180, None, None, None) False\n"
     words = "a --heat 9 --top-heat 1 --top-heat 2 --on top,low --set fan=2 --wait"
     done = baked(*words.split())

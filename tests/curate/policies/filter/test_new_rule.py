@@ -1,5 +1,6 @@
-"""A rule that is added by one class and one line is a rule everywhere."""
+"""A rule that a package outside the project adds by an entry point is a rule everywhere."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,27 +10,95 @@ import numpy as np
 import polars as pl
 import pytest
 
+from curate.policies.filter.options import with_rules
+from curate.policies.filter.rules import rule_from_json
+from curate.policies.filter.table import OF_RULES, RULES
+from scoring.errors import InputError
+
 ROOT = Path(__file__).parents[4]
-SCRIPT = Path(__file__).parent / "every_nth.py"
+CODE = '''
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+import numpy as np
+from curate.policies.filter.rule import Reasons, Rule
+from curate.policies.filter.ruling import Ruling
+from curate.policies.filter.table import rule_option
+from scoring.errors import InputError
+
+@dataclass(frozen=True)
+class EveryNth(Rule):
+    """Keep every n-th row of the table, from a row on."""
+
+    n: int
+    first: int = 0
+    column: str | None = field(default=None, init=False)
+    per: str | None = field(default=None, init=False)
+    name = "every-nth"
+    option = Annotated[int | None, rule_option("Keep every N-th row.", "N")]
+    settings = {"from-row": Annotated[int | None, rule_option("Count from this row.", "ROW")]}
+
+    @classmethod
+    def read(cls, value, arguments):
+        if not str(value).isdecimal():
+            raise InputError(f"--{cls.name} takes a whole number, got {value}")
+        return cls(int(value), int(arguments.settings.get("from-row", [0])[0]))
+
+    def judge(self, table_rows, rows, inside):
+        places = np.arange(rows.start, rows.start + len(inside))
+        return Ruling(places % self.n == self.first, np.ones(len(inside), bool), None)
+
+    def reasons(self, result, rows, dropped):
+        return Reasons([f"row {row} is {'left out' if out else 'taken'}" for row, out in zip(rows, dropped)])
+
+    def notes(self, result):
+        return [f"one of {self.n} rows is taken"]
+
+@dataclass(frozen=True)
+class Label(EveryNth):
+    name = "label"
+
+@dataclass(frozen=True)
+class Judges(EveryNth):
+    name = "judges"
+'''
 EVERY_LINE = """
-import runpy, sys
-import every_nth
-every_nth.add()
+import sys
 from curate.cli import main
 sys.stderr = sys.stdout
-*lines, page = sys.argv[1:]
-for line in lines:
+for line in sys.argv[1:]:
     sys.argv[1:] = line.split()
     try:
         main()
-    except SystemExit:
-        print("END")
-print(runpy.run_path(page)["rules"]())
+    except SystemExit as stop:
+        print("END", stop.code)
+"""
+IN_PYTHON = """
+import inspect, curate
+from curate.policies.filter.rules import rule_from_json
+print(inspect.signature(curate.filter).parameters["every_nth"])
+print([line for line in curate.filter.__doc__.splitlines() if "every_nth:" in line])
+result = curate.filter("s.parquet", "python.parquet", from_row=1, keep_top=2, every_nth=3)
+print(result.kept, result.dropped_by)
+curate.filter("s.parquet", "listed.parquet", [("every_nth", 3), ("from_row", 1), ("keep_top", 2)])
+try:
+    curate.filter("s.parquet", every_nth="x")
+except TypeError as error:
+    print(error)
 """
 
 
-def python(*line, folder):
-    paths = os.pathsep.join([str(ROOT), str(SCRIPT.parent)])
+def install(folder, name, entries, code=CODE):
+    """Put a package into a folder of packages, as pip does."""
+    (folder / f"{name}-1.0.dist-info").mkdir(parents=True)
+    (folder / f"{name}.py").write_text(code)
+    (folder / f"{name}-1.0.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (folder / f"{name}-1.0.dist-info" / "entry_points.txt").write_text(f"[curate.rules]\n{entries}\n")
+    return folder
+
+
+def python(*line, folder, packages="site"):
+    paths = os.pathsep.join([str(ROOT), str(folder / packages)])
     env = os.environ | {"PYTHONPATH": paths}
     return subprocess.run([sys.executable, *map(str, line)], capture_output=True, text=True, cwd=folder, env=env)
 
@@ -37,30 +106,79 @@ def python(*line, folder):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rule")
+    install(folder / "site", "acme_rules", "every-nth = acme_rules:EveryNth")
     columns = {"key": [f"{row:02d}" for row in range(10)], "kappa_visimsiam": np.arange(10.0)}
     pl.DataFrame(columns).write_parquet(folder / "s.parquet")
-    result = python("-m", "every_nth", "filter", "s.parquet", "--every-nth", 3, "-o", "k.parquet", folder=folder)
-    assert result.returncode == 0, result.stderr
-    assert "one of 3 rows is taken" in result.stderr
     return folder
 
 
-def test_the_command_keeps_its_rows_and_decisions_say_why(folder):
+def test_every_command_knows_it(folder):
+    said_by_line = {
+        "filter s.parquet --every-nth 3 -o k.parquet": "one of 3 rows is taken",
+        "filter --help": "--every-nth N",
+        "help filter": "--from-row ROW",
+        "verify k.parquet": "identical",
+        "explain k.parquet 04": "row 4 is left out",
+        "report s.parquet k.receipt.json --points 0 -o r.html": "r.html",
+        "filter s.parquet --every-nth x -o no.parquet": "error: --every-nth takes a whole number",
+        "filter s.parquet --from-row 1 --min 1 -o no.parquet": "error: --from-row is for --every-nth",
+        "filter s.parquet --every-nht 3 -o no.parquet": "--every-nth",
+    }
+    result = python("-c", EVERY_LINE, *said_by_line, folder=folder)
+    texts = result.stdout.split("END")
+    for (line, said), text in zip(said_by_line.items(), texts, strict=False):
+        assert said in text, (line, result.stdout, result.stderr)
     assert pl.read_parquet(folder / "k.parquet")["key"].to_list() == ["00", "03", "06", "09"]
     decisions = pl.read_parquet(folder / "k.decisions.parquet")
     assert decisions.filter(key="01").select("reason", "rule").row(0) == ("row 1 is left out", "--every-nth 3")
-
-
-def test_the_other_commands_and_the_documentation_know_it(folder):
-    said_by_line = {
-        "verify k.parquet": "identical",
-        "explain k.parquet 04": "row 4 is left out",
-        "filter --help": "--every-nth N",
-        "report s.parquet k.receipt.json --points 0 -o r.html": "r.html",
-    }
-    result = python("-c", EVERY_LINE, *said_by_line, ROOT / "docs" / "generate.py", folder=folder)
-    *texts, rules = (result.stdout + result.stderr).split("END\n")
-    for (line, said), text in zip(said_by_line.items(), texts, strict=True):
-        assert said in text, line
-    assert "| `--every-nth N` | Keep every N-th row. |" in rules
+    [noted] = json.loads((folder / "k.receipt.json").read_text())["policy"]
+    assert noted == {"rule": "every-nth", "n": 3, "first": 0, "column": None, "per": None}
     assert "--every-nth 3" in (folder / "r.html").read_text()
+
+
+def test_it_is_a_keyword_that_applies_before_amounts(folder):
+    result = python("-c", IN_PYTHON, folder=folder)
+    signature, text, done, wrong = result.stdout.splitlines()
+    assert signature == "every_nth: int | None = None"
+    assert "Keep every N-th row." in text
+    assert done == "2 {'--every-nth 3': 7, '--keep-top 2': 1}"
+    assert "'every_nth'" in wrong
+    for name in ("python", "listed"):
+        assert pl.read_parquet(folder / f"{name}.parquet")["key"].to_list() == ["04", "07"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ("min = acme_rules:EveryNth", "acme_rules adds a rule 'min', which curate has"),
+        ("broken = acme_missing:Rule", "acme_rules cannot be loaded .*ModuleNotFoundError"),
+        ("nothing = acme_rules:CODE", "acme_rules cannot be loaded .*AttributeError"),
+        ("other = acme_rules:EveryNth", "'other' is no rule: .* of that name"),
+        ("label = acme_rules:Label", "--label"),
+        ("judges = acme_rules:Judges", "--judges"),
+    ],
+)
+def test_a_package_whose_rule_cannot_be_used_is_named_in_one_line(tmp_path, monkeypatch, entries, words):
+    monkeypatch.syspath_prepend(install(tmp_path, "acme_rules", entries))
+    try:
+        with pytest.raises(InputError, match=words) as error:
+            with_rules(OF_RULES | RULES.added())
+        assert len(str(error.value).splitlines()) == 1
+    finally:
+        sys.modules.pop("acme_rules", None)
+
+
+def test_two_packages_with_one_rule_end_a_filter_and_nothing_else(folder):
+    for name in ("acme_rules", "brush_rules"):
+        install(folder / "both", name, f"every-nth = {name}:EveryNth")
+    lines = ["filter s.parquet --max 1 -o no.parquet", "--help"]
+    result = python("-c", EVERY_LINE, *lines, folder=folder, packages="both")
+    ended, shown, _ = result.stdout.split("END")
+    assert ended.startswith("error: the package acme_rules and the package brush_rules both add 'every-nth'")
+    assert ended.count("\n") == 1
+    assert "filter" in shown
+
+
+def test_a_receipt_with_a_rule_that_no_package_here_adds_is_refused():
+    with pytest.raises(InputError, match=r"rule 'every-nth'.* install the package"):
+        rule_from_json({"rule": "every-nth", "n": 3})

@@ -1,0 +1,63 @@
+"""The line of ``curate filter``: its rules in the order typed, also those that other packages add."""
+
+import inspect
+from typing import Any
+
+import typer
+
+from curate.commands.declared import parameter
+from curate.commands.order import OrderedCommand
+from curate.commands.printing import say
+from curate.options.option import Field
+from scoring.errors import InputError
+
+
+class RuleCommand(OrderedCommand):
+    """A command whose options are those of rules, too; rules of other packages are imported when they are needed."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        self._params: list[Any] = []
+        self._is_complete = True
+        super().__init__(*args, **named)
+        self._is_complete = False
+
+    @property
+    def params(self) -> list[Any]:
+        """The parameters; InputError for a package whose rule cannot be used."""
+        if not self._is_complete:
+            from curate.policies.filter.options import with_rules
+            from curate.policies.filter.table import OF_RULES, RULES
+
+            added = RULES.added()
+            with_rules(OF_RULES | added)  # refuses names that are taken
+            of_rules = [at for at, each in enumerate(self._params) if each.name.replace("_", "-") in OF_RULES]
+            self._params[of_rules[-1] + 1 : of_rules[-1] + 1] = [_option(*each) for each in added.items()]
+            self._is_complete = True
+        return self._params
+
+    @params.setter
+    def params(self, params: list[Any]) -> None:
+        self._params = params
+
+    def make_context(self, *args: Any, **named: Any) -> Any:
+        """Read a line; a package whose rule cannot be used ends it in one line."""
+        try:
+            _ = self.params
+        except InputError as error:
+            say(f"error: {error}")
+            raise typer.Exit(1) from None
+        return super().make_context(*args, **named)
+
+
+def _option(name: str, kind: Any) -> Any:
+    """Return the option of a rule, of which the order of the line has the values."""
+    field = Field(name.replace("-", "_"), kind.__origin__, None, kind.__metadata__[0])
+
+    def command(**values: Any) -> None: ...
+
+    command.__dict__["__signature__"] = inspect.Signature([parameter(field)])
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    param = next(each for each in typer.main.get_command(app).params if each.name == field.name)
+    param.expose_value = False
+    return param
