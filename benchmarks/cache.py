@@ -38,6 +38,7 @@ from trainers.draw import Draw
 from trainers.extract import CacheRecipe, Images, features
 from trainers.loop import train
 from trainers.methods.table import METHODS
+from trainers.monitor import Monitor
 from trainers.start import Start, find_start
 
 REPEAT = 5
@@ -99,7 +100,7 @@ class Bench:
         start = build(config, 200, init=self.model)
         train(
             config, data, state=self.folder / f"state{time.monotonic_ns()}", device=self.device, start=start,
-            save_every=1e9, report=lambda progress: moments.append(time.perf_counter()),
+            monitor=Monitor(save_every=1e9, report=lambda progress: moments.append(time.perf_counter())),
         )  # fmt: skip
         return moments[-1]
 

@@ -22,7 +22,8 @@ from curate.training.recipe import recipe
 from scoring.images import Preprocessing
 from scoring.runner import select_device, select_precision
 from trainers.data import TrainingSet, load_training_set
-from trainers.loop import Epoch, train
+from trainers.loop import train
+from trainers.monitor import Epoch, Monitor
 from trainers.stream import ImageStream
 
 Reader = Callable[[], bytes]
@@ -82,7 +83,8 @@ def main() -> None:
             config = recipe("simclr", made_of | {"stream": name == "streamed"})
             clock = Clock()
             with tempfile.TemporaryDirectory() as folder:
-                train(config, images, state=Path(folder) / f"state{turn}", device=device, save_every=1e9, course=clock)
+                monitor = Monitor(save_every=1e9, course=clock)
+                train(config, images, state=Path(folder) / f"state{turn}", device=device, monitor=monitor)
             found[name].append(clock.seconds())
             print(f"turn {turn + 1}, {name}: {found[name][-1][0]:.1f} s, {found[name][-1][1]:.1f} s of the processor")
     used = len(readers) // options.batch_size * options.batch_size * options.epochs * options.turns

@@ -119,7 +119,7 @@ API: dict[str, tuple[str, ...]] = {  # page of the Python reference -> modules, 
     "images": ("scoring.images",),
     "selectors": ("curate.policies.select.plan", "curate.selectors.pool"),
     "rounds": ("curate.exporting.batches", "curate.exporting.plan"),
-    "training": ("trainers.config", "trainers.loop"),
+    "training": ("trainers.config", "trainers.loop", "trainers.monitor"),
 }
 TABLES = {  # tables of generate.py on a page of their own -> title, and what it is
     "strategies": (

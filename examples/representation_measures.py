@@ -13,7 +13,7 @@ from torch import Tensor
 from curate.columns import is_less_certain
 from curate.probes.linear import fit_linear_probe
 from curate.probes.mixture import fit_mixture
-from curate.probes.perceptron import perceptron_answers
+from curate.probes.perceptron import Steps, perceptron_answers
 from scoring.metrics.neighbours import knn_predict
 from scoring.metrics.ranking import auroc, r_auroc
 from scoring.model import ScoringModel
@@ -25,7 +25,7 @@ from trainers.methods.siamese import SimSiam
 
 NEIGHBOURS, TEMPERATURE = 200, 0.1  # of the weighted vote, as UMM and MoCo report it on CIFAR-10
 TOLERANCE = 1e-4  # of the linear probe: a tenth of it takes twice as long and moves no more than an image or two
-PASSES, BATCH, RATE = 60, 256, 1e-3  # of the MLP probe
+STEPS = Steps(60, 256, 1e-3)  # of the MLP probe
 STARTS = 5  # of the mixture of Gaussians: fits to choose from
 BLOCK = 500  # images that the network reads at a time
 PAIRS = 5  # of views of an image: 100,000 cosines of 10,000 images
@@ -81,9 +81,7 @@ def measure(
     known, answer = train.labels, test.labels
     said = {
         "linear": linear_answers(learned, known, features, n_classes),
-        "mlp": perceptron_answers(
-            learned, known, features, n_classes, seed=seed, passes=PASSES, batch=BATCH, rate=RATE
-        ),
+        "mlp": perceptron_answers(learned, known, features, n_classes, seed=seed, steps=STEPS),
         "knn": knn_answers(learned, known, features),
         "gmm": gmm_answers(learned, known, features, n_classes, seed=seed),
     }

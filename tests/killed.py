@@ -3,10 +3,11 @@
 import pytest
 
 from trainers import loop
+from trainers.monitor import Monitor
 
 
 def kill_at(step, run, monkeypatch):
-    """Let ``run(save_every=..., report=...)`` go until it reports a step, and kill it there, its state saved."""
+    """Let ``run(monitor=...)`` go until it reports a step, and kill it there, its state saved."""
 
     def kill(progress):
         if progress.step >= step:
@@ -16,4 +17,4 @@ def kill_at(step, run, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(loop.time, "monotonic", lambda: next(clock))
         with pytest.raises(KeyboardInterrupt):
-            run(save_every=1, report=kill)
+            run(monitor=Monitor(save_every=1, report=kill))

@@ -19,6 +19,7 @@ from trainers.loop import train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.moco import MoCo
 from trainers.methods.table import METHODS
+from trainers.monitor import Monitor
 
 SMALL = {
     "latent_dim": 8, "hidden_dim": 8, "n_small": 1, "small_size": 16, "channels": 8, "views": 2, "prototypes": 16,
@@ -92,7 +93,7 @@ def work(act, folder, names):
         trained("simclr", folder, images=few, epochs=2)
     if act == "kill":
         MoCo.after_step = then_killed(MoCo.after_step)
-        trained("moco", folder, save_every=-1)
+        trained("moco", folder, monitor=Monitor(save_every=-1))
 
 
 def start(act, folder, names=()):

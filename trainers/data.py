@@ -59,7 +59,6 @@ def load_training_set(
     losses: Sequence[float | None] | None = None,
     workers: int | None = None,
     marks: Marks | None = None,
-    report: Callable[[int], None] = lambda done: None,
     white: int = WHITE,
 ) -> TrainingSet:
     """Decode every image as the model will see it and hold it in memory; a broken one is left out and counted.
@@ -72,7 +71,6 @@ def load_training_set(
         losses: what the user computed, one an image, or None.
         workers: decoding threads; by default one a core.
         marks: of images that are being decoded, in the folder of the run.
-        report: called with how many images are done.
         white: the value that is white in images of 16 bits.
 
     Raises:
@@ -94,7 +92,6 @@ def load_training_set(
         else:
             pixels[len(kept)] = image.pixels
             kept.append(row)
-        report(row + 1)
     if len(kept) < 2:
         kinds = "".join(f", {count} {status}" for status, count in sorted(failures.items()))
         raise InputError(f"training needs at least 2 readable images, got {len(kept)} of {n}{kinds}; give more")

@@ -4,10 +4,8 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,55 +22,12 @@ from trainers.half import LossScale
 from trainers.memory import ran_out
 from trainers.methods.method import Batch, Method
 from trainers.methods.table import METHODS
+from trainers.monitor import Epoch, Monitor, Progress, Sums, warn
 from trainers.state import Keeper, RunState
 from trainers.stream import ImageStream
 from trainers.views import Data, Seen, StreamedViews, Views, views_of
 
 GRADIENT = "gradient_norm"
-COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run is: after which step of how many, and what was measured since the last report."""
-
-    step: int
-    steps: int
-    epoch: int
-    measures: dict[str, float]
-    images_per_second: float
-    warning: str | None
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """An epoch that has ended.
-
-    Attributes:
-        step: steps of the run that are done.
-        number: of the epoch, from 1.
-        epochs: of the run.
-        lr: rate of its last step.
-        measures: their means over its steps; ``gradient_norm`` is of all weights together, before it is clipped.
-        model: as it is now, in evaluation mode; not to be changed.
-    """
-
-    step: int
-    number: int
-    epochs: int
-    lr: float
-    measures: dict[str, float]
-    model: ScoringModel
-
-
-class Course(Protocol):
-    """Follows a run, and changes nothing in it."""
-
-    def begin(self, step: int) -> None:
-        """Take note that the run goes on after a step; 0 at its start."""
-
-    def add(self, epoch: Epoch) -> None:
-        """Take note of an epoch, before its state is saved."""
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
@@ -97,9 +52,7 @@ def train(
     start: tuple[ScoringModel, Method[Any]] | None = None,
     origin: dict[str, Any] | None = None,
     compiled: bool = False,
-    save_every: float = 60.0,
-    course: Course | None = None,
-    report: Callable[[Progress], None] = lambda progress: None,
+    monitor: Monitor | None = None,
 ) -> tuple[ScoringModel, dict[str, float]]:
     """Fit a model; pick up from ``state`` where an earlier run of the same recipe left off.
 
@@ -115,9 +68,7 @@ def train(
         start: from ``build``; by default built from the recipe alone.
         origin: what else the run is made of, such as digests of data and start; a state with another is refused.
         compiled: compile the backbone, for each size of view.
-        save_every: seconds between two states.
-        course: follows the run by the epoch.
-        report: called with the progress about once a second.
+        monitor: how often the state is saved, and what follows the run.
 
     Returns:
         The model, on the CPU and in evaluation mode, and the mean measures of the last epoch.
@@ -127,6 +78,7 @@ def train(
             finite (the last good state is kept), memory runs out, or processes have other data than the first, or do
             not share a batch evenly.
     """
+    monitor = monitor or Monitor()
     require_enough(config, data)
     _require_suitable(config, data)
     _require_ranks(config, data)
@@ -138,27 +90,12 @@ def train(
     identity = {**config.to_json(), "images": data.n, "classes": data.classes, **(origin or {})}
     cause = small_map(config, model, method) if config.precision == "bf16" else None
     ranks.require_same(identity)
-    keeper = Keeper(state, identity, both, optimizer, save_every, cause)
+    keeper = Keeper(state, identity, both, optimizer, monitor.save_every, cause)
     _require_epochs(config, data.n, keeper)
     ranks.require_same({"steps done": keeper.done.step})
-    if course is not None:
-        course.begin(keeper.done.step)
-    set_mode(config, model, method)
-    # each size of view is compiled for itself: one graph for all sizes is slower, and takes longer to make
-    backbone = torch.compile(model.backbone, dynamic=False) if compiled else model.backbone
-    views: Views | None = None
-    try:
-        per_epoch = sum(map(len, _turns(config, data.n, 0)))
-        views = views_of(data, config, model, method, per_epoch=per_epoch, backbone=backbone, device=device)
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            measures = _all_steps(config, data, views, model, method, keeper, course, report)
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise ran_out(config, data, device) from None
-    finally:
-        if isinstance(views, StreamedViews):
-            views.close()
+    if monitor.course is not None:
+        monitor.course.begin(keeper.done.step)
+    measures = _fit(config, data, model, method, keeper, monitor, device=device, compiled=compiled)
     return model.cpu().eval(), measures
 
 
@@ -196,6 +133,36 @@ def require_enough(config: TrainConfig, data: Data) -> None:
         )
 
 
+def _fit(
+    config: TrainConfig,
+    data: Data,
+    model: ScoringModel,
+    method: Method[Any],
+    keeper: Keeper,
+    monitor: Monitor,
+    *,
+    device: torch.device,
+    compiled: bool,
+) -> dict[str, float]:
+    """Run the steps that are left; return the mean measures of the last epoch."""
+    set_mode(config, model, method)
+    # each size of view is compiled for itself: one graph for all sizes is slower, and takes longer to make
+    backbone = torch.compile(model.backbone, dynamic=False) if compiled else model.backbone
+    views: Views | None = None
+    try:
+        per_epoch = sum(map(len, _turns(config, data.n, 0)))
+        views = views_of(data, config, model, method, per_epoch=per_epoch, backbone=backbone, device=device)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            return _all_steps(config, data, views, model, method, keeper, monitor)
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ran_out(config, data, device) from None
+    finally:
+        if isinstance(views, StreamedViews):
+            views.close()
+
+
 def _all_steps(
     config: TrainConfig,
     data: Data,
@@ -203,8 +170,7 @@ def _all_steps(
     model: ScoringModel,
     method: Method[Any],
     keeper: Keeper,
-    course: Course | None,
-    report: Callable[[Progress], None],
+    monitor: Monitor,
 ) -> dict[str, float]:
     optimizer, done = keeper.optimizer, keeper.done
     scale = LossScale(next(model.parameters()).device, config.precision, done.scale)
@@ -239,9 +205,9 @@ def _all_steps(
                 of_window.add(measures)
                 of_epoch.add({**measures, GRADIENT: norm})
             now, last = time.monotonic(), step + 1 == steps
-            if course is not None and at + 1 == per_epoch:
+            if monitor.course is not None and at + 1 == per_epoch:
                 model.eval()
-                course.add(Epoch(step + 1, epoch + 1, config.epochs, rate, of_epoch.means(), model))
+                monitor.course.add(Epoch(step + 1, epoch + 1, config.epochs, rate, of_epoch.means(), model))
                 set_mode(config, model, method)
             if ranks.is_first() and (last or keeper.is_due(now)):
                 batch.hear_of_failures()
@@ -251,7 +217,7 @@ def _all_steps(
             if now - reported > 1 or last:
                 means = of_window.means()
                 speed = of_window.n * config.batch_size / max(now - reported, 1e-9)
-                report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
+                monitor.report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
                 of_window, reported = Sums(), now
     if isinstance(data, ImageStream):
         data.failures.update(Counter(batch.failures.values()))
@@ -349,45 +315,3 @@ def _turns(config: TrainConfig, n: int, epoch: int) -> list[list[Tensor]]:
     rows = batches(n, config.batch_size, epoch=epoch, seed=config.seed, stream=config.stream)
     each = config.accumulate
     return [rows[start : start + each] for start in range(0, len(rows) - each + 1, each)]
-
-
-class Sums:
-    """Sums of measures over steps, kept where the measures are."""
-
-    def __init__(self, totals: dict[str, float] | None = None, n: int = 0) -> None:
-        self._totals = {name: torch.tensor(value, dtype=torch.float64) for name, value in (totals or {}).items()}
-        self.n = n
-
-    def add(self, measures: dict[str, Tensor]) -> None:
-        """Add the measures of one step."""
-        for name, value in measures.items():
-            before = self._totals.get(name)
-            self._totals[name] = value.double() if before is None else before.to(value.device) + value.double()
-        self.n += 1
-
-    def totals(self) -> dict[str, float]:
-        """Return name -> sum."""
-        return {name: float(value) for name, value in self._totals.items()}
-
-    def means(self) -> dict[str, float]:
-        """Return name -> mean over the steps."""
-        return {name: value / max(self.n, 1) for name, value in self.totals().items()}
-
-
-def warn(measures: dict[str, float]) -> str | None:
-    """Return what is going wrong, or None.
-
-    ``spread`` is the standard deviation of the unit embeddings times sqrt(M): 1 where they fill the sphere, 0 where
-    all images have become the same point (Chen & He 2021, sec. 4.1).
-    """
-    if measures.get("spread", 1.0) < COLLAPSED:
-        return f"the embeddings collapse: their spread is {measures['spread']:.3f} of 1; lower --lr, or use more views"
-    if measures.get("kappa", 1.0) < 0.01:
-        return (
-            f"kappa has fallen to {measures['kappa']:.2g} and may not come back; lower --lr, or use --set "
-            "predictor=direct"
-        )
-    if measures.get("used", 1.0) < COLLAPSED or measures.get("undecided", 0.0) > 1 - COLLAPSED / 10:
-        where = "on one prototype" if measures["used"] < COLLAPSED else "everywhere alike"
-        return f"the embeddings collapse: the teacher puts all images {where}; lower --lr, or use more views"
-    return None

@@ -128,8 +128,7 @@ def _draw(result: "DedupResult", request: DedupOptions, sheet: Path) -> int:
         open_table(str(result.groups)),
         sheet,
         source=request.source,
-        against=open_table(request.against) if request.against else None,
-        against_source=request.against_source,
+        against=(open_table(request.against), request.against_source) if request.against else None,
         label=request.label,
         overwrite=request.overwrite,
     )

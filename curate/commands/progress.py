@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from curate.engines.run import ScoreProgress
     from curate.exporting.run import ExportProgress
     from trainers.cache_writer import CacheProgress
-    from trainers.loop import Progress
+    from trainers.monitor import Progress
 
 
 class Bar:

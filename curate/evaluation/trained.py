@@ -24,7 +24,7 @@ from curate.evaluation.measures import Floats, Shape
 from curate.evaluation.protocol import VOTERS, Protocol, ProtocolSettings
 from curate.evaluation.rows import MeasuredRows, embeddings
 from curate.probes.mixture import fit_mixture
-from curate.probes.perceptron import lars_logits, perceptron_answers
+from curate.probes.perceptron import LINEAR_STEPS, PERCEPTRON_STEPS, lars_logits, perceptron_answers
 from curate.tables.needs import Needs
 from curate.tables.provenance import require_same_model
 from curate.tables.rows import read_rows
@@ -207,7 +207,8 @@ class _Judging:
             MLP, f"share of rows that an MLP ({hidden:,} hidden units, {passes:,} passes) of --train gets right"
         )
         if not self._has_too_many(MLP, about):
-            answers = perceptron_answers(*self._sampled(), seed=self.seed, hidden=hidden, passes=passes)
+            steps = replace(PERCEPTRON_STEPS, passes=passes)
+            answers = perceptron_answers(*self._sampled(), seed=self.seed, hidden=hidden, steps=steps)
             self._ranked(MLP, about, (answers == self.labels).numpy(), self.frequent)
 
     def by_lars(self) -> None:
@@ -216,7 +217,8 @@ class _Judging:
         how = f"LARS, rate {rate:g}, {epochs:,} epochs"
         about = _accuracy(LARS, f"share of rows that a linear classifier ({how}) of --train gets right")
         if not self._has_too_many(LARS, about):
-            answers = lars_logits(*self._sampled(), seed=self.seed, rate=rate, passes=epochs).argmax(1)
+            steps = replace(LINEAR_STEPS, rate=rate, passes=epochs)
+            answers = lars_logits(*self._sampled(), seed=self.seed, steps=steps).argmax(1)
             self._ranked(LARS, about, (answers == self.labels).numpy(), self.frequent)
 
     def _sampled(self) -> tuple[Tensor, Tensor, Tensor, int]:

@@ -1,6 +1,7 @@
 """Networks on embeddings, trained by steps from random weights: with a hidden layer, and a linear one by LARS."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -9,9 +10,28 @@ from torch import Tensor, nn
 from scoring.lars import LARS
 from scoring.threads import few_threads
 
-HIDDEN, PASSES, BATCH, RATE = 256, 200, 128, 3e-4
-LARS_RATE, LARS_PASSES, LARS_BATCH, LARS_MOMENTUM = 1.6, 100, 512, 0.9
+HIDDEN = 256
+LARS_MOMENTUM = 0.9
 DEVIATION = 0.01  # of the first weights of the linear probe
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How a network is trained.
+
+    Attributes:
+        passes: over the rows.
+        batch: rows a step.
+        rate: of the steps.
+    """
+
+    passes: int
+    batch: int
+    rate: float
+
+
+PERCEPTRON_STEPS = Steps(200, 128, 3e-4)
+LINEAR_STEPS = Steps(100, 512, 1.6)
 
 
 def perceptron_answers(
@@ -22,9 +42,7 @@ def perceptron_answers(
     *,
     seed: int,
     hidden: int = HIDDEN,
-    passes: int = PASSES,
-    batch: int = BATCH,
-    rate: float = RATE,
+    steps: Steps = PERCEPTRON_STEPS,
 ) -> Tensor:
     """Return the class that a network with one hidden layer gives each query, shape (Q,), int64.
 
@@ -35,9 +53,7 @@ def perceptron_answers(
         n_classes: C; a class without rows is never predicted.
         seed: of weights and batches.
         hidden: units.
-        passes: over the rows.
-        batch: rows a step of AdamW.
-        rate: of its steps.
+        steps: of AdamW.
 
     Source: Bizeul et al. 2024 ("SimVAE"), arXiv:2402.01399, sec. A.7.5: two layers with a ReLU between, Adam at 3e-4,
     200 epochs, batches of 128. The width is not stated; 256 is ours, and so are the scale and AdamW.
@@ -45,8 +61,8 @@ def perceptron_answers(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         probe = nn.Sequential(nn.Linear(rows.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, n_classes))
-    optimizer = torch.optim.AdamW(probe.parameters(), lr=rate, fused=True)
-    return _logits(probe, optimizer, (rows, labels, queries), seed=seed, passes=passes, batch=batch).argmax(1)
+    optimizer = torch.optim.AdamW(probe.parameters(), lr=steps.rate, fused=True)
+    return _logits(probe, optimizer, (rows, labels, queries), seed=seed, steps=steps).argmax(1)
 
 
 def lars_logits(
@@ -56,13 +72,11 @@ def lars_logits(
     n_classes: int,
     *,
     seed: int,
-    passes: int = LARS_PASSES,
-    batch: int = LARS_BATCH,
-    rate: float = LARS_RATE,
+    steps: Steps = LINEAR_STEPS,
 ) -> Tensor:
     """Return the logits that a linear probe trained by LARS gives each query, shape (Q, C).
 
-    The rate falls from ``rate`` by half a cosine, pass by pass; there is no decay. Arguments as above.
+    The rate falls by half a cosine, pass by pass; there is no decay. Arguments as above.
 
     Source: Nakamura et al. 2023 ("VI-SimSiam"), appendix B: rate 1.6, momentum 0.9, batches of 512, 100 epochs; the
     schedule and the weights, N(0, 0.01^2), are of SimSiam's code. They train on random crops, we on the rows.
@@ -70,9 +84,11 @@ def lars_logits(
     probe = nn.Linear(rows.shape[1], n_classes)
     nn.init.normal_(probe.weight, std=DEVIATION, generator=torch.Generator().manual_seed(seed))
     nn.init.zeros_(probe.bias)
-    optimizer = LARS([{"params": list(probe.parameters())}], lr=rate, momentum=LARS_MOMENTUM)
-    falling = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 0.5 * (1 + math.cos(math.pi * done / passes)))
-    return _logits(probe, optimizer, (rows, labels, queries), seed=seed, passes=passes, batch=batch, schedule=falling)
+    optimizer = LARS([{"params": list(probe.parameters())}], lr=steps.rate, momentum=LARS_MOMENTUM)
+    falling = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda done: 0.5 * (1 + math.cos(math.pi * done / steps.passes))
+    )
+    return _logits(probe, optimizer, (rows, labels, queries), seed=seed, steps=steps, schedule=falling)
 
 
 def _logits(
@@ -81,8 +97,7 @@ def _logits(
     data: tuple[Tensor, Tensor, Tensor],
     *,
     seed: int,
-    passes: int,
-    batch: int,
+    steps: Steps,
     schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
 ) -> Tensor:
     """Return logits of queries once a probe has learned from rows and labels; -inf for a class without rows.
@@ -94,8 +109,8 @@ def _logits(
     learned, new = (rows - mean) / scale, (queries - mean) / scale
     generator = torch.Generator().manual_seed(seed)
     with few_threads():
-        for _ in range(passes):
-            for at in torch.randperm(len(learned), generator=generator).split(batch):
+        for _ in range(steps.passes):
+            for at in torch.randperm(len(learned), generator=generator).split(steps.batch):
                 optimizer.zero_grad()
                 F.cross_entropy(probe(learned[at]), labels[at]).backward()
                 optimizer.step()

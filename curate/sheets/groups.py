@@ -10,13 +10,14 @@ from curate.sheets.captions import number, plain_line
 from curate.sheets.doubtful import Group, Member, doubtful_groups
 from curate.sheets.page import group_facts, groups_page, save_page
 from curate.sheets.picture import save_picture
-from curate.sheets.sheet import TILE, Tile, contact_sheet, refuse_too_many
+from curate.sheets.sheet import TILE, Tile, contact_sheet
 from curate.sheets.tiles import Pictures, Shown
 from curate.tables.table import Table
 from scoring.atomic import refuse_existing
 from scoring.errors import InputError
 
 PNG, HTML = ".png", ".html"
+MOST_GROUPS = 100
 PAGE_SIDE = 160
 FEWEST_COLUMNS = 4  # a heading must fit above a pair
 MOST_COLUMNS = 12  # that small groups share
@@ -32,13 +33,13 @@ def group_sheet(
     out: Path,
     *,
     source: str | None = None,
-    against: Table | None = None,
-    against_source: str | None = None,
+    against: tuple[Table, str | None] | None = None,
     label: str | None = None,
-    limit: int = 100,
     overwrite: bool = False,
 ) -> int:
-    """Draw the most doubtful groups: the smallest margin over the threshold first, the kept one of each first.
+    """Draw the 100 most doubtful groups: the smallest margin over the threshold first, the kept one of each first.
+
+    Of each at most 12 rows are shown, and how many more there are.
 
     Args:
         table: that was deduplicated, with ``key``, and ``uri`` unless a source is given.
@@ -46,26 +47,23 @@ def group_sheet(
         groups: of the run.
         out: ``NAME.png``, or ``NAME.html`` for one page with the images inside, a filter and the conflicts.
         source: what was scored, for tables whose images are in a Parquet file; rows are found by key.
-        against: the other set, where the kept ones may be rows of it.
-        against_source: what was scored for it.
+        against: the other set, where the kept ones may be rows of it, and what was scored for it.
         label: column whose value is shown beneath each image; None for none.
-        limit: the most groups, >= 1; of each at most 12 rows are shown, and how many more there are.
         overwrite: replace a file that is there already.
 
     Returns:
         Groups drawn; a run that found no duplicates gives an image that says so.
 
     Raises:
-        InputError: for another ending, a file that is there, tables that do not belong together, more than 2,000
-            images, or rows without a path where no source is given. An image that cannot be read is no error: its
+        InputError: for another ending, a file that is there, tables that do not belong together, or rows without
+            a path where no source is given. An image that cannot be read is no error: its
             tile says so.
     """
     kind = out.suffix.lower()
     if kind not in (PNG, HTML):
         raise InputError(f"expected a name that ends in {PNG} or {HTML}, got {out}")
     refuse_existing(out, overwrite=overwrite)
-    chosen = doubtful_groups(decisions, groups, limit=limit)
-    refuse_too_many(sum(len(group.members) for group in chosen))
+    chosen = doubtful_groups(decisions, groups, limit=MOST_GROUPS)
     n_elsewhere = sum(group.members[0].is_elsewhere for group in chosen)
     if n_elsewhere and against is None:
         raise InputError(f"the kept images of {n_elsewhere:,} groups are rows of another table; name it with --against")
@@ -76,7 +74,7 @@ def group_sheet(
     read_other = read
     if against is not None:
         other = [member.key for member in members if member.is_elsewhere]
-        read_other = Pictures(against, other, side=side, source=against_source, label=label)
+        read_other = Pictures(against[0], other, side=side, source=against[1], label=label)
     drawn = [(group, _shown(group, read, read_other)) for group in chosen]
     if kind == PNG:
         save_picture(_sheet(drawn), out, overwrite=overwrite)

@@ -24,7 +24,7 @@ from scoring.scorers import main_column
 from trainers.half import autocast
 
 if TYPE_CHECKING:
-    from trainers.loop import Epoch
+    from trainers.monitor import Epoch
 
 RUN = "run.json"
 VOTERS, TEMPERATURE = 20, 0.07

@@ -105,6 +105,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     from trainers.build import build
     from trainers.loop import train as fit
     from trainers.memory import device_memory
+    from trainers.monitor import Monitor
     from trainers.state import kept_identity
     from trainers.stream import ImageStream
 
@@ -137,8 +138,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
             start=build(config, len(inputs.data.classes), init=start.model, n=inputs.data.n),
             origin=origin,
             compiled=typed["compile"],
-            course=course,
-            report=typed["report"],
+            monitor=Monitor(course=course, report=typed["report"]),
         )
     if isinstance(inputs.data, ImageStream):
         say_failures(inputs.data.failures, line, after="; the next of its batch took the place of each")

@@ -22,6 +22,7 @@ from trainers.loop import train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.losspred import LossPredSettings
 from trainers.methods.table import METHODS
+from trainers.monitor import Monitor
 from trainers.start import find_start
 
 CPU = torch.device("cpu")
@@ -120,7 +121,7 @@ def test_adamw_goes_on_after_a_stop_as_if_there_had_been_none(one, blobs, tmp_pa
     complete, measures = run(tmp_path / "whole")
     with pytest.raises(Stop):
         # every step is saved; the first report, a second later or at the end, stops the run before its last save
-        run(tmp_path / "cut", save_every=-1, report=after_three)
+        run(tmp_path / "cut", monitor=Monitor(save_every=-1, report=after_three))
     resumed, again = run(tmp_path / "cut")
     for name, value in complete.heads["losspred"].state_dict().items():
         assert torch.equal(resumed.heads["losspred"].state_dict()[name], value)
@@ -146,7 +147,7 @@ def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_
     with pytest.raises(
         InputError, match=r"the loss is nan at step 4, with lr 0.01; .* of step 4, is kept .* lower --lr"
     ):
-        train(config, blobs, state=state, device=CPU, start=(model, method), save_every=-1)
+        train(config, blobs, state=state, device=CPU, start=(model, method), monitor=Monitor(save_every=-1))
     with pytest.raises(InputError, match=r"diverged at step 4 with lr 0.01; expected a lower --lr"):
         train(config, blobs, state=state, device=CPU, start=build(config, 2, init=one))
     with pytest.raises(InputError, match="unfinished run with batch_size"):
@@ -162,7 +163,7 @@ def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_
     steps = []
     _, measures = train(
         replace(config, lr=0.001), blobs, state=state, device=CPU, start=build(config, 2, init=one),
-        report=lambda progress: steps.append(progress.step),
+        monitor=Monitor(report=lambda progress: steps.append(progress.step)),
     )  # fmt: skip
     assert steps[-1] == 12
     assert measures["loss"] < 10
@@ -179,7 +180,7 @@ def test_weights_that_are_not_numbers_are_never_saved(one, blobs, tmp_path):
 
     method.after_step = poison
     with pytest.raises(InputError, match=r"the weights are no longer finite at step 2.* of step 2, is kept"):
-        train(config, blobs, state=tmp_path / "s", device=CPU, start=(model, method), save_every=-1)
+        train(config, blobs, state=tmp_path / "s", device=CPU, start=(model, method), monitor=Monitor(save_every=-1))
 
 
 @pytest.mark.parametrize(

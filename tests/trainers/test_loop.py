@@ -11,10 +11,11 @@ from trainers import loop
 from trainers.build import build, small_map
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches
-from trainers.loop import learning_rate, train, warn
+from trainers.loop import learning_rate, train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method, Step
 from trainers.methods.table import METHODS
+from trainers.monitor import Monitor, warn
 from trainers.views import ImageViews, Seen
 
 CPU = torch.device("cpu")
@@ -75,7 +76,7 @@ def test_a_state_of_an_earlier_version_which_held_the_settings_of_all_methods_go
         raise Stop
 
     with pytest.raises(Stop):
-        train(recipe(), blobs, state=tmp_path / "cut", device=CPU, save_every=-1, report=stop)
+        train(recipe(), blobs, state=tmp_path / "cut", device=CPU, monitor=Monitor(save_every=-1, report=stop))
     with safe_open(tmp_path / "cut", "pt") as file:
         header = file.metadata()
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

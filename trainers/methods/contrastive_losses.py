@@ -46,7 +46,6 @@ def mcinfonce(
     denominator: str = "eq7",
     cross: bool = False,
     generator: torch.Generator | None = None,
-    block: int | None = None,
 ) -> Tensor:
     """Return MCInfoNCE: InfoNCE averaged over draws from the items' distributions, inside the logarithm.
 
@@ -68,8 +67,6 @@ def mcinfonce(
             S pairs of the same number. The expectation of equation 5 is the same, the draws are independent either
             way, and the bias of few samples shrinks: 16 crossed do nearly what 128 in step do, at next to no cost.
         generator: for the draws.
-        block: numbers in the largest temporary table, held to if one row of N of them fits; by default 2^19 on a CPU
-            and 2^27 on a GPU.
 
     Returns:
         Scalar, nats, in the dtype of ``mu``; its gradient reaches mu and kappa through the draws.
@@ -80,7 +77,7 @@ def mcinfonce(
     Source: Kirchhof et al. 2023, eq. 7.
     """
     z = vmf.sample(mu, kappa, samples, generator=generator)  # (S, B, M)
-    return mcinfonce_of_samples(z, contrast, kappa_pos=kappa_pos, denominator=denominator, cross=cross, block=block)
+    return mcinfonce_of_samples(z, contrast, kappa_pos=kappa_pos, denominator=denominator, cross=cross)
 
 
 def mcinfonce_of_samples(
@@ -92,7 +89,11 @@ def mcinfonce_of_samples(
     cross: bool = False,
     block: int | None = None,
 ) -> Tensor:
-    """Return MCInfoNCE of given draws, shape (S, B, M); everything else as in ``mcinfonce``."""
+    """Return MCInfoNCE of given draws, shape (S, B, M).
+
+    ``block`` is how many numbers the largest temporary table holds, if one row of N of them fits; by default 2^19 on a
+    CPU and 2^27 on a GPU. Everything else is as in ``mcinfonce``.
+    """
     _check(z, contrast)
     anchors = z[:, contrast.anchors]  # (S, P, M)
     positives, limit = z[:, contrast.positives], _block(z, block)
@@ -131,7 +132,7 @@ def elk(
         contrast: the pairs and their negatives.
         kappa_pos: factor of the log kernel, > 0.
         denominator: see ``mcinfonce``.
-        block: see ``mcinfonce``; here of float64.
+        block: see ``mcinfonce_of_samples``; here of float64.
 
     Returns:
         Scalar, nats, in the dtype of ``mu``. No draws are needed: the kernel has a closed form.
@@ -180,7 +181,7 @@ def hib(
         b: offset.
         samples: S, draws of an item.
         generator: for the draws.
-        block: see ``mcinfonce``; held to if S x N numbers fit.
+        block: see ``mcinfonce_of_samples``; held to if S x N numbers fit.
 
     Returns:
         Scalar, nats, in the dtype of ``mu``.

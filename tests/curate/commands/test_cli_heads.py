@@ -117,6 +117,7 @@ def test_bad_input_is_one_line_and_no_checkpoint(tmp_path, args, words):
 def test_a_run_that_diverges_keeps_its_state_and_the_command_with_a_lower_rate_goes_on(tmp_path, monkeypatch):
     import trainers.loop
     from trainers.methods.losspred import LossPred
+    from trainers.monitor import Monitor
 
     out, state = tmp_path / "m.safetensors", tmp_path / ".m.safetensors.work" / "state.safetensors"
     args = ["train", "losspred", "list.csv", "-o", out, "--backbone", "one.safetensors", *HEAD]
@@ -127,7 +128,9 @@ def test_a_run_that_diverges_keeps_its_state_and_the_command_with_a_lower_rate_g
         return forward(self, features * (float("nan") if len(seen) == 3 else 1), head, labels)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainers.loop, "train", lambda *a, **named: real(*a, **named, save_every=-1.0))
+        patch.setattr(
+            trainers.loop, "train", lambda *a, **named: real(*a, **named | {"monitor": Monitor(save_every=-1.0)})
+        )
         patch.setattr(LossPred, "forward", poisoned)
         result = run(*args)
     assert result.exit_code == 1

@@ -16,6 +16,7 @@ from PIL import Image
 import trainers.loop
 import trainers.views
 from scoring.checkpoint import load_model, read_header, save_checkpoint
+from trainers.monitor import Monitor
 from trainers.work import TrainingFolder
 
 TRUNK = ["--backbone", "test_resnet", "--size", "32", "--batch-size", "8", "--epochs", "2", "--device", "cpu"]
@@ -114,11 +115,11 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(trained, p
         if progress.step == 3:
             raise KeyboardInterrupt
 
-    def killed(*positional, report, **named):
+    def killed(*positional, monitor, **named):
         clock = time.monotonic
         monkeypatch.setattr(trainers.loop.time, "monotonic", lambda: next(ticks))  # each step is long enough to save
         try:
-            return real(*positional, **named, save_every=1.0, report=cut)
+            return real(*positional, **named, monitor=Monitor(save_every=1.0, report=cut))
         finally:
             monkeypatch.setattr(trainers.loop.time, "monotonic", clock)
 

@@ -22,6 +22,7 @@ from trainers.data import TrainingSet
 from trainers.loop import train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.table import METHODS
+from trainers.monitor import Monitor
 
 CPU = torch.device("cpu")
 TIMES = {"steps_per_second"}
@@ -68,7 +69,7 @@ def run(images, tmp_path, name, *, recipe=None, stop=None, probe=True, best=None
         course.at = stop
     state = tmp_path / f"{name}.state"
     try:
-        return train(recipe, images, state=state, device=CPU, save_every=-1, course=course)
+        return train(recipe, images, state=state, device=CPU, monitor=Monitor(save_every=-1, course=course))
     except Stop:
         return None, {}
 

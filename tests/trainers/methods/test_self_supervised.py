@@ -13,13 +13,14 @@ from scoring.head_modules import PrototypeHead
 from trainers.build import build, make_optimizer
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
-from trainers.loop import train, warn
+from trainers.loop import train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.contrast import of_views
 from trainers.methods.contrastive import SimCLR, SimCLRSettings
 from trainers.methods.dino import DINO, DINOSettings, dino_loss
 from trainers.methods.method import Batch, Task
 from trainers.methods.vicreg import VICReg, VICRegSettings, vicreg_terms
+from trainers.monitor import warn
 
 CPU = torch.device("cpu")
 I = torch.arange(1, 25, dtype=torch.float64)  # noqa: E741

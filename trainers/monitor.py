@@ -1,0 +1,112 @@
+"""What follows a training run: its progress, its epochs, the means of what was measured, and warnings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from scoring.model import ScoringModel
+
+COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is: after which step of how many, and what was measured since the last report."""
+
+    step: int
+    steps: int
+    epoch: int
+    measures: dict[str, float]
+    images_per_second: float
+    warning: str | None
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch that has ended.
+
+    Attributes:
+        step: steps of the run that are done.
+        number: of the epoch, from 1.
+        epochs: of the run.
+        lr: rate of its last step.
+        measures: their means over its steps; ``gradient_norm`` is of all weights together, before it is clipped.
+        model: as it is now, in evaluation mode; not to be changed.
+    """
+
+    step: int
+    number: int
+    epochs: int
+    lr: float
+    measures: dict[str, float]
+    model: ScoringModel
+
+
+class Course(Protocol):
+    """Follows a run, and changes nothing in it."""
+
+    def begin(self, step: int) -> None:
+        """Take note that the run goes on after a step; 0 at its start."""
+
+    def add(self, epoch: Epoch) -> None:
+        """Take note of an epoch, before its state is saved."""
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """What a run saves and reports while it goes on.
+
+    Attributes:
+        save_every: seconds between two states.
+        course: follows the run by the epoch.
+        report: called with the progress about once a second.
+    """
+
+    save_every: float = 60.0
+    course: Course | None = None
+    report: Callable[[Progress], None] = lambda progress: None
+
+
+class Sums:
+    """Sums of measures over steps, kept where the measures are."""
+
+    def __init__(self, totals: dict[str, float] | None = None, n: int = 0) -> None:
+        self._totals = {name: torch.tensor(value, dtype=torch.float64) for name, value in (totals or {}).items()}
+        self.n = n
+
+    def add(self, measures: dict[str, Tensor]) -> None:
+        """Add the measures of one step."""
+        for name, value in measures.items():
+            before = self._totals.get(name)
+            self._totals[name] = value.double() if before is None else before.to(value.device) + value.double()
+        self.n += 1
+
+    def totals(self) -> dict[str, float]:
+        """Return name -> sum."""
+        return {name: float(value) for name, value in self._totals.items()}
+
+    def means(self) -> dict[str, float]:
+        """Return name -> mean over the steps."""
+        return {name: value / max(self.n, 1) for name, value in self.totals().items()}
+
+
+def warn(measures: dict[str, float]) -> str | None:
+    """Return what is going wrong, or None.
+
+    ``spread`` is the standard deviation of the unit embeddings times sqrt(M): 1 where they fill the sphere, 0 where
+    all images have become the same point (Chen & He 2021, sec. 4.1).
+    """
+    if measures.get("spread", 1.0) < COLLAPSED:
+        return f"the embeddings collapse: their spread is {measures['spread']:.3f} of 1; lower --lr, or use more views"
+    if measures.get("kappa", 1.0) < 0.01:
+        return (
+            f"kappa has fallen to {measures['kappa']:.2g} and may not come back; lower --lr, or use --set "
+            "predictor=direct"
+        )
+    if measures.get("used", 1.0) < COLLAPSED or measures.get("undecided", 0.0) > 1 - COLLAPSED / 10:
+        where = "on one prototype" if measures["used"] < COLLAPSED else "everywhere alike"
+        return f"the embeddings collapse: the teacher puts all images {where}; lower --lr, or use more views"
+    return None
