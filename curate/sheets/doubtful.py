@@ -104,10 +104,8 @@ def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Grou
         limit: the most groups, >= 1.
 
     Raises:
-        InputError: if a column is missing, the limit is below 1, or the two files are of different runs.
+        InputError: if a column is missing, or the two files are of different runs.
     """
-    if limit < 1:
-        raise InputError(f"expected at least 1 group to draw, got {limit}; give --groups a number from 1 on")
     decisions.require(OF_A_ROW)
     groups.require(OF_A_GROUP)
     facts = _most_doubtful(groups, limit)

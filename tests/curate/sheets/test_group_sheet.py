@@ -431,7 +431,6 @@ def test_the_labelled_pairs_of_real_photographs_are_drawn(tmp_path):
         ("sheet.jpg", {}, r"expected a name that ends in .png or .html, got .*sheet.jpg"),
         ("red.png", {}, r"red.png exists already; choose another name, or replace it with --overwrite"),
         ("/dev/null/sheet.png", {}, "not a folder"),
-        ("sheet.png", {"limit": 0}, r"expected at least 1 group to draw, got 0; give --groups a number from 1 on"),
         ("sheet.png", {"label": "labl"}, r"t.parquet has no column 'labl'; did you mean 'label'"),
     ],
 )
