@@ -12,9 +12,10 @@ from curate.cleaning.places import FILE, STEPS_FOLDER, from_current
 from curate.columns import LABEL
 from curate.exporting.table import FORMATS
 from curate.policies.verdicts import SUFFIX
+from curate.tables.table import CLEANED
 from scoring.errors import InputError
 
-SUBSET, REPORT, REVIEW = "subset.parquet", "report.html", "review"
+SUBSET, REPORT, REVIEW = CLEANED, "report.html", "review"
 SCORES = f"{STEPS_FOLDER}/score.parquet"
 VERDICTS = f"subset{SUFFIX}"
 MODEL = "world"

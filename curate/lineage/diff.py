@@ -159,7 +159,8 @@ def _missing(table: Table, shared: SharedRows, side: int, why: pl.DataFrame, ste
         pl.col("step"),
         pl.when(pl.col("rule") != "").then(pl.concat_str(pl.lit(", "), "rule")).otherwise(pl.lit("")),
     )
-    line = pl.format("{} by step {}, {}{}", "decision", step, "policy", rule)
+    became = pl.col("decision").replace({"drop": "dropped"})
+    line = pl.format("{} by step {}, {}{}", became, step, "policy", rule)
     lines = why.select(line=pl.when(step.is_null()).then(pl.lit(_unmet(steps))).otherwise(line))
     counts = lines.group_by("line", maintain_order=True).len().sort("len", descending=True, maintain_order=True)
     rows = shared.only[side]

@@ -8,7 +8,16 @@ from typing import Any
 from curate.manifest.store_path import AnyPath
 from curate.policies.contract import name_of
 from curate.policies.moved import Searched
-from curate.policies.receipts import APPLIED_KIND, KIND, is_applied, read_step, receipt_beside, step_beside
+from curate.policies.receipts import (
+    APPLIED_KIND,
+    KIND,
+    PIPELINE_RECEIPT,
+    is_applied,
+    read_pipeline_receipt,
+    read_step,
+    receipt_beside,
+    step_beside,
+)
 from curate.policies.seal import read_json
 from scoring.errors import InputError
 
@@ -86,7 +95,9 @@ def links(receipt: AnyPath, searched: Searched, table: AnyPath | None = None) ->
 
 
 def links_after(table: AnyPath, searched: Searched) -> list[Link]:
-    """Return the steps that began at a table, and those after them, of which receipts are in its folder.
+    """Return the steps that began at a table, and those after them.
+
+    Their receipts are in its folder, or a pipeline that wrote the folder put them elsewhere, such as ``curate clean``.
 
     Args:
         table: that was scored.
@@ -112,9 +123,14 @@ def links_after(table: AnyPath, searched: Searched) -> list[Link]:
 
 
 def _receipts_in(folder: AnyPath) -> list[AnyPath]:
-    """Return the receipts that are in a folder, by name."""
+    """Return the receipts that are in a folder, by name, and those that its pipeline wrote to another one."""
     if isinstance(folder, Path):
-        return [*sorted(folder.glob("*" + RECEIPT))]
+        receipts = sorted(folder.glob("*" + RECEIPT))
+        pipeline = folder / PIPELINE_RECEIPT
+        steps = read_pipeline_receipt(pipeline) if pipeline.is_file() else []
+        listed = (folder / name for _, outputs in steps for name in outputs if name.endswith(RECEIPT))
+        elsewhere = [path for path in listed if path.resolve().parent != folder.resolve() and path.is_file()]
+        return [*receipts, *elsewhere]
     return [folder / file.name for file in folder.files() if file.name.endswith(RECEIPT)]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from curate.manifest.store_path import AnyPath, StorePath, path_to_read
 from curate.policies.seal import FORMAT, check_seal, read_json, sealed
 from curate.tables.digests import HASH
-from curate.tables.table import Table
+from curate.tables.table import CLEANED, Table
 from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
@@ -152,6 +152,8 @@ def read_step(path: str | AnyPath) -> dict[str, Any]:
     """
     path = path_to_read(path)
     if not path.is_file():
+        if isinstance(path, Path) and receipt_beside(path / CLEANED).is_file():
+            raise InputError(f"{path} is a folder of curate clean; name its receipt: {receipt_beside(path / CLEANED)}")
         raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")
     beside = receipt_beside(path)
     if path.suffix == ".parquet" and beside.is_file():

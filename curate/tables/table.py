@@ -34,6 +34,7 @@ HINTS = {  # on a column that is missing
     LABEL: f"; where classes are folders, name {FOLDER}",
     FOLDER: ", and no key names a folder of the source",
 }
+CLEANED = "subset.parquet"  # of a folder that curate clean wrote
 LOOKED_AT = 1000  # files of a folder that is no table, among which an image is looked for
 SHOW_A_MOVE = 8  # first rows that show whether the images moved
 
@@ -267,6 +268,8 @@ def _local_files(path: Path) -> list[Path]:
         raise InputError(f"{path} does not exist; give a Parquet file or a folder of {PART_FILES}")
     if files := sorted(path.glob(PART_FILES)):
         return files
+    if (path / CLEANED).is_file():
+        raise InputError(f"expected a table, and {path} is a folder of curate clean; name its table: {path / CLEANED}")
     if any(is_image_name(each.name) for each in islice(path.rglob("*"), LOOKED_AT)):
         raise InputError(f"expected a scored table, and {path} holds images; run: curate score {path} -o NAME.parquet")
     raise InputError(f"expected {PART_FILES} in the folder {path}, found none; give a table that curate wrote")

@@ -131,6 +131,17 @@ def test_the_folder_holds_subset_report_review_steps_and_the_file_of_the_pipelin
     assert run("verify", out / "steps").exit_code == 0
 
 
+def test_the_scores_explain_what_later_steps_dropped_and_the_folder_names_its_table(cleaned_once):
+    out = cleaned_once[0] / "out"
+    decisions = pl.read_parquet(out / "subset.decisions.parquet")
+    copy = decisions.filter(pl.col("decision") == "drop")["key"][0]
+    (story,) = curate.explain(out / "steps/score.parquet", copy)
+    assert [event.decision for event in story.events] == ["keep", "drop"]
+    for command in (["info", out], ["explain", out, copy], ["export", out, "--to", "csv", "-o", "x.csv"]):
+        refused(run(*command), str(out / "subset.parquet"))
+    refused(run("verify", out), str(out / "subset.receipt.json"))
+
+
 def test_findings_are_of_kept_rows_with_a_sheet_of_each_kind(cleaned_once):
     out = cleaned_once[0] / "out"
     lines = findings(out)
