@@ -5,158 +5,27 @@ import json
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from every_policy import ASKED, OWN, N, columns_of, decided, keys_of, run, write, written
 
-from curate.commands.verify_words import lines_of
 from curate.policies.apply import apply
-from curate.policies.balance.policy import Balance
-from curate.policies.balance.request import BalanceRequest
-from curate.policies.contract import POLICIES, WHERE
-from curate.policies.decided import Decided
-from curate.policies.dedup.policy import Dedup
-from curate.policies.dedup.request import DedupRequest
-from curate.policies.filter.amounts import KeepTop
-from curate.policies.filter.condition import Where
-from curate.policies.filter.policy import Filter
-from curate.policies.issues.policy import Issues
-from curate.policies.labels.policy import Labels
-from curate.policies.labels.request import LabelsRequest
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES
-from curate.policies.outputs import Files
-from curate.policies.result import Result
-from curate.policies.seal import sealed
+from curate.policies.contract import POLICIES
+from curate.policies.outcomes import OUTCOMES
 from curate.policies.select.policy import Select
-from curate.policies.select.request import SelectRequest
-from curate.policies.split.policy import Split
-from curate.policies.split.request import SplitRequest
 from curate.policies.verify import verify
-from curate.tables.needs import Needs
-from curate.tables.rows import read_rows
-from curate.tables.table import embedding_field, open_table
-from curate.tables.typed_json import from_json
+from curate.tables.table import open_table
 from scoring.errors import InputError
 
-N = 60
-OWN = "every-nth"
-
-
-@dataclass(frozen=True)
-class EveryNth:
-    """A policy that the package knows nothing of: it keeps one row in n, by the hash of its key."""
-
-    n: int
-    files: ClassVar[Files] = Files(texts={"note": "note.txt"})
-
-    @classmethod
-    def from_receipt(cls, rules):
-        return from_json(cls, rules[0], what="the rule of the receipt", ignored=("rule",))
-
-    def decide(self, table, *, write):
-        rows = read_rows(table, Needs())
-        outcome = np.where(rows.ok, np.where(rows.hashes % self.n == 0, KEEP, DROP), FAILED).astype(np.uint8)
-
-        def words(start, keys, status, error):
-            names = pa.array(OUTCOMES).take(pa.array(outcome[start : start + len(keys)]))
-            none = pa.nulls(len(keys), pa.float64())
-            return pa.RecordBatch.from_arrays([keys, names, names, names, none, none, none], schema=DECISION_SCHEMA)
-
-        return Decided(
-            table=table,
-            policy=[{"rule": OWN, "n": self.n}],
-            outcome=outcome,
-            hashes=rows.hashes,
-            digest=rows.digest,
-            words=words,
-            schema=DECISION_SCHEMA,
-            meanings={},
-            result=OwnResult(dropped_by={"others": int((outcome == DROP).sum())}),
-            texts=lambda paths: {"note": f"next to {paths['note'].name}".encode()},
-        )
-
-
-@dataclass(frozen=True)
-class OwnResult(Result):
-    note: os.PathLike | None = None
-
-    FILES: ClassVar = (*Result.FILES, "note")
-
-
-ASKED = {
-    "filter": Filter((Where("width >= 13"), KeepTop("50%", "kappa_a", "label"))),
-    "dedup": Dedup(DedupRequest({"bytes": 1.0}, protect="width == 20", label="label")),
-    "select": Select(SelectRequest("score", "7", score="unc_b", labelled_where="width < 12")),
-    "balance": Balance(BalanceRequest("label", rows="50%", within="certain", column="unc_b")),
-    "split": Split(SplitRequest({"train": "70%", "rest": "0.3"}, ("label",), thresholds={"bytes": 1.0})),
-    "issues": Issues(only=("dark",)),
-    "labels": Labels(LabelsRequest(("label",), drop=True, below=0.3)),
-    OWN: EveryNth(3),
-}
-
-
-@pytest.fixture(autouse=True)
-def table_with_a_policy_from_outside(monkeypatch):
-    monkeypatch.setitem(WHERE, OWN, f"{__name__}:EveryNth")
-
-
-@pytest.fixture(params=ASKED)
-def policy(request):
-    return ASKED[request.param]
-
-
-def columns_of(n=N, **changed):
-    """Rows of every kind: failed, without a value, equal to others, tied."""
-    values = {
-        "key": pa.array([f"img/{i:03}.jpg" for i in range(n)]),
-        "label": pa.array([("cat", "dog", None)[i % 3] for i in range(n)]),
-        "width": pa.array([10 + i % 17 for i in range(n)], pa.int32()),
-        "status": pa.array(["truncated" if i % 20 == 7 else "ok" for i in range(n)]),
-        "error": pa.array(["cut short" if i % 20 == 7 else None for i in range(n)]),
-        "sha256": pa.array([f"s{i % 23}" for i in range(n)]),
-        "quality_highlight": pa.array([None if i % 30 == 11 else i % 8 / 8 for i in range(n)], pa.float32()),
-        "kappa_a": pa.array([None if i % 30 == 4 else i * 7 % 5 for i in range(n)], pa.float32()),
-        "unc_b": pa.array([None if i % 30 == 9 else i % 4 for i in range(n)], pa.float32()),
-    }
-    vectors = pa.array(np.arange(3 * n, dtype=np.float16))
-    values["embedding"] = pa.FixedSizeListArray.from_arrays(vectors, type=embedding_field(3).type)
-    return {**values, **changed}
-
-
-def write(path, table):
-    card = {b"curate": json.dumps({"kind": "scores", "model": {"name": "m", "digest": "d"}}).encode()}
-    pq.write_table((pa.table(table) if isinstance(table, dict) else table).replace_schema_metadata(card), path)
-    return path
-
-
-@pytest.fixture
-def scores(tmp_path):
-    return write(tmp_path / "scores.parquet", columns_of())
-
-
-def run(policy, path, out=None, **how):
-    return apply(policy, open_table(path, require=["key"]), out, **how)
+pytestmark = pytest.mark.usefixtures("table_with_a_policy_from_outside")
 
 
 def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
-
-
-def written(result):
-    return {name: path for name, path in result.paths().items() if path is not None}
-
-
-def decided(path):
-    table = pq.read_table(path)
-    return dict(zip(table["key"].to_pylist(), table["decision"].to_pylist(), strict=True))
-
-
-def keys_of(path):
-    return pq.read_table(path)["key"].to_pylist()
 
 
 def test_every_policy_of_the_table_is_tested_and_is_the_one_that_its_receipt_names():
@@ -358,105 +227,3 @@ def test_accounts_that_do_not_balance_stop_the_files_from_appearing(policy, scor
     with pytest.raises(RuntimeError, match="do not add up"):
         run(policy, scores, tmp_path / "out.parquet")
     assert names_in(tmp_path) == ["scores.parquet"]
-
-
-def test_verify_says_identical_and_does_not_mind_the_order_or_the_place(policy, scores, tmp_path):
-    result = run(policy, scores, tmp_path / "out.parquet")
-    verification = verify(result.receipt)
-    assert (verification.identical, verification.n_rows, verification.n_different) == (True, N, 0)
-    (tmp_path / "away").mkdir()
-    shuffled = pq.read_table(scores).take(np.random.default_rng(0).permutation(N))
-    moved = write(tmp_path / "away" / "moved.parquet", shuffled)
-    scores.unlink()
-    with pytest.raises(InputError, match="no longer there; name where it is now with --table"):
-        verify(result.receipt)
-    assert verify(result.receipt, moved).identical
-    moved.rename(tmp_path / "scores.parquet")
-    for path in [*written(result).values(), tmp_path / "scores.parquet"]:
-        path.rename(tmp_path / "away" / path.name)
-    assert verify(tmp_path / "away" / result.receipt.name).identical
-
-
-def test_verify_notices_any_table_that_was_edited_or_is_gone(policy, scores, tmp_path):
-    result = run(policy, scores, tmp_path / "out.parquet")
-    for name in json.loads(result.receipt.read_text())["outputs"]:
-        path = result.paths()[name]
-        content = path.read_bytes()
-        if path.suffix == ".parquet":
-            pq.write_table(pq.read_table(path).slice(1), path)
-        else:
-            path.write_bytes(content + b" ")
-        verification = verify(result.receipt)
-        assert not verification.identical
-        assert any(f"{path.name} is not the file that was written" in note for note in lines_of(verification)["notes"])
-        path.unlink()
-        if name in ("subset", "decisions"):
-            with pytest.raises(InputError, match=f"{path.name} does not exist"):
-                verify(result.receipt)
-        else:
-            assert any(f"{path.name} is no longer there" in note for note in lines_of(verify(result.receipt))["notes"])
-        path.write_bytes(content)
-    assert verify(result.receipt).identical
-
-
-def test_verify_names_rows_that_were_edited(policy, scores, tmp_path):
-    result = run(policy, scores, tmp_path / "out.parquet")
-    kept, decisions = pq.read_table(result.subset), pq.read_table(result.decisions)
-    last = kept["key"][-1].as_py()
-    pq.write_table(kept.slice(0, kept.num_rows - 1), result.subset)
-    assert f"{last}: kept, but not in the subset" in lines_of(verify(result.receipt))["different"]
-    pq.write_table(pa.concat_tables([kept, kept.slice(kept.num_rows - 1)]), result.subset)
-    assert "the subset holds some rows more than once" in lines_of(verify(result.receipt))["notes"]
-    pq.write_table(kept, result.subset)
-    flipped = ["drop" if key == last else decision for key, decision in decided(result.decisions).items()]
-    pq.write_table(decisions.set_column(1, decisions.schema.field(1), pa.array(flipped)), result.decisions)
-    assert lines_of(verify(result.receipt))["different"] == [f"{last}: now keep, then drop"]
-
-
-def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_went(policy, scores, tmp_path):
-    result = run(policy, scores, tmp_path / "out.parquet")
-    key = keys_of(result.subset)[2]
-    errors = dict(zip(columns_of()["key"].to_pylist(), columns_of()["error"].to_pylist(), strict=True))
-    error = ["edited" if each == key else was for each, was in errors.items()]
-    again = verify(result.receipt, write(tmp_path / "other.parquet", columns_of(error=pa.array(error))))
-    assert [line.split(" differs from")[0] for line in lines_of(again)["different"]] == [f"{key}: column 'error'"]
-    fewer = pq.read_table(scores).filter(pa.array([each != key for each in columns_of()["key"].to_pylist()]))
-    again = verify(result.receipt, write(tmp_path / "fewer.parquet", fewer))
-    assert f"{key}: decided then, but no longer in the input" in lines_of(again)["different"]
-    assert any("the input is not the one that was read then" in note for note in lines_of(again)["notes"])
-
-
-@pytest.mark.parametrize(
-    ("edit", "words"),
-    [
-        (lambda r: "not json", "is not JSON"),
-        (lambda r: "[" * 100_000, "is not JSON"),
-        (lambda r: {**r, "kind": "scores"}, "is not a receipt"),
-        (lambda r: {**r, "policy": None}, "is incomplete"),
-        (lambda r: {**r, "outputs": {}}, "is incomplete"),
-        (lambda r: {**r, "policy": []}, "at least one rule"),
-        (lambda r: {**r, "policy": [3]}, "as a JSON object, got 3"),
-        (lambda r: {**r, "policy": [{"rule": "rm"}]}, "unknown rule 'rm'"),
-        (lambda r: {**r, "policy": [{**r["policy"][0], "extra": 1}]}, "'extra', which this version does not know"),
-        (
-            lambda r: {**r, "outputs": {**r["outputs"], "subset": {"file": "../../etc/passwd", "sha256": ""}}},
-            "outside its own folder",
-        ),
-    ],
-)
-def test_a_receipt_that_was_tampered_with_is_refused_in_one_line(policy, scores, tmp_path, edit, words):
-    path = run(policy, scores, tmp_path / "out.parquet").receipt
-    edited = edit(json.loads(path.read_text()))
-    path.write_bytes(edited.encode() if isinstance(edited, str) else sealed(edited))
-    with pytest.raises(InputError, match=words) as error:
-        verify(path)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("name", [name for name in ASKED if name != "filter"])
-def test_a_policy_of_one_rule_is_refused_with_two(name, scores, tmp_path):
-    path = run(ASKED[name], scores, tmp_path / "out.parquet").receipt
-    receipt = json.loads(path.read_text())
-    path.write_bytes(sealed({**receipt, "policy": receipt["policy"] * 2}))
-    with pytest.raises(InputError, match=rf"one rule .*{name}, got 2"):
-        verify(path)

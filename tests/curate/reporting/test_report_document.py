@@ -1,7 +1,6 @@
 """The document of a report: every number in it, counted again by other means from the same files."""
 
 import base64
-import hashlib
 import io
 import json
 from itertools import pairwise
@@ -10,77 +9,22 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from choosing import columns_of, write
+from five_policies import FAILED, N, made
 from PIL import Image
 from scipy.stats import spearmanr
-from typer.testing import CliRunner
 
-import curate
-from curate.cli import app
-from curate.policies.seal import sealed
 from curate.reporting.document import FactsRequest, gather, listed
 from curate.tables.table import open_table
-from scoring.errors import InputError
-
-N = 400
-FAILED = [7, 91, 200]
-
-
-def png(row):
-    row = row if row % 40 else 0  # of 40 rows one has the bytes of the first
-    buffer = io.BytesIO()
-    Image.new("RGB", (40 + row % 7, 30), (row % 256, 100, 200)).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A table of 400 rows, three of them failed, and five policies over it, one after or next to another."""
-    folder = tmp_path_factory.mktemp("report")
-    ok = [row not in FAILED for row in range(N)]
-    columns = columns_of(N, seed=3)
-    score = [value if is_ok else None for value, is_ok in zip(columns["unc_losspred"].tolist(), ok, strict=True)]
-    for row in range(N):
-        (folder / f"{row}.png").write_bytes(png(row))
-    sha = [hashlib.sha256(png(row)).hexdigest() if ok[row] else None for row in range(N)]
-    columns |= {
-        "status": ["ok" if is_ok else ("truncated", "not_an_image")[row % 2] for row, is_ok in enumerate(ok)],
-        "unc_losspred": score,
-        "uri": [str(folder / f"{row}.png") for row in range(N)],
-        "sha256": sha,
-        "format": ["jpeg" if row % 3 else "png" for row in range(N)],
-        "width": [100 + row % 5 for row in range(N)],
-        "n": [f"text {row}" for row in range(N)],
-        "quality_highlight": [None if not is_ok else 0.1 if row < 12 else 0.9 for row, is_ok in enumerate(ok)],
-        "label": [f"class {(row + (row % 80 == 11)) % 5}" for row in range(N)],
-        "photographer": None,
-    }
-    write(folder / "scores.parquet", {name: values for name, values in columns.items() if values is not None})
-    table = folder / "scores.parquet"
-    curate.filter(table, folder / "kept.parquet", drop_bottom="25%", column="unc_losspred", allow_uneven=True)
-    curate.dedup(folder / "kept.parquet", folder / "alone.parquet", finder=["bytes"])
-    curate.select(folder / "alone.parquet", folder / "picked.parquet", budget=20, strategy="random")
-    curate.labels(table, folder / "labels.parquet", "label", drop_suspected=True)
-    curate.issues(table, folder / "issues.parquet")
-    return folder
-
-
-def made(folder, *results, thumbs=0, **options):
-    options = {"points": 0, "column": "unc_losspred", **options}
-    results = [folder / name for name in results]
-    return listed(
-        gather(open_table(folder / "scores.parquet"), FactsRequest(results=results, **options)), thumbs=thumbs
-    )
+def whole(five_policies):
+    return made(five_policies, "issues.parquet", "labels.decisions.parquet", "picked.receipt.json")
 
 
 @pytest.fixture(scope="module")
-def whole(folder):
-    return made(folder, "issues.parquet", "labels.decisions.parquet", "picked.receipt.json")
-
-
-@pytest.fixture(scope="module")
-def frame(folder):
-    return pl.read_parquet(folder / "scores.parquet")
+def frame(five_policies):
+    return pl.read_parquet(five_policies / "scores.parquet")
 
 
 def rows_of(document, gallery):
@@ -139,9 +83,9 @@ def test_the_policies_stand_in_the_order_applied_and_those_between_are_found(who
     assert [each["step"] for each in whole["funnel"]] == ["issues", "labels", "filter", "dedup", "select"]
 
 
-def test_the_sums_of_the_funnel_are_those_of_the_decisions(whole, folder):
+def test_the_sums_of_the_funnel_are_those_of_the_decisions(whole, five_policies):
     for each in whole["funnel"]:
-        decisions = pl.read_parquet(folder / each["file"].replace(".parquet", ".decisions.parquet"))
+        decisions = pl.read_parquet(five_policies / each["file"].replace(".parquet", ".decisions.parquet"))
         counts = dict(decisions.group_by("decision").len().iter_rows())
         assert each["rows_in"] == len(decisions) == each["kept"] + sum(reason["n"] for reason in each["out"])
         assert each["kept"] == counts["keep"]
@@ -152,17 +96,17 @@ def test_the_sums_of_the_funnel_are_those_of_the_decisions(whole, folder):
     assert (into["dedup"], into["select"]) == (after["filter"], after["dedup"])
 
 
-def decisions_of(folder, *names):
+def decisions_of(five_policies, *names):
     expected = {}
     for name in names:
-        for row in pl.read_parquet(folder / f"{name}.decisions.parquet").iter_rows(named=True):
+        for row in pl.read_parquet(five_policies / f"{name}.decisions.parquet").iter_rows(named=True):
             if row["decision"] == "drop" or expected.get(row["key"], ("", ""))[0] != "drop":
                 expected[row["key"]] = (row["decision"], row["reason"])
     return expected
 
 
-def test_every_row_has_the_decision_of_what_dropped_it_else_of_the_last_that_saw_it(whole, folder):
-    expected = decisions_of(folder, "issues", "labels", "kept", "alone", "picked")
+def test_every_row_has_the_decision_of_what_dropped_it_else_of_the_last_that_saw_it(whole, five_policies):
+    expected = decisions_of(five_policies, "issues", "labels", "kept", "alone", "picked")
     rows = whole["rows"]
     assert dict(zip(rows["key"], zip(rows["decision"], rows["reason"], strict=True), strict=True)) == expected
 
@@ -170,16 +114,16 @@ def test_every_row_has_the_decision_of_what_dropped_it_else_of_the_last_that_saw
 @pytest.mark.parametrize(
     "names", [("kept", "labels", "issues"), ("issues", "kept", "labels"), ("labels", "issues", "kept")]
 )
-def test_a_row_that_one_of_several_policies_on_one_table_drops_is_dropped_in_whatever_order(folder, names):
-    report = made(folder, *(f"{name}.parquet" for name in names))
+def test_a_row_that_one_of_several_policies_on_one_table_drops_is_dropped_in_whatever_order(five_policies, names):
+    report = made(five_policies, *(f"{name}.parquet" for name in names))
     rows = report["rows"]
     assert dict(zip(rows["key"], zip(rows["decision"], rows["reason"], strict=True), strict=True)) == decisions_of(
-        folder, *names
+        five_policies, *names
     )
     dropped = {
         key
         for name in names
-        for key, decision in pl.read_parquet(folder / f"{name}.decisions.parquet")["key", "decision"].iter_rows()
+        for key, decision in pl.read_parquet(five_policies / f"{name}.decisions.parquet")["key", "decision"].iter_rows()
         if decision == "drop"
     }
     assert {key for key, decision in zip(rows["key"], rows["decision"], strict=True) if decision == "drop"} == dropped
@@ -239,15 +183,15 @@ def test_equal_images_are_shown_once_and_others_come_instead():
     assert galleries[2].rows == [0, 1, 2]
 
 
-def test_high_values_come_first_where_that_is_asked_for(folder, frame):
-    report = made(folder, column="max:aesthetic")
+def test_high_values_come_first_where_that_is_asked_for(five_policies, frame):
+    report = made(five_policies, column="max:aesthetic")
     assert report["default_score"] == "aesthetic"
     ok = frame.with_row_index().filter(pl.col("status") == "ok").sort("aesthetic", descending=True)
     assert rows_of(report, "most-certain") == ok["index"].to_list()[:48]
 
 
-def test_the_cut_is_the_last_value_that_stayed_and_both_sides_are_nearest_to_it(whole, folder, frame):
-    kept = pl.read_parquet(folder / "kept.parquet")
+def test_the_cut_is_the_last_value_that_stayed_and_both_sides_are_nearest_to_it(whole, five_policies, frame):
+    kept = pl.read_parquet(five_policies / "kept.parquet")
     cut = next(each for each in whole["distributions"] if each["column"] == "unc_losspred")["cuts"]
     assert [(each["value"], each["words"]) for each in cut] == [
         (pytest.approx(kept["unc_losspred"].max()), "--drop-bottom 25% of filter")
@@ -263,9 +207,9 @@ def test_the_cut_is_the_last_value_that_stayed_and_both_sides_are_nearest_to_it(
     assert [whole["rows"]["row"][item] for item in just_dropped["items"]] == dropped_rows
 
 
-def test_duplicates_stand_with_the_row_that_was_kept(whole, folder):
+def test_duplicates_stand_with_the_row_that_was_kept(whole, five_policies):
     groups = next(each for each in whole["galleries"] if each["id"] == "duplicates")["groups"]
-    decisions = pl.read_parquet(folder / "alone.decisions.parquet").filter(pl.col("group").is_not_null())
+    decisions = pl.read_parquet(five_policies / "alone.decisions.parquet").filter(pl.col("group").is_not_null())
     keys = whole["rows"]["key"]
     assert len(groups) == decisions["group"].n_unique() == 1
     assert {keys[item] for item in groups[0]["items"]} == set(decisions["key"])
@@ -282,8 +226,8 @@ def test_dropped_rows_stand_by_their_reason_and_failed_ones_by_their_status(whol
     assert sorted(rows_of(whole, "failed")) == FAILED
 
 
-def test_suspected_labels_and_issues_are_those_that_the_policies_found(whole, folder):
-    labels = pl.read_parquet(folder / "labels.decisions.parquet").filter(pl.col("margin") < 0).sort("score")
+def test_suspected_labels_and_issues_are_those_that_the_policies_found(whole, five_policies):
+    labels = pl.read_parquet(five_policies / "labels.decisions.parquet").filter(pl.col("margin") < 0).sort("score")
     assert set(rows_of(whole, "labels")) <= {int(key[4:7]) for key in labels["key"]}
     assert {11, 91, 171, 251, 331} - set(FAILED) <= set(rows_of(whole, "labels"))
     assert rows_of(whole, "labels")[0] == int(labels["key"][0][4:7])
@@ -299,14 +243,14 @@ def test_ranks_are_spearmans_by_scipy(whole, frame):
     assert whole["ranks"]["n"] == N
 
 
-def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galleries(folder, tmp_path):
+def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galleries(five_policies, tmp_path):
     request = FactsRequest(points=0, column="unc_losspred", sample=50)
-    table = open_table(folder / "scores.parquet")
+    table = open_table(five_policies / "scores.parquet")
     facts = gather(table, request)
-    turned = pl.read_parquet(folder / "scores.parquet").reverse()
+    turned = pl.read_parquet(five_policies / "scores.parquet").reverse()
     turned.write_parquet(tmp_path / "turned.parquet")
     again = gather(open_table(tmp_path / "turned.parquet"), request)
-    keys = pl.read_parquet(folder / "scores.parquet")["key"]
+    keys = pl.read_parquet(five_policies / "scores.parquet")["key"]
     assert [keys[row] for row in facts.drawn.tolist()] == [turned["key"][row] for row in again.drawn.tolist()]
     assert len(facts.drawn) == 50
     assert set(facts.in_galleries()) <= set(facts.listed().tolist())
@@ -318,16 +262,16 @@ def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galle
     )
 
 
-def test_another_seed_draws_other_rows(folder):
-    table = open_table(folder / "scores.parquet")
+def test_another_seed_draws_other_rows(five_policies):
+    table = open_table(five_policies / "scores.parquet")
     first, second = (
         gather(table, FactsRequest(points=0, column="unc_losspred", sample=50, seed=s)).drawn for s in (0, 1)
     )
     assert set(first.tolist()) != set(second.tolist())
 
 
-def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(folder, tmp_path):
-    table = pl.read_parquet(folder / "scores.parquet").head(30)
+def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(five_policies, tmp_path):
+    table = pl.read_parquet(five_policies / "scores.parquet").head(30)
     gone = table.with_columns(
         uri=pl.when(pl.int_range(pl.len()) < 4).then(pl.lit(str(tmp_path / "none.png"))).otherwise("uri")
     )
@@ -344,8 +288,8 @@ def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(fol
     assert np.abs(np.asarray(picture.convert("RGB"), int).mean((0, 1)) - (report["rows"]["row"][9], 100, 200)).max() < 5
 
 
-def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(folder):
-    report = made(folder, thumbs=9)
+def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(five_policies):
+    report = made(five_policies, thumbs=9)
     shown = [row for row, place in enumerate(report["thumbs"]["of"]) if place >= 0]
     assert len(shown) == len(report["thumbs"]["data"]) == 9
     in_galleries = {
@@ -357,78 +301,27 @@ def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(folder):
     assert set(shown) <= in_galleries
 
 
-def test_a_table_without_paths_has_placeholders_and_says_what_to_name(folder, tmp_path):
-    pl.read_parquet(folder / "scores.parquet").drop("uri").write_parquet(tmp_path / "scores.parquet")
+def test_a_table_without_paths_has_placeholders_and_says_what_to_name(five_policies, tmp_path):
+    pl.read_parquet(five_policies / "scores.parquet").drop("uri").write_parquet(tmp_path / "scores.parquet")
     report = listed(gather(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0)), thumbs=10)
     assert report["thumbs"]["data"] == []
     assert "--source" in report["thumbs"]["words"]
     assert "path" not in report["rows"]
 
 
-def test_decisions_of_another_table_are_refused_in_one_line(folder, tmp_path):
-    write(tmp_path / "scores.parquet", columns_of(30, key=[f"other/{i}.png" for i in range(30)]))
-    curate.filter(tmp_path / "scores.parquet", tmp_path / "other.parquet", keep_top=5, column="unc_losspred")
-    with pytest.raises(
-        InputError, match=r"other\.decisions\.parquet does not belong to .*scores\.parquet: 30 of its 30"
-    ):
-        gather(open_table(folder / "scores.parquet"), FactsRequest(results=[tmp_path / "other.parquet"], points=0))
-
-
-def test_decisions_that_contradict_their_receipt_are_refused(folder, tmp_path):
-    for name in ("scores.parquet", "kept.decisions.parquet", "kept.receipt.json"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    decisions = pl.read_parquet(tmp_path / "kept.decisions.parquet")
-    decisions.with_columns(decision=pl.lit("keep")).write_parquet(tmp_path / "kept.decisions.parquet")
-    with pytest.raises(InputError, match="not of one run"):
-        gather(
-            open_table(tmp_path / "scores.parquet"), FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0)
-        )
-
-
-def test_files_that_are_no_result_are_refused_with_what_to_give(folder, tmp_path):
-    for name, words in (
-        (folder / "scores.parquet", "has no receipt next to it"),
-        (folder / "none.parquet", "does not exist"),
-        (tmp_path, "got the folder"),
-    ):
-        with pytest.raises(InputError, match=words):
-            gather(open_table(folder / "scores.parquet"), FactsRequest(results=[name], points=0))
-
-
-def test_results_that_were_moved_with_their_table_are_found_beside_one_another(folder, tmp_path):
-    for file in folder.glob("*.parquet"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    for file in folder.glob("*.json"):
-        text = file.read_text().replace(str(folder), "/where/it/was")
-        (tmp_path / file.name).write_bytes(sealed(json.loads(text)))
-    moved = FactsRequest(results=[tmp_path / "picked.parquet"], points=0)
-    assert [each["step"] for each in gather(open_table(tmp_path / "scores.parquet"), moved).counted["funnel"]] == [
-        "filter", "dedup", "select"
-    ]  # fmt: skip
-
-
-def test_a_policy_whose_decisions_are_gone_is_in_the_funnel_alone(folder, tmp_path):
-    for name in ("scores.parquet", "kept.receipt.json"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    request = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0, column="unc_losspred")
-    facts = gather(open_table(tmp_path / "scores.parquet"), request)
-    assert facts.counted["funnel"][0]["kept"] > 0
-    assert any("decisions are gone" in note for note in facts.counted["overview"]["notes"])
-
-
-def test_without_the_library_the_map_is_left_out_with_the_line_that_installs_it(folder, monkeypatch):
+def test_without_the_library_the_map_is_left_out_with_the_line_that_installs_it(five_policies, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openTSNE", None)
-    report = made(folder, points=50)
+    report = made(five_policies, points=50)
     assert report["map"] is None
     assert any("pip install 'kappa-curate[map]'" in note for note in report["overview"]["notes"])
 
 
-def test_the_map_places_rows_with_an_embedding_near_those_of_their_kind_and_again_in_the_same_places(folder):
+def test_the_map_places_rows_with_an_embedding_near_those_of_their_kind_and_again_in_the_same_places(five_policies):
     pytest.importorskip("openTSNE")
-    report = made(folder, points=60)
+    report = made(five_policies, points=60)
     places = report["map"]
     x, y, uncertainty = (np.frombuffer(base64.b64decode(places[name]), "<f4") for name in ("x", "y", "uncertainty"))
-    again = made(folder, points=60)["map"]
+    again = made(five_policies, points=60)["map"]
     assert (places["x"], places["y"]) == (again["x"], again["y"])
     rows = report["rows"]
     assert len(places["row"]) == len(x) == len(uncertainty) >= 57
@@ -440,47 +333,3 @@ def test_the_map_places_rows_with_an_embedding_near_those_of_their_kind_and_agai
     cluster = np.array([rows["row"][item] % 5 for item in places["row"]])
     nearest = [np.argsort(((xy - point) ** 2).sum(1))[1] for point in xy]
     assert (cluster[nearest] == cluster).mean() > 0.8
-
-
-def test_the_folder_of_a_pipeline_stands_for_all_its_policies(folder, tmp_path):
-    (tmp_path / "curate.toml").write_text(
-        f"""
-[filter]
-table = {json.dumps(str(folder / "scores.parquet"))}
-column = "unc_losspred"
-keep-top = 100
-
-[select]
-budget = 10
-strategy = "random"
-"""
-    )
-    ran = CliRunner().invoke(app, ["run", str(tmp_path / "curate.toml"), "--quiet"])
-    assert ran.exit_code == 0, ran.output
-    receipt = next(tmp_path.rglob("pipeline.receipt.json"))
-    for path in (receipt, receipt.parent):
-        facts = gather(open_table(folder / "scores.parquet"), FactsRequest(results=[path], points=0))
-        assert [(each["step"], each["kept"]) for each in facts.counted["funnel"]] == [("filter", 100), ("select", 10)]
-
-
-def test_a_policy_of_a_thousand_reasons_names_the_most_and_sums_the_rest(folder, tmp_path):
-    for name in ("scores.parquet", "kept.receipt.json"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    receipt = json.loads((tmp_path / "kept.receipt.json").read_text())
-    receipt["counts"] = {"n_rows": 4000, "kept": 1000, "dropped": 1500, "undecided": 1500, "failed": 0}
-    receipt["dropped_by"] = {f"why {'x' * 500} {i}": 1 for i in range(1500)}
-    receipt["failed_by"] = {}
-    receipt["undecided_by"] = {f"what {i}": 1 for i in range(1400)}
-    (tmp_path / "kept.receipt.json").write_bytes(sealed(receipt))
-    request = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0)
-    (step,) = gather(open_table(tmp_path / "scores.parquet"), request).counted["funnel"]
-    assert step["rows_in"] == step["kept"] + sum(each["n"] for each in step["out"]) == 4000
-    assert len(step["out"]) <= 52
-    assert max(len(each["reason"]) for each in step["out"]) <= 200
-
-
-def test_from_python_one_result_needs_no_list(folder):
-    table, kept = folder / "scores.parquet", folder / "kept.parquet"
-    single, listed = (curate.report(table, results, points=0, thumbs=0).document for results in (str(kept), [kept]))
-    assert [step["step"] for step in single["funnel"]] == ["filter"]
-    assert single["funnel"] == listed["funnel"]

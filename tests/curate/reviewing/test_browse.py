@@ -1,4 +1,4 @@
-"""``curate review --browse``: pages of rows and thumbnails over HTTP, checked against polars; what others may ask."""
+"""``curate review --browse``: pages of rows and thumbnails over HTTP, checked against polars."""
 
 import hashlib
 import http.client
@@ -7,98 +7,31 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
-from urllib.parse import quote, urlencode
 from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
-from choosing import columns_of, write
+from browsed import N, get, rows, view
 from PIL import Image
-from typer.testing import CliRunner
 
-import curate
-from curate.cli import app
 from curate.reporting.served import pictures as pictures_module
 from curate.reporting.served.query import Query
-from curate.reviewing.serve import review
 
-N = 300
 SVG = "{http://www.w3.org/2000/svg}"
-HOSTILE = [
-    "</script><script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "\u202egnp.elif",
-    "ÄRGER/ß.png",
-    "100%&x=y",
-]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("view")
-    keys = [HOSTILE[row] if row < len(HOSTILE) else f"img/{row:03}.png" for row in range(N)]
-    columns = columns_of(N, seed=5, key=keys)
-    score = [None if row % 50 == 7 else float(np.round(v, 1)) for row, v in enumerate(columns["unc_losspred"].tolist())]
-    for row in range(0, N, 2):
-        Image.new("RGB", (60, 40), (row % 256, 50, 100)).save(folder / f"{row}.png")
-    columns |= {
-        "unc_losspred": pa.array(score, pa.float32()),
-        "uri": [str(folder / f"{row}.png") if row != 9 else None for row in range(N)],
-        "width": list(range(N)),
-        "status": ["truncated" if row % 50 == 7 else "ok" for row in range(N)],
-    }
-    write(folder / "scores.parquet", columns)
-    curate.filter(folder / "scores.parquet", folder / "kept.parquet", keep_top=200, column="unc_losspred")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(folder):
-    server = view(folder / "scores.parquet", [folder / "kept.parquet"], column="unc_losspred", points=0)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def frame(folder):
-    decisions = pl.read_parquet(folder / "kept.decisions.parquet").select("key", "decision")
+def frame(browsed):
+    decisions = pl.read_parquet(browsed / "kept.decisions.parquet").select("key", "decision")
     return (
-        pl.read_parquet(folder / "scores.parquet")
+        pl.read_parquet(browsed / "scores.parquet")
         .with_row_index("row")
         .join(decisions, on="key", maintain_order="left")
     )
-
-
-def view(*args, **options):
-    return review(*args, browse=True, **options)
-
-
-def get(server, path="", *, token=None, method="GET", headers=None, body=None):
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-    token = server.site.token if token is None else token
-    connection.request(method, f"/{token}/{path}" if token is not False else path, body, headers or {})
-    answer = connection.getresponse()
-    content = answer.read()
-    connection.close()
-    return answer, content
-
-
-def rows(server, **query):
-    answer, content = get(server, "rows" + (f"?{urlencode(query)}" if query else ""))
-    assert answer.status == 200, content
-    page = json.loads(content)
-    assert page["rows"]["n"] == len(page["rows"]["row"])
-    return page["total"], page["rows"]["row"], page["rows"]
 
 
 def test_the_page_is_that_of_the_report_without_rows(server):
@@ -239,10 +172,10 @@ def test_an_image_is_shown_large_and_one_that_changed_since_it_was_scored_is_sai
     assert pictures(2).problem == ""  # nothing says what was scored
 
 
-def test_the_images_of_a_table_without_paths_come_from_its_source(folder, tmp_path):
-    data = pl.read_parquet(folder / "scores.parquet").with_columns(uri=pl.lit(None, pl.String))
+def test_the_images_of_a_table_without_paths_come_from_its_source(browsed, tmp_path):
+    data = pl.read_parquet(browsed / "scores.parquet").with_columns(uri=pl.lit(None, pl.String))
     data.write_parquet(tmp_path / "scores.parquet")
-    images = [(folder / f"{row}.png").read_bytes() for row in range(0, 40, 2)]
+    images = [(browsed / f"{row}.png").read_bytes() for row in range(0, 40, 2)]
     source = pl.DataFrame({"key": data["key"].to_list()[0:40:2][::-1], "image": images[::-1]})
     source.write_parquet(tmp_path / "images.parquet")
     server = view(tmp_path / "scores.parquet", source=str(tmp_path / "images.parquet"), points=0)
@@ -265,137 +198,6 @@ def test_few_thumbnails_are_kept(server, monkeypatch):
     assert pictures._small.cache_info().currsize == 3
 
 
-@pytest.mark.parametrize("token", ["", "x", "é", "%00", "..", "A" * 22])
-def test_without_the_token_there_is_nothing(server, token):
-    for path in ("", "browse", "rows", "thumb/20.jpg"):
-        answer, content = get(server, path, token=quote(token))
-        assert (answer.status, json.loads(content)) == (404, {"error": "there is nothing here"})
-
-
-@pytest.mark.parametrize("path", ["/", "/rows", "/favicon.ico", "//", "/../../etc/passwd", "*"])
-def test_paths_that_do_not_begin_with_the_token_have_nothing(server, path):
-    assert get(server, path, token=False)[0].status == 404
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "../scores.parquet",
-        "thumb/../20.jpg",
-        "thumb/-1.jpg",
-        "thumb/1e3.jpg",
-        "thumb/٣.jpg",
-        "thumb/20.png",
-        "thumb/" + "9" * 400 + ".jpg",
-        "thumb/20.jpg/../../x",
-        "%2e%2e/%2e%2e/etc/passwd",
-        "rows/",
-        "x",
-    ],
-)
-def test_paths_that_are_none_have_nothing(server, path):
-    assert get(server, quote(path, safe="/%"))[0].status == 404
-
-
-@pytest.mark.parametrize("host", ["example.org", "127.0.0.1", "localhost:1", "example.org:80", ""])
-def test_another_host_is_refused(server, host):
-    for path in ("", "browse", "rows", "thumb/20.jpg"):
-        assert get(server, path, headers={"Host": host})[0].status == 403
-
-
-def test_localhost_is_this_host_and_two_hosts_are_none(server):
-    assert get(server, "rows", headers={"Host": f"localhost:{server.server_port}"})[0].status == 200
-    assert (
-        raw(
-            server, f"GET /{server.site.token}/rows HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\nHost: x\r\n\r\n"
-        )[:12]
-        == b"HTTP/1.1 403"
-    )
-    assert raw(server, f"GET /{server.site.token}/rows HTTP/1.1\r\n\r\n")[:12] == b"HTTP/1.1 403"
-
-
-def raw(server, text):
-    """What comes back; nothing where the server hung up on more than it wanted to read."""
-    received = b""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
-        connection.sendall(text.encode("latin-1"))
-        connection.shutdown(socket.SHUT_WR)
-        while piece := connection.recv(65536):
-            received += piece
-    return received
-
-
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "BREW"])
-def test_nothing_but_get_and_post_is_answered(server, method):
-    answer, _ = get(server, "rows", method=method)
-    assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
-
-
-def test_a_body_is_refused(server):
-    assert get(server, "rows", body=b"x" * 1000)[0].status == 400
-
-
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        *((text, "limit") for text in ("limit=1001", "limit=-1", "limit=1e9", "limit=")),
-        *((text, "offset") for text in ("offset=٣", "offset=99999999999999")),
-        *((text, "sort") for text in ("sort=nothing", "sort=embedding")),
-        *((text, "number") for text in ("min.width=nan", "max.width=inf", "min.width=1_0", "min.width=x")),
-        *((text, "row") for text in ("row=300", "row=1,x", "row=-1", "row=" + "1," * 1000 + "1")),
-        *((text, "min: ") for text in ("min.label=1", "min.=1")),
-        ("descending=2", "descending"),
-        ("decision=maybe", "decision"),
-        ("gallery=../x", "gallery"),
-        ("x=1", "no parameter"),
-        ("sort=width&sort=key", "once"),
-        ("search=" + "x" * 1001, "characters"),
-        ("search=%ff", "UTF-8"),
-        ("nothing", "NAME=VALUE"),
-        ("&".join(f"min.width{i}=1" for i in range(70)), "at most"),
-    ],
-)
-def test_questions_that_make_no_sense_are_told_so_in_one_sentence(server, query, said):
-    answer, content = get(server, "rows?" + quote(query, safe="=&%."))
-    assert answer.status == 400
-    assert said in json.loads(content)["error"]
-    assert len(content) < 300
-
-
-def test_a_giant_question_is_refused(server):
-    assert get(server, "rows?search=" + "x" * 9_000)[0].status == 414
-    assert raw(server, "GET /" + "x" * 100_000 + " HTTP/1.1\r\n\r\n")[:12] in (b"HTTP/1.1 414", b"")
-    many = "".join(f"X-{i}: 1\r\n" for i in range(500))
-    assert raw(server, f"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n{many}\r\n")[:12] in (b"HTTP/1.1 431", b"")
-    assert rows(server, limit=1)[0] == N
-
-
-@pytest.mark.parametrize(
-    "text", ["", "\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\x00\xff" * 50 + "\r\n\r\n"]
-)
-def test_what_is_no_http_does_not_stop_it(server, text):
-    raw(server, text)
-    assert rows(server, limit=1)[0] == N
-
-
-def test_every_answer_says_that_it_is_for_this_page_alone(server):
-    for path in ("", "browse", "rows", "thumb/20.jpg", "nothing"):
-        headers = get(server, path)[0].headers
-        assert headers["X-Content-Type-Options"] == "nosniff"
-        assert headers["Referrer-Policy"] == "no-referrer"
-        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
-        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
-        assert "Access-Control-Allow-Origin" not in headers
-
-
-def test_tokens_differ_and_only_this_machine_is_listened_to(server, folder):
-    other = view(folder / "scores.parquet", points=0)
-    other.server_close()
-    assert other.site.token != server.site.token
-    assert len(server.site.token) >= 22
-    assert server.server_address[0] == "127.0.0.1"
-
-
 def test_many_ask_at_once(server, frame):
     expected = frame.sort("aesthetic")["row"].to_list()
     as_expected = []
@@ -411,12 +213,12 @@ def test_many_ask_at_once(server, frame):
     assert as_expected == [True] * 24
 
 
-def test_a_table_that_changes_is_noticed(folder, tmp_path):
-    (tmp_path / "scores.parquet").write_bytes((folder / "scores.parquet").read_bytes())
+def test_a_table_that_changes_is_noticed(browsed, tmp_path):
+    (tmp_path / "scores.parquet").write_bytes((browsed / "scores.parquet").read_bytes())
     server = view(tmp_path / "scores.parquet", points=0)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
-        pl.read_parquet(folder / "scores.parquet").head(3).write_parquet(tmp_path / "scores.parquet")
+        pl.read_parquet(browsed / "scores.parquet").head(3).write_parquet(tmp_path / "scores.parquet")
         answer, content = get(server, "rows")
         assert answer.status == 409
         assert "has changed" in json.loads(content)["error"]
@@ -427,28 +229,18 @@ def test_a_table_that_changes_is_noticed(folder, tmp_path):
         server.server_close()
 
 
-def test_a_port_that_is_taken_is_one_line(server, folder):
-    result = CliRunner().invoke(
-        app, ["review", str(folder / "scores.parquet"), "--points", "0", "--port", str(server.server_port)]
-    )
-    assert result.exit_code == 1
-    assert re.fullmatch(
-        rf"error: --port {server.server_port}: .*choose another, or leave it out for a free one\n", result.output
-    )
-
-
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize(
     ("number", "code"), [pytest.param(signal.SIGINT, 0, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
 )
-def test_the_command_says_where_the_page_is_and_ends_when_it_is_told_to(folder, number, code):
+def test_the_command_says_where_the_page_is_and_ends_when_it_is_told_to(browsed, number, code):
     words = [
         sys.executable,
         "-m",
         "curate",
         "review",
         "--browse",
-        str(folder / "scores.parquet"),
+        str(browsed / "scores.parquet"),
         "--points",
         "0",
         "--quiet",

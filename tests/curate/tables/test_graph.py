@@ -16,7 +16,6 @@ from curate.selectors.graphs import Neighboured, computes_graph, neighbours
 from curate.selectors.pool import Pool
 from curate.selectors.table import SELECTORS
 from curate.tables.graph import stored_graph
-from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
 from scoring.search.graph import knn_graph
 from scoring.search.links import Graph
@@ -201,34 +200,6 @@ def test_a_graph_without_a_folder_to_lie_in_is_refused_before_the_work(tmp_path,
         stored_graph(tmp_path / "none" / "g.parquet", hashed(3), rows, "m", write=True)
     with pytest.raises(InputError, match=r"expected a name like graph.parquet, got .*g.txt"):
         stored_graph(tmp_path / "g.txt", hashed(3), rows, "m", write=True)
-
-
-@pytest.mark.parametrize(("dtype", "width"), [(np.float16, 5), (np.float16, 8), (np.float32, 3)])
-def test_vector_hashes_are_sums_of_words_times_odd_numbers(dtype, width):
-    rows = np.random.default_rng(0).standard_normal((9000, width)).astype(dtype)
-    mask, kept = (1 << 64) - 1, []
-    n_words = -(-width * rows.itemsize // 4)
-    for i in range(1, n_words + 3):
-        z = i * 0x9E3779B97F4A7C15 & mask
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
-        kept.append(z ^ (z >> 31) | 1)
-    hashes = vector_hashes(rows)
-    for row in (0, 1, 8191, 8192, 8999):
-        data = rows[row].tobytes() + b"\0" * 3
-        words = [int.from_bytes(data[4 * i : 4 * i + 4], "little") for i in range(n_words)]
-        value = sum(w * c for w, c in zip(words, kept, strict=False)) + rows.itemsize * kept[-2] + width * kept[-1]
-        assert int(hashes[row]) == value & mask
-    assert len(set(hashes.tolist())) == len({row.tobytes() for row in rows})
-
-
-def test_vectors_of_other_types_signs_or_widths_have_other_hashes():
-    rows = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
-    swapped, negated, two = rows[:, [1, 0, 2, 3, 4, 5]], -rows, rows.copy()
-    two[:, [1, 3]] *= -1
-    others = [swapped, negated, two, rows.astype(np.float16), np.pad(rows, ((0, 0), (0, 2))), rows[:, :5]]
-    for other in others:
-        assert not (vector_hashes(rows) == vector_hashes(other)).any()
 
 
 def test_what_uses_a_graph_and_what_computes_one_of_its_own():
