@@ -124,7 +124,7 @@ def _refuse_lone(names: Sequence[str]) -> None:
     for option in (each for each in names if each not in (COLUMN, PER) and each not in RULES):
         if (rule := RULES.owner(option)) not in names:
             raise InputError(f"--{option} is for --{rule}, and none is given; add it")
-    for name in (each for each in RULES if each in names):
+    for name in (each for each in dict.fromkeys(names) if each in RULES):
         for once in ([name] if RULES[name].once else []) + [
             option for option, kind in RULES.settings(name).items() if not may_repeat(kind)
         ]:
@@ -136,7 +136,7 @@ def _trailing(names: Sequence[str], values: Sequence[Any], option: str) -> Any:
     """The value of ``option`` if it comes once, after all of the rules that it could be for."""
     if option not in names:
         return None
-    rules = [name for name in RULES if name in names and option in RULES[name].takes]
+    rules = [name for name in dict.fromkeys(names) if name in RULES and option in RULES[name].takes]
     in_turn = [(name, value) for name, value in zip(names, values, strict=True) if name == option or name in rules]
     for (name, value), (following, other) in pairwise(in_turn):
         if name == following == option:

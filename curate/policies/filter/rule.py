@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,6 +21,7 @@ from curate.tables.table import Table
 from curate.tables.typed_json import from_json
 
 COLUMN, PER, EVEN = "column", "per", "even"
+_is_less_certain = cache(is_less_certain)  # looked up for every block of rows
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ class ScoreRule(Rule):
     @property
     def keeps_high(self) -> bool:
         """Whether high values stay."""
-        return not is_less_certain(self.column)
+        return not _is_less_certain(self.column)
 
     @abstractmethod
     def endings(self, result: RuleResult) -> list[list[str]]:

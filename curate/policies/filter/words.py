@@ -13,7 +13,7 @@ from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOM
 from curate.tables.rows import Rows
 
 N_NEAREST = 3  # rows shown on either side of a cut
-BLOCK = 1 << 20  # rows among which examples are looked for at once
+BLOCK = 1 << 18  # rows among which examples are looked for at once
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value that a rule needs is missing) or failed (not scored)",
     "reason": "the decision in words",
@@ -124,8 +124,10 @@ class DecisionWords:
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows at both ends by their margins, the lowest first; the earlier of equal ones counts as lower."""
-    by, n = ["margin", "row"], N_EXAMPLES + N_NEAREST
-    return pl.concat([rows.bottom_k(n, by=by), rows.top_k(n, by=by)]).unique().sort(by)
+    by, n, margin = ["margin", "row"], N_EXAMPLES + N_NEAREST, pl.col("margin")
+    low, high = rows["margin"].bottom_k(n).max(), rows["margin"].top_k(n).min()  # of one column, which takes no sort
+    few = rows.filter((margin <= low) | (margin >= high))
+    return pl.concat([few.bottom_k(n, by=by), few.top_k(n, by=by)]).unique().sort(by)
 
 
 class _Reasons:
