@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, ERROR, KEY, SIGNATURE, URI
+from curate.columns import EMBEDDING, ERROR, KEY, MTIME, SIGNATURE, URI
 from curate.comparison.differences import NUMBERS, VALUES, ColumnShift, ValueShare
 from curate.comparison.sample import TableSample
 from curate.statistics.two_sample import (
@@ -23,7 +23,7 @@ from curate.statistics.two_sample import (
 from curate.tables.digests import plain
 from curate.tables.needs import PHASH, SHA256, is_number, is_plain
 
-ROW_NAMING = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING})  # name or image a row
+ROW_NAMING = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING, MTIME})  # of one row or its file
 MOST_VALUES = 10_000
 N_MOVED = 3
 PERMUTATIONS_A_COLUMN = 40  # at least, so that one column of many can be significant

@@ -1,14 +1,12 @@
 """What a comparison of two tables found, as a value, as JSON, and in words."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from curate.comparison import words
 from curate.comparison.differences import ClusterShare, ColumnShift, DistinctiveRow, EmbeddingShift, LeftRange
 from curate.counted import Grid, Printed
-from scoring.metrics.resampling import Interval
+from curate.tables.typed_json import plain_json
 
 
 @dataclass
@@ -50,7 +48,7 @@ class TableComparison(Printed):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that does not exist is null."""
-        record: dict[str, Any] = _plain(asdict(self))
+        record: dict[str, Any] = plain_json(self)
         return record
 
     def lines(self) -> list[str | Grid]:
@@ -76,13 +74,3 @@ class TableComparison(Printed):
         lines += words.verdict_on_embeddings(self.embedding)
         limit = self.settings.get("fail_above")
         return lines if limit is None else [*lines, words.gate(self.embedding.auroc.value, limit, failed=self.failed)]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, Interval):
-        return _plain(value._asdict())
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -172,7 +172,7 @@ def _output(step: Link, name: str) -> Table:
 
 
 def _rows_of(table: Table, keys: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The values of rows by key: of some columns, without lists, bytes and nulls."""
+    """The values of rows by key: of some columns, without lists, bytes and nulls; -0 is 0."""
     kinds = {name: table.schema.field(name).type for name in names}
     plain = [name for name, kind in kinds.items() if not pa.types.is_nested(kind) and not is_bytes(kind)]
     row_of_key = rows_with_keys(table, keys)
@@ -180,6 +180,8 @@ def _rows_of(table: Table, keys: Sequence[str], names: Sequence[str]) -> dict[st
         return {key: {} for key in row_of_key}
     rows = table.take(list(row_of_key.values()), plain).to_pylist()
     return {
-        key: {name: value for name, value in row.items() if value is not None}
+        key: {
+            name: value + 0.0 if isinstance(value, float) else value for name, value in row.items() if value is not None
+        }
         for key, row in zip(row_of_key, rows, strict=True)
     }

@@ -83,7 +83,10 @@ def checked(kind: Any, value: Any, name: str, of: str) -> Any:
     >>> checked(Sequence[int] | None, range(2), "bake()", "'trays'")
     [0, 1]
     """
-    value = _plain(value)
+    try:
+        value = _plain(value)
+    except OverflowError:
+        raise TypeError(f"{name} expected a number of at most 1.8e308 for {of}, got {short(value)}") from None
     parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     kinds = [get_origin(part) or part for part in parts]
     refused: list[Any] = [Integral, Real] if isinstance(value, bool) else []

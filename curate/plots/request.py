@@ -1,15 +1,14 @@
 """What was requested of an image, and what every kind gives back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from curate.manifest.store_path import AnyPath
 from curate.tables.table import Table, open_table
+from curate.tables.typed_json import plain_json
 
 
 @dataclass(frozen=True)
@@ -47,20 +46,4 @@ class Numbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that does not exist is null."""
-        return dict(_plain(self))
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: _plain(each) for name, each in value.__dict__.items()}
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if hasattr(value, "_asdict"):
-        return _plain(value._asdict())
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+        return dict(plain_json(self))

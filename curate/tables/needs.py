@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHA256, PHASH = "sha256", "phash"
 EMBEDDINGS = frozenset({EMBEDDING})
+MOST_DIGITS = 38  # of a decimal
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Needs:
             )
 
     def _check_types(self, table: Table, names: Iterable[str]) -> None:
-        numeric = [field.name for field in table.schema if is_number(field.type)]
+        numeric = [field.name for field in table.schema if is_number(field.type) and not _is_wide(field.type)]
         for name in (*self.exact, *self.numbers):
             if name not in numeric:
                 _refuse(table, name, "numbers", f"{self.advice} (numbers: {', '.join(numeric) or 'none'})")
@@ -133,6 +134,11 @@ def _refuse(table: Table, name: str, expected: str, advice: str) -> None:
 def is_number(kind: pa.DataType) -> bool:
     """Return whether an Arrow type holds numbers: whole, floating or decimal."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_wide(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds decimals of more digits than two scores can be compared in."""
+    return bool(pa.types.is_decimal256(kind)) and kind.precision > MOST_DIGITS
 
 
 def is_plain(kind: pa.DataType) -> bool:

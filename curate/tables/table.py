@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from errno import ENAMETOOLONG
 from fnmatch import fnmatch
 from functools import cached_property
 from itertools import islice
@@ -260,7 +261,13 @@ def open_table(path: str | Path | StorePath, *, require: Sequence[str] = (), emb
 
 def _local_files(path: Path) -> list[Path]:
     """Return the files of a table on this machine."""
-    if path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError as error:
+        if error.errno != ENAMETOOLONG:
+            raise
+        raise InputError(f"no file has a name as long as {str(path)[:40]}...; give a Parquet file") from None
+    if is_file:
         return [path]
     if not path.is_dir():
         if path.exists():

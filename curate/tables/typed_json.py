@@ -1,7 +1,8 @@
-"""From JSON to a dataclass: one reader, by the types of the fields."""
+"""From JSON to a dataclass by the types of the fields, and from results to plain JSON."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -111,3 +112,22 @@ def _words(hint: Any) -> str:
 
 def _short(value: object) -> str:
     return repr(value)[:60]
+
+
+def plain_json(value: Any) -> Any:
+    """Return dataclasses, named tuples and arrays in plain JSON values; a number that does not exist is null.
+
+    >>> plain_json({"cut": float("nan"), 1: (2, 3)})
+    {'cut': None, '1': [2, 3]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain_json(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain_json(each) for name, each in value.items()}
+    if hasattr(value, "_asdict"):
+        return plain_json(value._asdict())
+    if isinstance(value, list | tuple):
+        return [plain_json(each) for each in value]
+    if hasattr(value, "tolist"):  # of NumPy, one number or many
+        return plain_json(value.tolist())
+    return None if isinstance(value, float) and not isfinite(value) else value

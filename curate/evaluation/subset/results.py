@@ -1,12 +1,11 @@
 """The findings on a subset, with every message on it."""
 
-import math
-from dataclasses import asdict
 from typing import Any
 
 from curate.counted import Grid, Printed
 from curate.evaluation.subset import words
 from curate.evaluation.subset.findings import SubsetFindings
+from curate.tables.typed_json import plain_json
 
 
 class SubsetEvaluation(SubsetFindings, Printed):
@@ -14,9 +13,7 @@ class SubsetEvaluation(SubsetFindings, Printed):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that does not exist is null."""
-        record = dict(asdict(self))
-        record["verdicts"] = [asdict(verdict) for verdict in self.verdicts]
-        return dict(_plain(record))
+        return {**plain_json(self), "verdicts": plain_json(self.verdicts)}
 
     def notes(self) -> list[str]:
         """Return what a reader must know in addition to the numbers, one sentence each."""
@@ -37,13 +34,3 @@ class SubsetEvaluation(SubsetFindings, Printed):
             *(f"note: {note}" for note in self.notes()),
             *(f"verdict: {line}" for line in self.verdict()),
         ]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return _plain(value._asdict())
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -124,6 +124,8 @@ class DecisionWords:
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows at both ends by their margins, the lowest first; the earlier of equal ones counts as lower."""
+    if not len(rows):
+        return rows
     by, n, margin = ["margin", "row"], N_EXAMPLES + N_NEAREST, pl.col("margin")
     low, high = rows["margin"].bottom_k(n).max(), rows["margin"].top_k(n).min()  # of one column, which takes no sort
     few = rows.filter((margin <= low) | (margin >= high))

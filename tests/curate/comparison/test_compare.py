@@ -196,6 +196,7 @@ def test_columns_of_every_type_are_compared_or_left_out_with_a_reason(tmp_path):
         "word": pa.array(["a", None] * 60).dictionary_encode(),
         "name": [f"n{i}" for i in range(n)],
         "list": [[1]] * n,
+        "mtime": np.arange(n),
         "none": pa.array([None] * n, pa.float32()),
         "odd\x1b[2J": pa.array([1.5] * n),
     }
@@ -203,6 +204,7 @@ def test_columns_of_every_type_are_compared_or_left_out_with_a_reason(tmp_path):
     b = table(tmp_path / "b.parquet", seed=2, mixed=["x"] * n, **columns)
     comparison = curate.compare(a, b, **QUICK)
     assert {"half", "big", "day", "flag", "word", "odd\x1b[2J"} <= set(by_name(comparison))
+    assert "mtime" not in by_name(comparison)
     assert by_name(comparison)["word"].missing == (0.5, 0.5)
     assert set(comparison.left_out) == {"name", "list", "none", "mixed"}
     assert "in one table and" in comparison.left_out["mixed"]

@@ -68,6 +68,13 @@ def test_of_the_scored_table_every_step_next_to_it_is_reported(made):
     assert run("explain", folder / "scores.parquet", "001.png").exit_code == 0
 
 
+def test_a_margin_of_a_row_at_the_cut_is_no_negative_zero(tmp_path):
+    dataset(tmp_path)
+    kept = curate.filter(tmp_path / "scores.parquet", tmp_path / "kept.parquet", max=0, column="kappa_a")
+    (story,) = curate.explain(kept.subset, "000.png")
+    assert str(story.events[0].noted["margin"]) == "0.0"
+
+
 def test_a_table_without_a_step_is_reported_as_scored(tmp_path):
     dataset(tmp_path)
     (story,) = curate.explain(tmp_path / "scores.parquet", "000.png")

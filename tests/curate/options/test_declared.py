@@ -5,6 +5,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -91,6 +92,8 @@ def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
     ):
         with pytest.raises(TypeError, match=f"expected {words}"):
             bake("a", **wrong)
+    with pytest.raises(TypeError, match=r"filter\(\) expected a number .* for 'min', got Fraction"):
+        curate.filter("a", min=Fraction(10**400))
     with pytest.raises(TypeError, match="expected a path for 'table', got None"):
         bake(None)
     with pytest.raises(TypeError, match=r"expected a path for 'table', got shape: .*\Z"):  # in one line

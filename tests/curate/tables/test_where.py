@@ -219,6 +219,15 @@ def test_decimals_of_two_columns_compare_exactly():
     assert answers("x > n", batch) == [True, False]
 
 
+def test_decimals_of_more_digits_than_a_double_compare_exactly_or_are_refused():
+    large, larger = Decimal(f"1{0:036}1"), Decimal(f"1{0:036}2")
+    batch = pa.record_batch({"x": pa.array([large, larger], pa.decimal256(45, 0))})
+    assert answers(f"x <= {large}", batch) == [True, False]
+    batch = pa.record_batch({"x": pa.array([Decimal(10) ** 40], pa.decimal256(45, 0))})
+    with pytest.raises(InputError, match="38 digits"):
+        answers("x > 1", batch)
+
+
 def test_a_time_of_a_zone_is_compared_with_one_that_names_its_zone():
     batch = pa.record_batch({"t": pa.array([0, 7_200_000_000], pa.timestamp("us", "Europe/Paris"))})
     assert answers("t > '1970-01-01T01:00:00Z'", batch) == [False, True]
