@@ -11,6 +11,7 @@ from torch import Tensor
 from curate.engines.settings import MAX_PIXELS
 from curate.manifest import open_manifest
 from scoring.images import decode
+from scoring.images.raster import DecodeOptions
 from scoring.model import Outputs, ScoringModel
 
 BATCH = 64
@@ -33,7 +34,7 @@ def read(source: str, model: ScoringModel, limit: int) -> Images:
     every, pixels, folders = max(1, manifest.n_rows // limit), [], []
     for at, (key, read_bytes) in enumerate(zip(keys, readers, strict=True)):
         if at % every == 0:
-            image = decode(read_bytes(), model.spec.preprocessing, max_pixels=MAX_PIXELS, with_quality=False)
+            image = decode(read_bytes(), model.spec.preprocessing, DecodeOptions(MAX_PIXELS), with_quality=False)
             if image.pixels is not None:
                 pixels.append(image.pixels)
                 folders.append(key.rpartition("/")[0])

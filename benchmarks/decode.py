@@ -25,7 +25,7 @@ from PIL import Image
 
 from scoring.images import Preprocessing, decode, decode_rgb
 from scoring.images.geometry import centre_crop
-from scoring.images.raster import Bounds, LocalImage
+from scoring.images.raster import DecodeOptions, LocalImage
 from scoring.images.reading import opened
 
 SMALL, LARGE = (500, 375), (4000, 3000)
@@ -145,15 +145,15 @@ def supervision(repeats: int) -> None:
             files.append(stream.getvalue())
 
         def unlooked(data: bytes, side: int, name: str = name) -> object:
-            return LocalImage(data, name, Bounds()).raster(side, allow_truncated=False)
+            return LocalImage(data, name, DecodeOptions()).raster(side)
 
         def looked(data: bytes, side: int) -> object:
-            with opened(data, Bounds()) as image:
-                return image.raster(side, allow_truncated=False)
+            with opened(data, DecodeOptions()) as image:
+                return image.raster(side)
 
         def apart(data: bytes, side: int) -> object:
-            with opened(data, Bounds(), supervised=True) as image:
-                return image.raster(side, allow_truncated=False)
+            with opened(data, DecodeOptions(), supervised=True) as image:
+                return image.raster(side)
 
         looks, waits = [], []
         apart(files[0], 224)

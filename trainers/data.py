@@ -17,6 +17,7 @@ from scoring.images import DecodedImage, Preprocessing
 from scoring.images.budget import BODIES
 from scoring.images.decoders import closing_decoders, decoder_for
 from scoring.images.deep import WHITE
+from scoring.images.raster import DecodeOptions
 from scoring.marks import Marks
 from scoring.system import free_memory
 from trainers import ranks
@@ -229,11 +230,12 @@ def decode_all(
         white: the value that is white in images of 16 bits.
     """
     decode, workers = decoder_for(workers, n)
+    options = DecodeOptions(white=white)
 
     @BODIES.image()
     def work(read: Callable[[], bytes], supervised: bool) -> DecodedImage | str:
         data = bytes_or_status(read)
-        return data if isinstance(data, str) else decode(data, preprocessing, supervised=supervised, white=white)
+        return data if isinstance(data, str) else decode(data, preprocessing, options, supervised=supervised)
 
     waiting: deque[Future[DecodedImage | str]] = deque()
 

@@ -17,6 +17,7 @@ from scoring.images.budget import BODIES
 from scoring.images.decoders import closing_decoders, crop_decoder_for
 from scoring.images.deep import WHITE
 from scoring.images.random_crops import Crops, DecodedCrops
+from scoring.images.raster import DecodeOptions
 from scoring.marks import Marks
 from trainers import ranks
 from trainers.data import bytes_or_status
@@ -234,8 +235,8 @@ class CroppedBatches:
             data = bytes_or_status(read)
             if isinstance(data, str):
                 return DecodedCrops(data, [])
-            preprocessing, white = self._images.preprocessing, self._images.white
-            return self._decode(data, preprocessing, crops, supervised=supervised, white=white)
+            options = DecodeOptions(white=self._images.white)
+            return self._decode(data, self._images.preprocessing, crops, options, supervised=supervised)
 
     def _finished(self, pending: "_Pending") -> CroppedBatch:
         for work in pending.work:

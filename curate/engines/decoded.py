@@ -60,7 +60,8 @@ class Decoded:
         self._marks, self._ended = Marks(folder), 0  # shards, in the order of todo
         if settings.white is None:
             raise ValueError("the white of 16-bit images is found before any is decoded")
-        self._preprocessing, self._settings, self._white = preprocessing, settings, settings.white
+        self._preprocessing, self._options = preprocessing, settings.decode_options()
+        self._with_quality = settings.quality
         n_decoded = 0 if decoder else manifest.n_rows  # by the CPU
         self._decode, threads = decoder_for(workers, n_decoded)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
@@ -126,13 +127,10 @@ class Decoded:
             return self._decode(
                 data,
                 self._preprocessing,
-                max_pixels=self._settings.max_pixels,
-                allow_truncated=self._settings.allow_truncated,
+                self._options,
                 sha256=digest,
-                with_quality=self._settings.quality,
-                seconds=self._settings.decode_timeout,
+                with_quality=self._with_quality,
                 supervised=supervised,
-                white=self._white,
             )
 
         def begin() -> Future[DecodedImage]:

@@ -31,7 +31,6 @@ from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 from scoring.images import Preprocessing, decode
 from scoring.images.budget import BODIES
-from scoring.images.deep import WHITE
 
 
 def finished_table(out: Path | StorePath, fingerprint: dict[str, Any], manifest: Manifest) -> Table:
@@ -167,12 +166,9 @@ def status_now(read: Reader, *, preprocessing: Preprocessing, settings: ScoreSet
     return decode(
         data,
         preprocessing,
-        max_pixels=settings.max_pixels,
-        allow_truncated=settings.allow_truncated,
+        settings.decode_options(),
         sha256=hashlib.sha256(data).hexdigest(),
-        seconds=settings.decode_timeout,
         supervised=True,
-        white=settings.white or WHITE,
     ).status
 
 

@@ -19,7 +19,6 @@ from curate.tables.table import Table, embedding_matrix
 from scoring.checkpoint import FIT
 from scoring.errors import InputError
 from scoring.images import DecodeError, Quality, decode_small
-from scoring.images.deep import WHITE
 from scoring.images.geometry import Pixels
 from scoring.junk.classifier import LEAST_IMAGES, JunkClassifier, TrainedClassifier, probability_of, train
 from scoring.junk.copies import Copy, corrupted_copies, side_needed
@@ -208,14 +207,7 @@ def _made(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator
         row, data, digest = read
         image = place[row]
         try:
-            pixels = decode_small(
-                data,
-                side_needed(preprocessing),
-                max_pixels=settings.max_pixels,
-                allow_truncated=settings.allow_truncated,
-                seconds=settings.decode_timeout,
-                white=settings.white or WHITE,
-            )
+            pixels = decode_small(data, side_needed(preprocessing), settings.decode_options())
         except DecodeError:
             return image, []
         kinds = [KINDS[(image * per_image + step) % len(KINDS)] for step in range(per_image)]

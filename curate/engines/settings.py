@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curate.columns import OK
 from scoring.errors import InputError
 from scoring.images.deep import LEAST_WHITE, WHITE
 from scoring.images.outcome import STATUSES
 from scoring.lookup import lookup
+
+if TYPE_CHECKING:
+    from scoring.images.raster import DecodeOptions
 
 DTYPES = ("float16", "float32")
 SHARD_ROWS = 4096
@@ -73,6 +76,12 @@ class ScoreSettings:
             raise InputError(f"--white must be auto or {LEAST_WHITE} to {WHITE}, got {self.white}; 12 bits are 4095")
         if self.dtype is not None and self.dtype not in DTYPES:
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+
+    def decode_options(self) -> "DecodeOptions":
+        """Return how an image is decoded; 16 bits are read in full where no white was found."""
+        from scoring.images.raster import DecodeOptions  # brings every decoder
+
+        return DecodeOptions(self.max_pixels, self.decode_timeout, self.allow_truncated, self.white or WHITE)
 
 
 def refuse_difference(

@@ -11,7 +11,7 @@ from scoring.errors import InputError
 from scoring.images.decoding import decode_rgb
 from scoring.images.deep import WHITE
 from scoring.images.geometry import resize
-from scoring.images.raster import Bounds
+from scoring.images.raster import DecodeOptions
 from scoring.images.reading import opened
 from scoring.images.sniff import sniff
 
@@ -83,5 +83,5 @@ class Encoding:
 
 def _size(data: bytes) -> tuple[int, int]:
     """Return width and height as stored; only the header is read."""
-    with opened(data, Bounds()) as image:
+    with opened(data, DecodeOptions()) as image:
         return image.header.width, image.header.height

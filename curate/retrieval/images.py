@@ -12,7 +12,6 @@ from curate.columns import QUALITY, QUALITY_COLUMNS
 from curate.engines.settings import ScoreSettings
 from curate.manifest import ReadError
 from curate.retrieval.scorer import fit_of, scorer_of
-from curate.tables.provenance import WHITE
 from curate.tables.table import Table
 from scoring.images import DecodedImage, decode
 from scoring.images.budget import BODIES
@@ -75,10 +74,8 @@ def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings)
         image = decode(
             read(),
             runner.model.spec.preprocessing,
-            max_pixels=settings.max_pixels,
-            allow_truncated=settings.allow_truncated,
+            settings.decode_options(),
             with_quality=settings.quality,
-            white=settings.white or WHITE,
         )
     except ReadError as error:
         return f"cannot be read ({error.status}: {error})"

@@ -25,7 +25,7 @@ from PIL import AvifImagePlugin
 
 from scoring.images.geometry import Pixels
 from scoring.images.outcome import DecodeError
-from scoring.images.raster import Bounds, LocalImage
+from scoring.images.raster import DecodeOptions, LocalImage
 from scoring.system import SHARES_MEMORY, limit_memory, seal_size, write_no_core
 
 MEMORY = 512 << 20  # bytes that a decoder may take next to what the image needs
@@ -84,12 +84,12 @@ def _settle() -> None:
 
 def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     data = receive_bytes(parent, request["n_bytes"])
-    bounds = Bounds(request["max_pixels"], request["seconds"])
-    need = MEMORY + MEMORY_PER_PIXEL * bounds.max_pixels + MEMORY_PER_BYTE * len(data)
+    options = DecodeOptions(**request["options"])
+    need = MEMORY + MEMORY_PER_PIXEL * options.max_pixels + MEMORY_PER_BYTE * len(data)
     limit_memory(need)
-    _limit_time(bounds.seconds)
+    _limit_time(options.seconds)
     try:
-        image = LocalImage(data, request["name"], bounds)
+        image = LocalImage(data, request["name"], options)
         send_frame(parent, {"header": asdict(image.header)})
         task = receive_frame(parent)
         if task is None:
@@ -99,7 +99,7 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
         elif task["what"] == "digest":
             send_frame(parent, {"digest": image.digest()})
         else:
-            _send_raster(parent, image, task)
+            _send_raster(parent, image, task["short_side"])
     except DecodeError as failure:
         details = {"status": failure.status, "message": str(failure), "n_frames": failure.n_frames}
         send_frame(parent, {"failure": {**details, "width": failure.width, "height": failure.height}})
@@ -117,8 +117,8 @@ def _limit_time(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _send_raster(parent: socket.socket, image: LocalImage, task: dict[str, Any]) -> None:
-    raster, warning = image.raster(task["short_side"], allow_truncated=task["allow_truncated"], white=task["white"])
+def _send_raster(parent: socket.socket, image: LocalImage, short_side: int | None) -> None:
+    raster, warning = image.raster(short_side)
     pixels = np.ascontiguousarray(raster.pixels)
     reply = {name: getattr(raster, name) for name in ("width", "height", "orientation", "highest")}
     reply |= {"shape": pixels.shape, "warning": warning}

@@ -22,6 +22,7 @@ from scoring.images.outcome import DecodedImage
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quality import Quality
 from scoring.images.random_crops import Crops, DecodedCrops, decode_crops
+from scoring.images.raster import DecodeOptions
 from scoring.images.supervised import Child, Children
 from scoring.system import free_memory
 
@@ -49,7 +50,12 @@ def crop_decoder_for(threads: int, n_images: int) -> tuple[Callable[..., Decoded
     return decode_crops if chosen is decode else crops_elsewhere, threads
 
 
-def decode_elsewhere(data: bytes, preprocessing: Preprocessing, **options: Any) -> DecodedImage:
+def decode_elsewhere(
+    data: bytes,
+    preprocessing: Preprocessing,
+    options: DecodeOptions = DecodeOptions(),  # noqa: B008 (it is frozen)
+    **more: Any,
+) -> DecodedImage:
     """``decode`` in another process of this machine, with the same options and outcome.
 
     An image that ends the process is decoded once more, as one that is ``supervised``; such a one is so from the start.
@@ -58,23 +64,32 @@ def decode_elsewhere(data: bytes, preprocessing: Preprocessing, **options: Any) 
         RuntimeError: a bug, with the traceback of the other process.
         InputError: if no process can be started.
     """
-    return _elsewhere(decode, Decoder.decode, data, preprocessing, **options)
+    return _elsewhere(decode, _image, data, preprocessing, options, **more)
 
 
-def crops_elsewhere(data: bytes, preprocessing: Preprocessing, crops: Crops, **options: Any) -> DecodedCrops:
+def crops_elsewhere(
+    data: bytes,
+    preprocessing: Preprocessing,
+    crops: Crops,
+    options: DecodeOptions = DecodeOptions(),  # noqa: B008 (it is frozen)
+    **more: Any,
+) -> DecodedCrops:
     """``decode_crops`` in another process of this machine; as ``decode_elsewhere``."""
-    return _elsewhere(decode_crops, Decoder.crops, data, preprocessing, crops, **options)
+    return _elsewhere(decode_crops, _crops, data, preprocessing, crops, options, **more)
 
 
-def _elsewhere(in_process: Callable[..., T], in_decoder: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    if options.get("supervised"):
-        return in_process(*arguments, **options)
+def _elsewhere(
+    in_process: Callable[..., T], take: Callable[[socket.socket, Any], T], data: bytes, *settings: Any, **more: Any
+) -> T:
+    """Return what ``take`` makes of the answer of another process; ``settings`` are dataclasses, ``more`` plain."""
+    if more.get("supervised"):
+        return in_process(data, *settings, **more)
     decoder = DECODERS.take(fresh=False)
     try:
-        result = in_decoder(decoder, *arguments, options)
+        result = decoder.answered(data, {"settings": [asdict(each) for each in settings], "more": more}, take)
     except (OSError, EOFError):
         decoder.end()
-        return in_process(*arguments, **{**options, "supervised": True})
+        return in_process(data, *settings, **{**more, "supervised": True})
     except BaseException:
         decoder.end()
         raise
@@ -87,26 +102,14 @@ class Decoder(Child):
 
     module = "scoring.images.decoders"
 
-    def decode(self, data: bytes, preprocessing: Preprocessing, options: dict[str, Any]) -> DecodedImage:
-        """Return one image, from the other process.
+    def answered(self, data: bytes, request: dict[str, Any], take: Callable[[socket.socket, dict[str, Any]], T]) -> T:
+        """Send a request, and take the answer while what the image takes of the budget is held.
 
         Raises:
             OSError, EOFError: the process is gone.
             MemoryError: it had too little memory.
             RuntimeError: a bug in it.
         """
-        with self._answered(data, {"preprocessing": asdict(preprocessing), "options": options}) as reply:
-            return _image(self._socket, reply)
-
-    def crops(self, data: bytes, preprocessing: Preprocessing, crops: Crops, options: dict[str, Any]) -> DecodedCrops:
-        """Return the crops of one image, from the other process; raises as ``decode``."""
-        request = {"preprocessing": asdict(preprocessing), "crops": asdict(crops), "options": options}
-        with self._answered(data, request) as reply:
-            return DecodedCrops(reply["status"], [_square(self._socket, side) for side in reply["sides"]])
-
-    @contextmanager
-    def _answered(self, data: bytes, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Send a request, and give the answer to the block, which holds what the image takes of the budget."""
         self._socket.settimeout(None)  # as long as decoding in a thread may take
         send_frame(self._socket, {"n_bytes": len(data), **request})
         self._socket.sendall(data)
@@ -120,7 +123,11 @@ class Decoder(Child):
                 raise MemoryError
             if "bug" in reply:
                 raise RuntimeError(f"in a process that decodes: {reply['bug']}")
-            yield reply
+            return take(self._socket, reply)
+
+
+def _crops(peer: socket.socket, reply: dict[str, Any]) -> DecodedCrops:
+    return DecodedCrops(reply["status"], [_square(peer, side) for side in reply["sides"]])
 
 
 def _square(peer: socket.socket, side: int) -> Pixels:
@@ -182,15 +189,15 @@ def _serve(parent: socket.socket) -> None:
 
 def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     data = receive_bytes(parent, request["n_bytes"])
-    settings = request["preprocessing"]
-    preprocessing = Preprocessing(**{**settings, "mean": tuple(settings["mean"]), "std": tuple(settings["std"])})
+    preprocessing, *crops, options = request["settings"]
+    settings = Preprocessing(**preprocessing), DecodeOptions(**options)
     try:
-        if "crops" in request:
-            cut = decode_crops(data, preprocessing, Crops.from_json(request["crops"]), **request["options"])
+        if crops:
+            cut = decode_crops(data, settings[0], Crops.from_json(crops[0]), settings[1], **request["more"])
             reply = {"status": cut.status, "sides": [len(square) for square in cut.pixels]}
             parts: list[Any] = list(cut.pixels)
         else:
-            image = decode(data, preprocessing, **request["options"])
+            image = decode(data, *settings, **request["more"])
             reply, parts = _record(image), [image.signature, image.pixels]
     except MemoryError:
         send_frame(parent, {"memory": True})

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from scoring.images.budget import BUDGET
-from scoring.images.deep import WHITE, check_white
+from scoring.images.deep import WHITE
 from scoring.images.geometry import (
     Pixels,
     Raster,
@@ -23,7 +23,7 @@ from scoring.images.pillow import MAX_SIDE
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quality import SIDE as QUALITY_SIDE
 from scoring.images.quality import Quality, measure
-from scoring.images.raster import DEFAULT_MAX_PIXELS, DEFAULT_SECONDS, Bounds, Header
+from scoring.images.raster import DEFAULT_MAX_PIXELS, DEFAULT_SECONDS, DecodeOptions, Header
 from scoring.images.reading import opened
 from scoring.images.signature import chroma, signature
 from scoring.images.sniff import sniff
@@ -35,14 +35,11 @@ KIND = "background and image by contrast"  # of the rules that pixels follow; an
 def decode(
     data: bytes,
     preprocessing: Preprocessing,
+    options: DecodeOptions = DecodeOptions(),  # noqa: B008 (it is frozen)
     *,
-    max_pixels: int = DEFAULT_MAX_PIXELS,
-    allow_truncated: bool = False,
     sha256: str | None = None,
     with_quality: bool = False,
-    seconds: float = DEFAULT_SECONDS,
     supervised: bool = False,
-    white: int = WHITE,
 ) -> DecodedImage:
     """Decode, orient, resize and crop one image; any bytes give an outcome, none an exception.
 
@@ -53,28 +50,20 @@ def decode(
     Args:
         data: the encoded image.
         preprocessing: size, resize and interpolation; mean and std are left to the device.
-        max_pixels: an image of more (width x height, from its header) is ``too_large`` and not decoded.
-        allow_truncated: a JPEG, PNG, GIF or BMP that ends early is ``ok`` with a warning; what is missing is empty.
+        options: what it may take, and how it is read.
         sha256: of the bytes, where the caller knows it already.
         with_quality: measure ``quality`` too.
-        seconds: of processor time that such a process may take for it; more is a ``timeout``.
         supervised: read this one in such a process, however it is built; the outcome is the same.
-        white: the value that is white in an image of 16 bits a channel, 255 to 65535; larger ones are white too.
 
     Returns:
         the outcome; ``pixels`` has shape (size, size, 3).
-
-    Raises:
-        ValueError: ``max_pixels`` is below 1, ``seconds`` not above 0, or ``white`` out of its range.
     """
-    bounds = Bounds(max_pixels, seconds)
-    check_white(white)
     name = sniff(data)
     digest = sha256 or hashlib.sha256(data).hexdigest()
     header: Header | None = None
     try:
-        with opened(data, bounds, supervised=supervised) as image, BUDGET.hold((header := image.header).n_pixels):
-            raster, warning = image.raster(preprocessing.resize, allow_truncated=allow_truncated, white=white)
+        with opened(data, options, supervised=supervised) as image, BUDGET.hold((header := image.header).n_pixels):
+            raster, warning = image.raster(preprocessing.resize)
             header = replace(header, orientation=raster.orientation)
             picture = _resized(raster, preprocessing.resize, preprocessing.interpolation)
             small = _small_picture(raster)
@@ -82,8 +71,9 @@ def decode(
         pixels = np.ascontiguousarray(centre_crop(orient(picture, raster.orientation), preprocessing.size))
     except DecodeError as failure:
         return outcome_of(data, name, header, digest, failure=failure)
-    if raster.highest is not None and raster.highest > white:
-        warning = warning or f"values up to {raster.highest:,} are above the white of {white:,}, and shown as white"
+    if raster.highest is not None and raster.highest > options.white:
+        seen = f"values up to {raster.highest:,} are above the white of {options.white:,}, and shown as white"
+        warning = warning or seen
     decoded = outcome_of(data, name, header, digest, pixels=pixels, small=small)
     error = single_line(warning) if warning else None
     return replace(decoded, quality=measures, error=error, highest=raster.highest)
@@ -108,10 +98,10 @@ def decode_rgb(
         short_side: in pixels, at least 1; None keeps the full size. With it, an image more than 8 times as long as
             wide is cut to its middle.
         interpolation: ``bicubic`` or ``bilinear``, antialiased.
-        max_pixels: as in ``decode``.
-        allow_truncated: as in ``decode``.
-        seconds: as in ``decode``.
-        white: as in ``decode``.
+        max_pixels: as in ``DecodeOptions``, as the next three.
+        allow_truncated: take what there is of an image that ends early.
+        seconds: of processor time.
+        white: the value of 16 bits that is white.
 
     Returns:
         uint8, shape (H, W, 3), contiguous.
@@ -120,45 +110,32 @@ def decode_rgb(
         DecodeError: the image cannot be decoded; ``status`` says of which kind the failure is.
         ValueError: ``short_side`` or ``max_pixels`` is below 1, ``seconds`` not above 0, or ``white`` out of its range.
     """
-    bounds = Bounds(max_pixels, seconds)
-    check_white(white)
+    options = DecodeOptions(max_pixels, seconds, allow_truncated, white)
     if short_side is not None and short_side < 1:
         raise ValueError(f"short_side must be at least 1, got {short_side}")
-    with opened(data, bounds) as image, BUDGET.hold(image.header.n_pixels):
-        raster, _ = image.raster(short_side, allow_truncated=allow_truncated, white=white)
+    with opened(data, options) as image, BUDGET.hold(image.header.n_pixels):
+        raster, _ = image.raster(short_side)
         picture = raster.pixels if short_side is None else _resized(raster, short_side, interpolation)
         return np.ascontiguousarray(orient(picture, raster.orientation))
 
 
-def decode_small(
-    data: bytes,
-    short_side: int,
-    *,
-    max_pixels: int = DEFAULT_MAX_PIXELS,
-    allow_truncated: bool = False,
-    seconds: float = DEFAULT_SECONDS,
-    white: int = WHITE,
-) -> Pixels:
+def decode_small(data: bytes, short_side: int, options: DecodeOptions) -> Pixels:
     """Return the whole image as 8-bit RGB, oriented, reduced to a short side; a smaller image as it is.
 
     Args:
         data: the encoded image.
         short_side: in pixels, at least 1; no image is enlarged. One more than 8 times as long as wide is cut to its
             middle.
-        max_pixels: as in ``decode``.
-        allow_truncated: as in ``decode``.
-        seconds: as in ``decode``.
-        white: as in ``decode``.
+        options: as in ``decode``.
 
     Raises:
         DecodeError: as ``decode_rgb``.
-        ValueError: as ``decode_rgb``.
+        ValueError: ``short_side`` is below 1.
     """
-    check_white(white)
     if short_side < 1:
         raise ValueError(f"short_side must be at least 1, got {short_side}")
-    with opened(data, Bounds(max_pixels, seconds)) as image, BUDGET.hold(image.header.n_pixels):
-        raster, _ = image.raster(short_side, allow_truncated=allow_truncated, white=white)
+    with opened(data, options) as image, BUDGET.hold(image.header.n_pixels):
+        raster, _ = image.raster(short_side)
         least = min(short_side, raster.width, raster.height)
         return np.ascontiguousarray(orient(_resized(raster, least, "bicubic"), raster.orientation))
 

@@ -22,7 +22,7 @@ from scoring.images.outcome import DecodeError
 from scoring.images.phash import SIDE
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quiet import quiet
-from scoring.images.raster import Bounds, Header, LocalImage
+from scoring.images.raster import DecodeOptions, Header, LocalImage
 from scoring.images.sniff import sniff
 
 MOST_PIXELS = 32_000_000  # of one image on a device, where it takes 12 more bytes a pixel while it is reduced
@@ -79,7 +79,7 @@ def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = 
     if dct_scale(*size, resize) > 1:
         return None
     try:
-        header = LocalImage(data, "jpeg", Bounds(max_pixels), jpeg).header
+        header = LocalImage(data, "jpeg", DecodeOptions(max_pixels), jpeg).header
         height, width, *kind = simplejpeg.decode_jpeg_header(data)
         if (width, height) != size or kind[0] not in _COLOURS or kind[1] not in _SUBSAMPLINGS:
             return None

@@ -3,7 +3,7 @@
 from scoring.images.budget import BUDGET
 from scoring.images.exact import digest
 from scoring.images.geometry import orient
-from scoring.images.raster import DEFAULT_MAX_PIXELS, DEFAULT_SECONDS, Bounds
+from scoring.images.raster import DEFAULT_MAX_PIXELS, DEFAULT_SECONDS, DecodeOptions
 from scoring.images.reading import opened
 
 
@@ -26,8 +26,8 @@ def pixel_digest(data: bytes, *, max_pixels: int = DEFAULT_MAX_PIXELS, seconds: 
         DecodeError: the image cannot be decoded, or is truncated; ``status`` says of which kind the failure is.
         ValueError: ``max_pixels`` is below 1.
     """
-    with opened(data, Bounds(max_pixels, seconds)) as image, BUDGET.hold(image.header.n_pixels):
+    with opened(data, DecodeOptions(max_pixels, seconds)) as image, BUDGET.hold(image.header.n_pixels):
         if image.header.format != "jpeg":
             return image.digest()
-        raster, _ = image.raster(None, allow_truncated=False)
+        raster, _ = image.raster(None)
         return digest("RGB", orient(raster.pixels, raster.orientation))

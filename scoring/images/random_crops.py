@@ -9,11 +9,10 @@ import numpy as np
 
 from scoring.images.budget import BUDGET
 from scoring.images.decoding import model_square
-from scoring.images.deep import WHITE
 from scoring.images.geometry import Pixels, Raster, orient, resize
 from scoring.images.outcome import DecodeError
 from scoring.images.preprocessing import Preprocessing
-from scoring.images.raster import Bounds
+from scoring.images.raster import DecodeOptions
 from scoring.images.reading import opened
 
 ATTEMPTS = 10  # boxes that are drawn before the middle of the image is taken
@@ -68,7 +67,12 @@ class DecodedCrops:
 
 
 def decode_crops(
-    data: bytes, preprocessing: Preprocessing, crops: Crops, *, supervised: bool = False, white: int = WHITE
+    data: bytes,
+    preprocessing: Preprocessing,
+    crops: Crops,
+    options: DecodeOptions = DecodeOptions(),  # noqa: B008 (it is frozen)
+    *,
+    supervised: bool = False,
 ) -> DecodedCrops:
     """Return the crops of one image; any bytes give an outcome, as in ``decode``.
 
@@ -79,13 +83,13 @@ def decode_crops(
         data: the encoded image.
         preprocessing: of the model, for the plain square.
         crops: what to cut.
+        options: as in ``decode``.
         supervised: as in ``decode``.
-        white: as in ``decode``.
 
     Source: torchvision, RandomResizedCrop.get_params.
     """
     try:
-        with opened(data, Bounds(), supervised=supervised) as image, BUDGET.hold(image.header.n_pixels):
+        with opened(data, options, supervised=supervised) as image, BUDGET.hold(image.header.n_pixels):
             width, height = image.header.width, image.header.height
             boxes = crops.boxes(width, height)
             # the short side of the whole image where a box of it is as large as its crop
@@ -94,7 +98,7 @@ def decode_crops(
                 for box, side in zip(boxes, crops.sides, strict=True)
             ]
             target = max([*least, *([preprocessing.resize] if crops.plain else [])], default=1)
-            raster, _ = image.raster(target, allow_truncated=False, white=white)
+            raster, _ = image.raster(target)
             plain = [model_square(raster, preprocessing)] if crops.plain else []
             cut = [_cut(raster, box, side) for box, side in zip(boxes, crops.sides, strict=True)]
     except DecodeError as failure:

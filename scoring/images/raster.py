@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from PIL import ImageFile
 
-from scoring.images.deep import WHITE
+from scoring.images.deep import WHITE, check_white
 from scoring.images.exact import digest_by_pillow
 from scoring.images.geometry import Raster, dct_scale
 from scoring.images.jpeg import JpegHeader, check_scans, decode_strictly, read_jpeg_header
@@ -29,12 +29,14 @@ DEFAULT_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """What one image may take.
+class DecodeOptions:
+    """What one image may take, and how it is read.
 
     Attributes:
-        max_pixels: an image of more (width x height, from its header) is not decoded; at least 1.
-        seconds: of processor time that a decoder in its own process may take; above 0.
+        max_pixels: an image of more (width x height, from its header) is ``too_large`` and not decoded; at least 1.
+        seconds: of processor time that a decoder in its own process may take; above 0. More is a ``timeout``.
+        allow_truncated: a JPEG, PNG, GIF or BMP that ends early is ``ok`` with a warning; what is missing is empty.
+        white: the value that is white in an image of 16 bits a channel, 255 to 65535; larger ones are white too.
 
     Raises:
         ValueError: a value is out of its range.
@@ -42,12 +44,15 @@ class Bounds:
 
     max_pixels: int = DEFAULT_MAX_PIXELS
     seconds: float = DEFAULT_SECONDS
+    allow_truncated: bool = False
+    white: int = WHITE
 
     def __post_init__(self) -> None:
         if self.max_pixels < 1:
             raise ValueError(f"max_pixels must be at least 1, got {self.max_pixels}")
         if not 0 < self.seconds < float("inf"):
             raise ValueError(f"seconds must be above 0, got {self.seconds}")
+        check_white(self.white)
 
 
 @dataclass(frozen=True)
@@ -92,36 +97,34 @@ class LocalImage:
     Args:
         data: the encoded image.
         name: from ``format_of``.
-        bounds: what it may take.
+        options: what it may take, and how it is read.
         jpeg: its header, if it is a JPEG whose header was read already.
 
     Attributes:
         data: as given.
-        bounds: as given.
+        options: as given.
         header: what is known before any pixel is decoded.
 
     Raises:
         DecodeError: the header cannot be read, or states too large an image.
     """
 
-    def __init__(self, data: bytes, name: str, bounds: Bounds, jpeg: JpegHeader | None = None) -> None:
-        self.data, self.bounds = data, bounds
+    def __init__(self, data: bytes, name: str, options: DecodeOptions, jpeg: JpegHeader | None = None) -> None:
+        self.data, self.options = data, options
         self._picture: ImageFile.ImageFile | None = None  # opened by Pillow; not on JPEG's fast road
         self._readable = data  # what Pillow opens: without metadata where these are damaged
         self.header = self._read_header(name, jpeg)
 
     def strict_raster(self, short_side: int | None) -> Raster:
         """Decode a JPEG by the fast road; raises as ``decode_strictly``."""
-        raster = decode_strictly(self.data, short_side, self.bounds.max_pixels)
+        raster = decode_strictly(self.data, short_side, self.options.max_pixels)
         return replace(raster, orientation=self.header.orientation)
 
-    def raster(self, short_side: int | None, *, allow_truncated: bool, white: int = WHITE) -> tuple[Raster, str | None]:
+    def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
         """Decode by the fast road where there is one, else by Pillow.
 
         Args:
             short_side: a JPEG may be shrunk for it; None keeps the full size.
-            allow_truncated: take what there is of an image that ends early.
-            white: the value of 16 bits that is white.
 
         Returns:
             the image, and a warning or None.
@@ -146,9 +149,9 @@ class LocalImage:
             self._readable,
             header.format,
             n_frames=header.n_frames,
-            max_pixels=self.bounds.max_pixels,
-            allow_truncated=allow_truncated,
-            white=white,
+            max_pixels=self.options.max_pixels,
+            allow_truncated=self.options.allow_truncated,
+            white=self.options.white,
         )
         warning, orientation = read.warning or header.warning, header.orientation
         if reason is not None and not reason.startswith("colours are"):
@@ -165,7 +168,7 @@ class LocalImage:
         return digest_by_pillow(self._picture, self.data, self.header.format, is_alone=self.header.n_frames == 1)
 
     def _read_header(self, name: str, jpeg: JpegHeader | None) -> Header:
-        data, max_pixels = self.data, self.bounds.max_pixels
+        data, max_pixels = self.data, self.options.max_pixels
         setting = None
         if name == "jpeg":
             jpeg = jpeg or read_jpeg_header(data)
@@ -187,13 +190,13 @@ class LocalImage:
     def _open(self, name: str) -> tuple[ImageFile.ImageFile, str | None]:
         """Open the file, without its metadata where these are damaged; return a warning then."""
         try:
-            return open_image(self.data, name, self.bounds.max_pixels), None
+            return open_image(self.data, name, self.options.max_pixels), None
         except DecodeError as failure:
             rest = without_metadata(self.data, name)
             if failure.status not in ("corrupt", "truncated") or rest == self.data:
                 raise
             try:
-                picture = open_image(rest, name, self.bounds.max_pixels)
+                picture = open_image(rest, name, self.options.max_pixels)
             except DecodeError:
                 raise failure from None
             self._readable = rest

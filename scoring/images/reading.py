@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from scoring.images.deep import WHITE
 from scoring.images.geometry import Raster
 from scoring.images.jpeg import read_jpeg_header
 from scoring.images.outcome import DecodeError
-from scoring.images.raster import Bounds, Header, LocalImage, format_of
+from scoring.images.raster import DecodeOptions, Header, LocalImage, format_of
 from scoring.images.structure import is_plain
 from scoring.images.supervised import opened_in_child
 
@@ -18,7 +17,7 @@ class OpenedImage(Protocol):
 
     header: Header
 
-    def raster(self, short_side: int | None, *, allow_truncated: bool, white: int = WHITE) -> tuple[Raster, str | None]:
+    def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
         """Decode it."""
         ...
 
@@ -30,23 +29,23 @@ class OpenedImage(Protocol):
 class _OpenedPlain(LocalImage):
     """A plainly built image, read in this process, unless libjpeg-turbo finds something wrong with it."""
 
-    def raster(self, short_side: int | None, *, allow_truncated: bool, white: int = WHITE) -> tuple[Raster, str | None]:
+    def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
         """Decode it."""
         if self.header.format != "jpeg":
-            return super().raster(short_side, allow_truncated=allow_truncated, white=white)
+            return super().raster(short_side)
         with suppress(ValueError, MemoryError):  # what decodes it again below meets the same, and says so
             return self.strict_raster(short_side), None
-        with opened_in_child(self.data, self.header.format, self.bounds) as image:
-            return image.raster(short_side, allow_truncated=allow_truncated)
+        with opened_in_child(self.data, self.header.format, self.options) as image:
+            return image.raster(short_side)
 
 
 @contextmanager
-def opened(data: bytes, bounds: Bounds, *, supervised: bool = False) -> Iterator[OpenedImage]:
+def opened(data: bytes, options: DecodeOptions, *, supervised: bool = False) -> Iterator[OpenedImage]:
     """Read the header of an image, whose pixels are to be had inside the block.
 
     Args:
         data: the encoded image.
-        bounds: what it may take.
+        options: what it may take, and how it is read.
         supervised: read it in its own process, however it is built.
 
     Raises:
@@ -56,9 +55,9 @@ def opened(data: bytes, bounds: Bounds, *, supervised: bool = False) -> Iterator
     try:
         jpeg = read_jpeg_header(data) if name == "jpeg" else None
         if not supervised and (jpeg.is_plain if jpeg else is_plain(data, name)):
-            yield _OpenedPlain(data, name, bounds, jpeg)
+            yield _OpenedPlain(data, name, options, jpeg)
         else:
-            with opened_in_child(data, name, bounds) as image:
+            with opened_in_child(data, name, options) as image:
                 yield image
     except MemoryError:
         raise DecodeError("too_large", "it does not fit in memory") from None

@@ -26,11 +26,10 @@ import numpy as np
 
 from scoring.errors import InputError
 from scoring.images.child import LONGEST_FRAME, pixels_in, receive_bytes, send_frame
-from scoring.images.deep import WHITE
 from scoring.images.geometry import Raster
 from scoring.images.outcome import DecodeError
 from scoring.images.pillow import check_size
-from scoring.images.raster import Bounds, Header
+from scoring.images.raster import DecodeOptions, Header
 from scoring.system import PASSES_SOCKETS, SHARES_MEMORY
 
 START_SECONDS = 120.0
@@ -293,16 +292,15 @@ class ChildImage:
     What a decoder crashes on is tried once more with a new one: the first may have been ended from outside.
     """
 
-    def __init__(self, data: bytes, name: str, bounds: Bounds) -> None:
-        self._data, self._bounds = data, bounds
-        self._request = {"name": name, "n_bytes": len(data), **vars(bounds)}
+    def __init__(self, data: bytes, name: str, options: DecodeOptions) -> None:
+        self._data, self._options = data, options
+        self._request = {"name": name, "n_bytes": len(data), "options": vars(options)}
         self._child: Child | None = None
         self.header = self._twice(self._open)
 
-    def raster(self, short_side: int | None, *, allow_truncated: bool, white: int = WHITE) -> tuple[Raster, str | None]:
+    def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
         """Decode it."""
-        options = {"short_side": short_side, "allow_truncated": allow_truncated, "white": white}
-        reply, place = self._twice(self._get, {"what": "raster", **options})
+        reply, place = self._twice(self._get, {"what": "raster", "short_side": short_side})
         if place is None:
             raise ValueError(f"expected a place of pixels, got {sorted(reply)}")
         if isinstance(place, bytearray):
@@ -339,7 +337,7 @@ class ChildImage:
     def _open(self, *, fresh: bool) -> Header:
         self._child = CHILDREN.take(fresh=fresh)
         header = Header(**self._ask(self._request, self._data)[0]["header"])
-        check_size(header.width, header.height, self._bounds.max_pixels)
+        check_size(header.width, header.height, self._options.max_pixels)
         return header
 
     def _get(self, request: dict[str, Any], *, fresh: bool) -> tuple[dict[str, Any], Place]:
@@ -353,7 +351,7 @@ class ChildImage:
             raise ValueError("the decoder has answered all that it was requested")
         self._child = None
         try:
-            reply, place = child.ask(message, data, self._bounds.seconds)
+            reply, place = child.ask(message, data, self._options.seconds)
         except BaseException:
             child.end()
             raise
@@ -379,7 +377,7 @@ def _raise_failure(reply: dict[str, Any]) -> None:
 
 
 @contextmanager
-def opened_in_child(data: bytes, name: str, bounds: Bounds) -> Iterator[ChildImage]:
+def opened_in_child(data: bytes, name: str, options: DecodeOptions) -> Iterator[ChildImage]:
     """Read the header of an image in its own process, whose pixels are to be had inside the block.
 
     Raises:
@@ -387,7 +385,7 @@ def opened_in_child(data: bytes, name: str, bounds: Bounds) -> Iterator[ChildIma
         MemoryError: it needs more than the decoder may take.
         InputError: no process can be started.
     """
-    image = ChildImage(data, name, bounds)
+    image = ChildImage(data, name, options)
     try:
         yield image
     finally:

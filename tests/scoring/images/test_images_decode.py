@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 
 from scoring.images import DecodeError, Preprocessing, decode, decode_rgb
 from scoring.images.geometry import MAX_ASPECT, dct_scale, resized_size
+from scoring.images.raster import DecodeOptions
 
 P16 = Preprocessing(size=16, resize=16)
 LOSSLESS = {"png": {}, "webp": {"lossless": True}, "tiff": {}, "bmp": {}}
@@ -254,7 +255,7 @@ def test_decode_rgb_raises_what_decode_records():
     with pytest.raises(ValueError, match="short_side must be at least 1, got 0"):
         decode_rgb(b"", short_side=0)
     with pytest.raises(ValueError, match="max_pixels must be at least 1"):
-        decode(b"", P16, max_pixels=0)
+        decode(b"", P16, DecodeOptions(max_pixels=0))
 
 
 def test_large_images_are_converted_in_bands_without_a_seam(monkeypatch):

@@ -17,6 +17,7 @@ from scoring.images import Preprocessing, decode
 from scoring.images import decoders as decoders_module
 from scoring.images.budget import BUDGET
 from scoring.images.decoders import DECODERS, decode_elsewhere, decoder_for
+from scoring.images.raster import DecodeOptions
 
 P32 = Preprocessing(size=32, resize=40)
 
@@ -61,8 +62,9 @@ def test_every_outcome_is_that_of_decoding_here():
         encoded(noise(40, 3000)),
     ]
     for data in images:
-        for options in ({}, {"with_quality": True, "allow_truncated": True}, {"max_pixels": 5000}):
-            assert_equal(decode_elsewhere(data, P32, **options), decode(data, P32, **options))
+        for options, with_quality in ((DecodeOptions(allow_truncated=True), True), (DecodeOptions(5000), False)):
+            more = {"with_quality": with_quality}
+            assert_equal(decode_elsewhere(data, P32, options, **more), decode(data, P32, options, **more))
     made = decode_elsewhere(photograph, P32)
     assert made.pixels.flags.writeable
     assert made.pixels.flags.c_contiguous
@@ -101,8 +103,8 @@ def test_large_images_of_all_processes_share_one_budget(monkeypatch):
 
 
 def test_a_bug_there_is_a_traceback_here():
-    with pytest.raises(RuntimeError, match="white"):
-        decode_elsewhere(encoded(noise(9, 9)), P32, white=1)
+    with pytest.raises(RuntimeError, match="unknown"):
+        decode_elsewhere(encoded(noise(9, 9)), P32, unknown=1)
 
 
 def test_few_images_or_threads_or_little_memory_stay_in_this_process(monkeypatch):

@@ -11,6 +11,7 @@ from PIL import Image
 
 from scoring.images import Preprocessing, decode, decode_rgb
 from scoring.images.deep import white_for
+from scoring.images.raster import DecodeOptions
 
 P16 = Preprocessing(size=16, resize=16)
 
@@ -73,7 +74,7 @@ def test_grey_is_divided_by_the_white_that_is_stated(white, name):
 
 def test_twelve_bits_decode_as_their_eight_bit_copy():
     eight = np.random.default_rng(0).integers(0, 256, (40, 50)).astype(np.uint16)
-    deep = decode(encoded(Image.fromarray(eight * 16)), P16, white=4095)
+    deep = decode(encoded(Image.fromarray(eight * 16)), P16, DecodeOptions(white=4095))
     plain = decode(encoded(Image.fromarray(eight.astype(np.uint8))), P16)
     assert np.abs(deep.pixels.astype(int) - plain.pixels).max() <= 1
     assert (deep.highest, plain.highest) == (int(eight.max()) * 16, None)
@@ -84,7 +85,9 @@ def test_twelve_bits_decode_as_their_eight_bit_copy():
 @pytest.mark.parametrize("white", [1023, 4095])
 def test_colour_png_keeps_all_its_bits(white, interlaced):
     pixels = values(2, 3, white)
-    outcome = decode(png16(pixels, interlaced=interlaced), Preprocessing(size=23, resize=23), white=white)
+    outcome = decode(
+        png16(pixels, interlaced=interlaced), Preprocessing(size=23, resize=23), DecodeOptions(white=white)
+    )
     assert outcome.highest == pixels.max()
     assert (decode_rgb(png16(pixels, interlaced=interlaced), white=white) == scaled(pixels, white)).all()
 
@@ -115,7 +118,7 @@ def test_a_tiff_that_states_its_bits_and_files_of_eight_go_by_their_own_white():
 def test_what_is_above_white_is_white_and_said():
     pixels = values(6, 1, 4095)
     pixels[0, 0] = 60000
-    outcome = decode(encoded(Image.fromarray(pixels)), P16, white=4095)
+    outcome = decode(encoded(Image.fromarray(pixels)), P16, DecodeOptions(white=4095))
     assert outcome.status == "ok"
     assert "60,000" in outcome.error
     assert decode_rgb(encoded(Image.fromarray(pixels)), white=4095)[0, 0, 0] == 255
@@ -136,6 +139,8 @@ def test_a_white_out_of_range_is_a_mistake_of_the_caller(white):
 
 def test_a_process_of_its_own_reads_the_same():
     for data in (png16(values(7, 3, 4095)), encoded(Image.fromarray(values(8, 1, 4095)))):
-        local, elsewhere = (decode(data, P16, white=4095, supervised=supervised) for supervised in (False, True))
+        local, elsewhere = (
+            decode(data, P16, DecodeOptions(white=4095), supervised=supervised) for supervised in (False, True)
+        )
         assert (local.pixels == elsewhere.pixels).all()
         assert local.highest == elsewhere.highest

@@ -20,6 +20,7 @@ from scoring.images.budget import PixelBudget
 from scoring.images.frames import count_gif, count_tiff
 from scoring.images.outcome import DecodeError, single_line
 from scoring.images.quiet import quiet
+from scoring.images.raster import DecodeOptions
 from scoring.images.sniff import sniff, webp_canvas
 
 P16 = Preprocessing(size=16, resize=16)
@@ -95,7 +96,7 @@ def test_truncated_data_is_kept_with_a_warning_only_on_request(name):
     picture.paste(noise(64, 64), (0, 0))
     data = encoded(picture, name, **({"interlace": 0} if name == "gif" else {}))
     cut = data[: int(len(data) * 0.6)]
-    outcome = decode(cut, P16, allow_truncated=True)
+    outcome = decode(cut, P16, DecodeOptions(allow_truncated=True))
     full = decode(data, P16)
     assert outcome.status == "ok"
     assert outcome.error.startswith("truncated, the missing part is empty")
@@ -125,11 +126,11 @@ def test_a_bomb_is_refused_by_its_header(data):
 def test_max_pixels_holds_on_every_road_and_the_size_is_reported():
     for name in ("jpeg", "png", "webp", "gif", "tiff", "bmp", "avif"):
         data = encoded(noise(40, 30), name)
-        outcome = decode(data, P16, max_pixels=1199)
+        outcome = decode(data, P16, DecodeOptions(max_pixels=1199))
         assert (outcome.status, outcome.width, outcome.height) == ("too_large", 40, 30), name
         assert "40 x 30" in outcome.error
         assert "1199" in outcome.error
-        assert decode(data, P16, max_pixels=1200).status == "ok"
+        assert decode(data, P16, DecodeOptions(max_pixels=1200)).status == "ok"
 
 
 def test_a_jpeg_that_changes_its_size_after_the_header_is_not_trusted():

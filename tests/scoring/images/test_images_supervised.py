@@ -20,7 +20,7 @@ from PIL import Image
 from scoring.errors import InputError
 from scoring.images import DecodeError, Preprocessing, decode, decode_rgb, pixel_digest, supervised
 from scoring.images.jpeg import read_jpeg_header
-from scoring.images.raster import Bounds, LocalImage
+from scoring.images.raster import DecodeOptions, LocalImage
 from scoring.images.structure import is_plain as is_plain_by_chunks
 
 P16 = Preprocessing(size=16, resize=16)
@@ -50,14 +50,14 @@ def failing_children(monkeypatch):
     supervised.CHILDREN.end()
 
 
-def outcome_of(open_image, data, name, bounds, short_side, allow_truncated):
+def outcome_of(open_image, data, name, options, short_side):
     """All that a process says of an image, as a value that compares."""
     try:
-        image = open_image(data, name, bounds)
+        image = open_image(data, name, options)
     except DecodeError as failure:
         return failure.status, str(failure), failure.width, failure.height, failure.n_frames
     try:
-        raster, warning = image.raster(short_side, allow_truncated=allow_truncated)
+        raster, warning = image.raster(short_side)
     except DecodeError as failure:
         return image.header, failure.status, str(failure), failure.width, failure.height
     except MemoryError:
@@ -91,7 +91,7 @@ def test_another_process_gives_the_same_outcome_bit_for_bit():
     seen = set()
     for name, data in samples():
         for short_side, allow_truncated in ((16, False), (None, True)):
-            arguments = data, name, Bounds(), short_side, allow_truncated
+            arguments = data, name, DecodeOptions(allow_truncated=allow_truncated), short_side
             local, elsewhere = (
                 outcome_of(image_class, *arguments) for image_class in (LocalImage, supervised.ChildImage)
             )
@@ -176,11 +176,13 @@ def test_a_decoder_that_fails_costs_its_image_alone(failing_children, monkeypatc
     monkeypatch.setattr(supervised, "PATIENCE", 2.0)
     gif = encoded(noise(20, 20), "gif")
     began = time.monotonic()
-    outcome = decode(gif + marker, P16, seconds=5 if marker == failing.GROW else 0.3, max_pixels=1_000_000)
+    outcome = decode(
+        gif + marker, P16, DecodeOptions(seconds=5 if marker == failing.GROW else 0.3, max_pixels=1_000_000)
+    )
     assert time.monotonic() - began < 20
     assert (outcome.status, outcome.pixels, outcome.width) == (status, None, 20)
     assert words in outcome.error
-    assert decode(gif, P16, seconds=5).status == "ok"
+    assert decode(gif, P16, DecodeOptions(seconds=5)).status == "ok"
 
 
 def test_images_next_to_one_that_crashes_its_decoder_are_what_they_would_be(failing_children):
@@ -210,9 +212,9 @@ def test_a_decoder_that_was_ended_from_outside_is_replaced_and_its_image_lives()
     for child in list(supervised.CHILDREN._idle):
         os.kill(child._process.pid, signal.SIGKILL)
     assert decode(gif, P16).status == "ok"
-    with supervised.opened_in_child(gif, "gif", Bounds()) as image:
+    with supervised.opened_in_child(gif, "gif", DecodeOptions()) as image:
         os.kill(image._child._process.pid, signal.SIGKILL)  # between header and pixels
-        raster, _ = image.raster(None, allow_truncated=False)
+        raster, _ = image.raster(None)
     assert raster.pixels.shape == (20, 20, 3)
 
 
@@ -220,9 +222,9 @@ def test_a_decoder_that_read_a_header_alone_serves_the_next_image():
     supervised.CHILDREN.end()
     gif = encoded(noise(20, 20), "gif")
     for _ in range(3):
-        with supervised.opened_in_child(gif, "gif", Bounds()) as image:
+        with supervised.opened_in_child(gif, "gif", DecodeOptions()) as image:
             assert (image.header.width, image.header.height) == (20, 20)
-    with pytest.raises(ZeroDivisionError), supervised.opened_in_child(gif, "gif", Bounds()):
+    with pytest.raises(ZeroDivisionError), supervised.opened_in_child(gif, "gif", DecodeOptions()):
         1 / 0  # noqa: B018
     [child] = supervised.CHILDREN._idle
     decode(gif, P16)
@@ -230,7 +232,7 @@ def test_a_decoder_that_read_a_header_alone_serves_the_next_image():
 
 
 def test_a_decoder_cannot_shrink_the_pixels_that_it_gave():
-    with supervised.opened_in_child(encoded(noise(20, 20), "gif"), "gif", Bounds()) as image:
+    with supervised.opened_in_child(encoded(noise(20, 20), "gif"), "gif", DecodeOptions()) as image:
         about, place = image._get(
             {"what": "raster", "short_side": None, "allow_truncated": False, "white": 65535}, fresh=False
         )
@@ -274,11 +276,11 @@ def test_decoders_end_with_the_process_that_started_them():
 import io, os, signal
 from PIL import Image
 from scoring.images import supervised
-from scoring.images.raster import Bounds
+from scoring.images.raster import DecodeOptions
 stream = io.BytesIO()
 Image.new("RGB", (9, 9)).save(stream, "gif")
-with supervised.opened_in_child(stream.getvalue(), "gif", Bounds()) as image:
-    image.raster(None, allow_truncated=False)
+with supervised.opened_in_child(stream.getvalue(), "gif", DecodeOptions()) as image:
+    image.raster(None)
 print(supervised.CHILDREN._idle[0]._process.pid, flush=True)
 {end}
 """
@@ -344,12 +346,12 @@ def test_a_bug_in_a_decoder_is_a_traceback_and_no_status(monkeypatch):
 
 def test_a_time_for_decoding_has_to_be_above_zero():
     with pytest.raises(ValueError, match="seconds must be above 0"):
-        decode(b"", P16, seconds=0)
+        decode(b"", P16, DecodeOptions(seconds=0))
 
 
 def test_a_hang_is_ended_by_processor_time_however_busy_the_machine_is(failing_children):
     began = time.process_time()
-    outcome = decode(encoded(noise(20, 20), "gif") + failing.SPIN, P16, seconds=0.2)
+    outcome = decode(encoded(noise(20, 20), "gif") + failing.SPIN, P16, DecodeOptions(seconds=0.2))
     assert outcome.status == "timeout"
     assert time.process_time() - began < 2  # ours
 

@@ -17,6 +17,7 @@ from curate.tables.in_order import in_order
 from scoring.edits import EDITS, edited, shrunk
 from scoring.errors import InputError
 from scoring.images import DecodedImage, DecodeError, decode, decode_rgb
+from scoring.images.raster import DecodeOptions
 from scoring.runner import BATCH_SIZE, Runner
 
 ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies in addition to a scored table's
@@ -156,7 +157,7 @@ class Copier:
         text = original.key.encode("utf-8", "surrogateescape")
         of_key = int.from_bytes(hashlib.blake2b(text, digest_size=6).digest())
         data = edited(name, picture, of_key + self.seed)
-        image = decode(data, self.runner.model.spec.preprocessing, max_pixels=self.settings.max_pixels)
+        image = decode(data, self.runner.model.spec.preprocessing, DecodeOptions(self.settings.max_pixels))
         if self.digest is None:
             return _Copy(image)
         # an original of pixels that nothing else has need not have its digest in the table
