@@ -1,7 +1,7 @@
 """A table that is complete: is it this run's, and which of its rows failed by a cause that has passed since."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from curate.columns import OK, STATUS
 from curate.counted import counted
 from curate.engines.gone import LOOKED_AT, place_of
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.out_path import holds_scores
+from curate.engines.run import RunSetup
 from curate.engines.settings import PASSING, ScoreSettings, difference, refuse_difference
-from curate.engines.shard import Span, spans
+from curate.engines.shard import Span, score_schema, spans
 from curate.engines.source import other_input
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
@@ -119,40 +121,47 @@ def perhaps_gone(work: WorkFolder, parts: Mapping[int, Part], shard_rows: int) -
     return found
 
 
-def shards_again(
-    failed: Mapping[int, str],
-    manifest: Manifest,
-    preprocessing: Preprocessing,
-    settings: ScoreSettings,
-    workers: int | None,
-    announce: Callable[[str], None],
-) -> set[int]:
+def changed_rows(
+    setup: RunSetup, rows: NDArray[np.int64], before: Sequence[str], statuses: Iterable[str]
+) -> NDArray[np.bool_]:
+    """Return which rows of a source that failed would not fail in the same way now, shape (N,).
+
+    Args:
+        setup: of the run.
+        rows: increasing, shape (N,).
+        before: status of each.
+        statuses: what is reported to be read again.
+    """
+    options, size = setup.request.options, setup.settings.shard_size
+    manifest = setup.opened.manifest
+    changed = np.zeros(len(rows), bool)
+    if not len(rows):
+        return changed
+    options.announce(f"reading {counted(len(rows), 'row')} again that failed before ({', '.join(sorted(statuses))})")
+    preprocessing = setup.opened.runner.model.spec.preprocessing
+    look = partial(status_now, preprocessing=preprocessing, settings=setup.settings)
+    with ThreadPoolExecutor(options.workers) as pool:
+        for first in range(0, len(rows), size):  # a bounded number of futures
+            some = slice(first, first + size)
+            now = pool.map(look, ahead(readers_in_order(manifest, rows[some]), manifest.connections))
+            changed[some] = [was != is_ for was, is_ in zip(before[some], now, strict=True)]
+    return changed
+
+
+def shards_again(setup: RunSetup, failed: Mapping[int, str]) -> set[int]:
     """Return the shards in which a row that failed would not fail in the same way now.
 
     Args:
+        setup: of the run.
         failed: row -> status, of rows that failed, increasing.
-        manifest: the source.
-        preprocessing: of the model.
-        settings: of the run.
-        workers: threads.
-        announce: called with a line before and after.
     """
-    if not failed:
-        return set()
-    rows, before = np.fromiter(failed, np.int64), list(failed.values())
-    announce(f"reading {counted(len(rows), 'row')} again that failed before ({', '.join(sorted(set(before)))})")
-    look = partial(status_now, preprocessing=preprocessing, settings=settings)
-    n_changed, shards = 0, set[int]()
-    with ThreadPoolExecutor(workers) as pool:
-        for first in range(0, len(rows), settings.shard_size):  # a bounded number of futures
-            some = rows[first : first + settings.shard_size]
-            readers = ahead(readers_in_order(manifest, some), manifest.connections)
-            now = list(pool.map(look, readers))
-            changed = [was != is_ for was, is_ in zip(before[first:], now, strict=False)]
-            n_changed += sum(changed)
-            shards |= set((some[changed] // settings.shard_size).tolist())
+    rows = np.fromiter(failed, np.int64, len(failed))
+    changed = rows[changed_rows(setup, rows, list(failed.values()), set(failed.values()))]
+    shards = set((changed // setup.settings.shard_size).tolist())
     if shards:
-        announce(f"{counted(n_changed, 'row')} can be read now: {counted(len(shards), 'shard')} of rows scored again")
+        setup.request.options.announce(
+            f"{counted(len(changed), 'row')} can be read now: {counted(len(shards), 'shard')} of rows scored again"
+        )
     return shards
 
 
@@ -173,32 +182,22 @@ def status_now(read: Reader, *, preprocessing: Preprocessing, settings: ScoreSet
 
 
 def commit_rest(
-    work: WorkFolder,
-    table: Table,
-    again: set[int],
-    parts: Mapping[int, Part],
-    schema: pa.Schema,
-    metadata: dict[str, Any],
-    *,
-    shard_rows: int,
-    step: int,
+    setup: RunSetup, table: Table, again: set[int], parts: Mapping[int, Part], metadata: dict[str, Any]
 ) -> dict[int, Part]:
     """Commit the shards of a complete table that need no scoring, and return all that is committed.
 
     Args:
-        work: the folder of the run, held and begun.
+        setup: of the run, whose folder is held and begun.
         table: complete.
         again: shards to score again.
         parts: committed already.
-        schema: of a part.
         metadata: of a part.
-        shard_rows: rows of a shard.
-        step: images of one batch on the device.
     """
-    done = dict(parts)
-    for span in spans(table.n_rows, shard_rows):
+    opened, settings, done = setup.opened, setup.settings, dict(parts)
+    schema = score_schema(opened.manifest.schema, opened.runner, settings, opened.fit)
+    for span in spans(table.n_rows, settings.shard_size):
         if span.index not in again and span.index not in done:
-            done[span.index] = _commit(work, table, span, schema, metadata, step)
+            done[span.index] = _commit(setup.work, table, span, schema, metadata, opened.batch_size)
     return done
 
 

@@ -2,9 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import torch
 from curate.counted import counted
 from curate.engines.adding.run import ADDITIONS
 from curate.engines.adding.settings import request_of
-from curate.engines.contract import Engine
+from curate.engines.contract import Engine, ScoreRequest
 from curate.engines.finished import (
     clear,
     commit_rest,
@@ -23,44 +21,38 @@ from curate.engines.finished import (
     shards_again,
     statuses_of,
 )
-from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, thread_counts
-from curate.engines.journal import WorkFolder
-from curate.engines.log import RunLog, logged_parts
+from curate.engines.job import Opened, corrupter_of, model_threads, open_all, thread_counts
+from curate.engines.journal import Part, WorkFolder
+from curate.engines.log import RunLog
 from curate.engines.options import ScoreOptions
 from curate.engines.out_path import holds_scores
 from curate.engines.output import publish
 from curate.engines.result import ScoreResult
-from curate.engines.run import ScoreRun
+from curate.engines.run import RunSetup, ScoreRun
 from curate.engines.settings import TEMPORARY, ScoreSettings
-from curate.engines.shard import score_schema
 from curate.engines.source import classes_of, notes_on
 from curate.engines.store_work import work_of
 from curate.engines.white import find_white, white_notes
-from curate.manifest import Manifest, SourceOptions
+from curate.manifest import Manifest
 from curate.manifest.store_path import StorePath
 from curate.tables.classes import CLASSES
 from curate.tables.provenance import REQUEST
 from curate.tables.table import Table, open_table
 from scoring.backends import TORCH
 from scoring.errors import InputError
+from scoring.images.deep import WHITE
 from scoring.relative.columns import NEIGHBOUR
 from scoring.relative.model import DatasetFit, far_from
 
 
-def score_listed(
-    manifest: Manifest,
-    options: ScoreOptions,
-    out: Path | StorePath,
-    model: str | Path,
-    reading: SourceOptions,
-    engine: Engine,
-    retry: frozenset[str],
-    events: RunLog,
-) -> ScoreResult:
-    """Score a source that is listed with an engine that is at the ready; other arguments are ``options``, checked."""
+def score_listed(manifest: Manifest, request: ScoreRequest, engine: Engine, events: RunLog) -> ScoreResult:
+    """Score a source that is listed with an engine that is at the ready."""
+    options, out = request.options, request.out
     overwrite, announce = options.overwrite, options.announce
-    opened = open_all(options.source, reading, model, engine.settings, elsewhere=engine.elsewhere, listed=manifest)
-    for note in notes_on(opened.manifest, reading):
+    opened = open_all(
+        options.source, request.reading, request.model, engine.settings, elsewhere=engine.elsewhere, listed=manifest
+    )
+    for note in notes_on(opened.manifest, request.reading):
         announce(note)
     if opened.of_table and out.suffix != ".parquet":
         raise InputError(
@@ -71,56 +63,54 @@ def score_listed(
     white = white or _sampled_white(opened.manifest, options)
     # what is settled here holds everywhere
     settings = replace(engine.settings, precision=opened.runner.precision, white=white)
-    fingerprint = opened.fingerprint(settings)
-    read_again = partial(
-        shards_again,
-        manifest=opened.manifest,
-        preprocessing=opened.runner.model.spec.preprocessing,
-        settings=settings,
-        workers=options.workers,
-        announce=announce,
-    )
+    setup = RunSetup(request, opened, settings, opened.fingerprint(settings), work)
+    table = finished_table(out, setup.fingerprint, opened.manifest) if out.exists() and not overwrite else None
     again: set[int] = set()  # shards with rows that can be read now
-    if out.exists() and not overwrite:
-        table = finished_table(out, fingerprint, opened.manifest)
+    if table is not None:
         if ADDITIONS not in table.metadata:
             # rows of a table that has grown are not shards of one run: --add reads them
-            again = read_again(statuses_of(table, failed_rows(table, retry)))
+            again = shards_again(setup, statuses_of(table, failed_rows(table, request.retry)))
         if not again:
-            return _finished(out, table, fingerprint, work, announce)
-    metadata = _metadata(opened, settings, request_of(model, reading))
+            return _finished(setup, table)
     if opened.device.type == "cpu" and not engine.elsewhere:
         announce(_on_cpu(opened))
+    metadata = _metadata(opened, settings, request_of(request.model, request.reading))
     started = time.monotonic()
     with work:
         if out.exists() and not overwrite:  # perhaps finished by another process while we waited for the lock
-            table = finished_table(out, fingerprint, opened.manifest)
-            again &= set((failed_rows(table, retry) // settings.shard_size).tolist())
+            table = finished_table(out, setup.fingerprint, opened.manifest)
+            again &= set((failed_rows(table, request.retry) // settings.shard_size).tolist())
             if not again:
-                return _finished(out, table, fingerprint, work, announce, locked=True)
+                return _finished(setup, table, locked=True)
             metadata = {name: table.metadata.get(name, value) for name, value in metadata.items()}
-            metadata["settings"] = fingerprint
-        work.sweep(out)
-        parts, metadata = work.begin(fingerprint, metadata, overwrite=overwrite)
-        back = read_again(perhaps_gone(work, parts, settings.shard_size))
-        parts = {shard: part for shard, part in parts.items() if shard not in back}
-        if again:
-            again |= back
-            schema = score_schema(opened.manifest.schema, opened.runner, settings, opened.fit)
-            parts = commit_rest(
-                work, table, again, parts, schema, metadata, shard_rows=settings.shard_size, step=opened.batch_size
-            )
-        step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
-        job = Job(
-            options.source, reading, model, settings, options.workers, work.folder, fingerprint, metadata, step, opened
-        )
-        run = ScoreRun(job, work, parts, options.report, logged_parts(events, opened.manifest.n_rows, parts), announce)
+            metadata["settings"] = setup.fingerprint
+        parts, metadata = _begun(setup, metadata, again, table)
+        run = setup.score(engine, events, parts, metadata)
         with model_threads(metadata):
-            if run.todo():
-                engine.score(run)
-            run.check_complete()
-            notes = _published(run, opened, work, out, options, overwrite=overwrite or bool(again))
-    return _result(out, opened, run, time.monotonic() - started, notes)
+            notes = _published(run, setup, overwrite=overwrite or bool(again))
+    return _result(setup, run, time.monotonic() - started, notes)
+
+
+def _begun(
+    setup: RunSetup, metadata: dict[str, Any], again: set[int], table: Table | None
+) -> tuple[dict[int, Part], dict[str, Any]]:
+    """Begin or resume a run, and return its shards that need no scoring, and its metadata.
+
+    Args:
+        setup: of the run, whose folder is held.
+        metadata: of a new run.
+        again: shards of a complete table to score again; shards of the run whose source is back are added.
+        table: complete, if any are.
+    """
+    work, request = setup.work, setup.request
+    work.sweep(request.out)
+    parts, metadata = work.begin(setup.fingerprint, metadata, overwrite=request.options.overwrite)
+    back = shards_again(setup, perhaps_gone(work, parts, setup.settings.shard_size))
+    parts = {shard: part for shard, part in parts.items() if shard not in back}
+    if again and table is not None:
+        again |= back
+        parts = commit_rest(setup, table, again, parts, metadata)
+    return parts, metadata
 
 
 def _sampled_white(manifest: Manifest, options: ScoreOptions) -> int:
@@ -136,13 +126,11 @@ def _on_cpu(opened: Opened) -> str:
     return f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}{by}): no GPU is used"
 
 
-def _published(
-    run: ScoreRun, opened: Opened, work: WorkFolder, out: Path | StorePath, options: ScoreOptions, *, overwrite: bool
-) -> list[str]:
+def _published(run: ScoreRun, setup: RunSetup, *, overwrite: bool) -> list[str]:
     """Write the table of a run that is complete, and return what the user should know of it."""
-    settings = run.job.settings
+    opened, settings, out, options = setup.opened, setup.settings, setup.request.out, setup.request.options
     notes = publish(
-        work,
+        setup.work,
         run.parts,
         out,
         scorers=opened.of_table,
@@ -151,11 +139,7 @@ def _published(
         overwrite=overwrite,
         announce=options.announce,
     )
-    notes += _outside(out, opened.fit)
-    deep = [part for part in run.parts.values() if part.deep]
-    if deep and settings.white is not None:
-        notes += white_notes(sum(part.deep for part in deep), max(part.highest for part in deep), settings.white)
-    return notes
+    return [*notes, *_outside(out, opened.fit), *white_notes(run.parts.values(), settings.white or WHITE)]
 
 
 def _metadata(opened: Opened, settings: ScoreSettings, request: dict[str, Any]) -> dict[str, Any]:
@@ -194,7 +178,7 @@ def _outside(out: Path | StorePath, fit: DatasetFit | None) -> list[str]:
     return [note] if note else []
 
 
-def _result(out: Path | StorePath, opened: Opened, run: ScoreRun, seconds: float, notes: list[str]) -> ScoreResult:
+def _result(setup: RunSetup, run: ScoreRun, seconds: float, notes: list[str]) -> ScoreResult:
     statuses = Counter[str]()
     for part in run.parts.values():
         statuses.update(part.statuses)
@@ -202,42 +186,14 @@ def _result(out: Path | StorePath, opened: Opened, run: ScoreRun, seconds: float
     shrunk = f"memory ran out, and batches went through the device {step} images at a time"
     passing = sum(statuses[status] for status in TEMPORARY)
     again = f"{counted(passing, 'row')} failed by what may pass ({', '.join(sorted(TEMPORARY))}): repeat the command"
-    return ScoreResult(
-        out,
-        opened.manifest.n_rows,
-        dict(statuses),
-        run.resumed,
-        seconds,
-        str(opened.device),
-        opened.runner.precision,
-        opened.card["digest"],
-        [*([shrunk] if step < opened.batch_size else []), *notes, *([again] if passing else [])],
-    )
+    notes = [*([shrunk] if step < setup.opened.batch_size else []), *notes, *([again] if passing else [])]
+    return setup.result(statuses, run.resumed, seconds, notes)
 
 
-def _finished(
-    out: Path | StorePath,
-    table: Table,
-    fingerprint: dict[str, Any],
-    work: WorkFolder,
-    announce: Callable[[str], None],
-    *,
-    locked: bool = False,
-) -> ScoreResult:
+def _finished(setup: RunSetup, table: Table, *, locked: bool = False) -> ScoreResult:
     """Return the result of a run that is complete already."""
-    if not clear(work, out, lambda noted: noted == fingerprint, locked=locked):
+    out, work, announce = setup.request.out, setup.work, setup.request.options.announce
+    if not clear(work, out, lambda noted: noted == setup.fingerprint, locked=locked):
         announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to go on with it")
     announce(f"{out} is complete already: same input, same model, same settings; nothing to do")
-    statuses = Counter[str]()
-    for batch in table.batches(["status"]):
-        statuses.update(batch.column(0).to_pylist())
-    return ScoreResult(
-        out,
-        table.n_rows,
-        dict(statuses),
-        table.n_rows,
-        0.0,
-        fingerprint["device"],
-        fingerprint["precision"],
-        fingerprint["model"],
-    )
+    return setup.nothing_done(table, [])

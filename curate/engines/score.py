@@ -2,9 +2,8 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from curate.engines.contract import Cluster
+from curate.engines.contract import Cluster, ScoreRequest
 from curate.engines.log import RunLog
 from curate.engines.options import ScoreOptions
 from curate.engines.out_path import check_out
@@ -19,9 +18,6 @@ from curate.version import __version__
 from scoring.errors import InputError
 from scoring.lookup import lookup
 from scoring.model_names import DEFAULT, with_weights
-
-if TYPE_CHECKING:
-    from curate.engines.adding.run import Request
 
 OF_ADD = ("check", "refit")  # options that need --add
 SETTING_OF = {"embedding": "dtype", "scorer": "scorers"}  # option -> its field of `ScoreSettings`, where not the same
@@ -62,27 +58,27 @@ def run_score(options: ScoreOptions) -> ScoreResult:
     check_out(out, options.source, overwrite=options.overwrite)
     if options.log is not None and isinstance(out, Path) and Path(options.log).resolve() == out.resolve():
         raise InputError(f"--log and --out are the same, {out}; name another file for the log")
-    request = None
     if options.add and out.exists() and not options.overwrite:
         request, settings = _addition(options, out, model, reading, settings, again)
-    elif options.add:
+    else:
+        request = ScoreRequest(options, out, DEFAULT if model is None else model, reading, again)
+    if options.add and request.table is None:
         is_new = not options.overwrite
         options.announce(f"no table at {out} to add to: all is new" if is_new else "--overwrite: all is scored again")
     with (
         RunLog(options.log, command="score", out=str(out), engine=engine, curate=__version__) as events,
         ready(cluster, settings) as at_work,
     ):
-        if request is not None:
+        if request.table is not None:
             from curate.engines.adding.run import add_rows
 
-            result = add_rows(request, at_work, events, options.report, options.announce)
+            result = add_rows(request, request.table, at_work, events)
         else:
             manifest = open_manifest(options.source, reading)
             options.announce(manifest.description)
             from curate.engines.full_run import score_listed  # brings torch, whose import takes longer than listings
 
-            model = DEFAULT if model is None else model
-            result = score_listed(manifest, options, out, model, reading, at_work, again, events)
+            result = score_listed(manifest, request, at_work, events)
         events.ends_with(rows=result.rows, statuses=result.statuses, resumed=result.resumed)
     return result
 
@@ -97,9 +93,9 @@ def _addition(
     reading: SourceOptions,
     settings: ScoreSettings,
     retry: frozenset[str],
-) -> "tuple[Request, ScoreSettings]":
+) -> tuple[ScoreRequest, ScoreSettings]:
     """Return what is requested of an addition to a table, and its settings."""
-    from curate.engines.adding.run import Request  # this brings torch, and a table that grows is there already
+    # these bring torch, and a table that grows is there already
     from curate.engines.adding.settings import model_as_scored, options_as_scored, settings_as_scored, typed_fields
     from curate.engines.finished import table_of_scores
 
@@ -108,5 +104,4 @@ def _addition(
     table = table_of_scores(out)
     model, reading = model_as_scored(table, model), options_as_scored(table, reading, explicit)
     settings = settings_as_scored(table, settings, explicit & {each.name for each in fields(settings)})
-    of_table = (options.source, out, table, model, reading)
-    return Request(*of_table, options.workers, retry, options.check, options.refit), settings
+    return ScoreRequest(options, out, model, reading, retry, table), settings

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.counted import counted
+from curate.engines.journal import Part
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
 from curate.manifest.contract import Reader
@@ -117,14 +118,15 @@ class DeepImages:
             yield image
 
 
-def white_notes(n: int, highest: int, white: int) -> list[str]:
+def white_notes(parts: Iterable[Part], white: int) -> list[str]:
     """Return a line where the white of a run does not suit its images.
 
     Args:
-        n: images of 16 bits.
-        highest: the largest value among them.
-        white: by which they were read.
+        parts: of the run.
+        white: by which its images of 16 bits were read.
     """
+    deep = [part for part in parts if part.deep]
+    n, highest = sum(part.deep for part in deep), max((part.highest for part in deep), default=0)
     better = white_for(highest)
     images = counted(n, "image is", "images are")
     if n and highest > white:

@@ -1,10 +1,9 @@
 """A table and its source now: which rows are known, which are new, which changed, and which are gone."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +12,8 @@ from numpy.typing import NDArray
 
 from curate.columns import GONE, KEY, MTIME, N_BYTES, OK, STATUS, URI
 from curate.counted import counted
-from curate.engines.finished import status_now
-from curate.engines.settings import ScoreSettings
+from curate.engines.finished import changed_rows
+from curate.engines.run import RunSetup
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
 from curate.manifest.contract import Reader
@@ -23,7 +22,6 @@ from curate.tables.keys import check_unique, key_hashes
 from curate.tables.needs import SHA256
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.images import Preprocessing
 
 UNKNOWN = -1  # a size or a time
 STEP = 65_536  # rows at a time
@@ -31,25 +29,6 @@ SAMPLE = 16  # known rows whose bytes are compared where a source names no times
 MOST_GONE = 0.5  # of the images of a table: more, and the source is rather another one, or not all of it
 UNREADABLE = ""
 LOCAL = r"^(?:file://|(?:[^:]|:[^/]|:/[^/])*$)"  # what is no URL of elsewhere
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How images of known rows are read again.
-
-    Attributes:
-        preprocessing: of the model.
-        settings: of the table.
-        workers: threads.
-        statuses: of the rows that are read again.
-        check: whether every known image is compared by its bytes.
-    """
-
-    preprocessing: Preprocessing
-    settings: ScoreSettings
-    workers: int | None
-    statuses: frozenset[str]
-    check: bool = False
 
 
 @dataclass
@@ -107,13 +86,23 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Known:
-    """What a table knows of its N images."""
+    """What a table knows of N images."""
 
     keys: pa.Array
     status: NDArray[np.object_]
     sizes: NDArray[np.int64]
     times: NDArray[np.int64]
     sha256: pa.Array
+
+    @property
+    def has_digest(self) -> NDArray[np.bool_]:
+        """Whether the digest of each image is known, shape (N,)."""
+        return np.asarray(self.sha256.is_valid().to_numpy(zero_copy_only=False))
+
+    def take(self, rows: NDArray[np.int64]) -> "_Known":
+        """Return what is known of some rows."""
+        at = pa.array(rows)
+        return _Known(self.keys.take(at), self.status[rows], self.sizes[rows], self.times[rows], self.sha256.take(at))
 
     @classmethod
     def of(cls, table: Table) -> "_Known":
@@ -137,59 +126,47 @@ class _Known:
         return cls(texts(KEY), status.to_numpy(zero_copy_only=False), numbers(N_BYTES), numbers(MTIME), texts(SHA256))
 
 
-def compare(table: Table, manifest: Manifest, reading: Reading, announce: Callable[[str], None]) -> Comparison:
+def compare(table: Table, setup: RunSetup) -> Comparison:
     """Return which rows of a source are known to a table, which are new, changed or gone.
 
     Another size of a file is another image. Another time may be: its digest decides.
 
     Args:
         table: scored.
-        manifest: the source now.
-        reading: how images are read again.
-        announce: called with a line before many images are read.
+        setup: its source now, and how images are read again.
 
     Raises:
         InputError: if no key is in common, or more than half of the images are gone: it is hardly the same source.
     """
-    known = _Known.of(table)
+    known, manifest, retry = _Known.of(table), setup.opened.manifest, setup.request.retry
     at, sizes, times, is_local = _matched(known.keys, manifest)
     is_known = at >= 0
-    place = at.clip(0)
-    was = _At(known, place)
+    was = known.take(at.clip(0))  # of rows that it does not know, its first
     absent = is_known & is_local & (sizes == UNKNOWN) & (times == UNKNOWN) & (was.times != UNKNOWN)
     comparison = Comparison(at, sizes, times, ~is_known, absent, _missing(at, len(known.keys)))
     comparison.n_new = int((~is_known).sum())
     comparison.n_gone = int((was.status[absent] != GONE).sum() + (known.status[comparison.gone] != GONE).sum())
     _refuse_other(table, manifest, comparison, int((known.status != GONE).sum()), bool(is_known.any()))
     is_present = is_known & ~absent
-    may_pass = is_present & np.isin(was.status, list(reading.statuses))
+    may_pass = is_present & np.isin(was.status, list(retry))
     changed = is_present & ((was.status == GONE) | (_both(sizes, was.sizes) & (sizes != was.sizes)))
     moved = _both(times, was.times) & (times != was.times)
     changed |= is_present & moved & ~was.has_digest
     look = is_present & ~changed & ~may_pass & was.has_digest
-    look &= reading.check | moved | ((times != UNKNOWN) & (was.times == UNKNOWN))
-    changed |= _other_bytes(manifest, np.flatnonzero(look), was, reading, comparison, announce)
+    look &= setup.request.options.check | moved | ((times != UNKNOWN) & (was.times == UNKNOWN))
+    changed |= _other_bytes(setup, np.flatnonzero(look), was, comparison)
     comparison.n_touched = int((look & moved & ~changed).sum())
-    if not reading.check and not (times != UNKNOWN).any():
-        _check_sample(table, manifest, np.flatnonzero(is_present & ~changed & was.has_digest), was, reading)
+    if not setup.request.options.check and not (times != UNKNOWN).any():
+        _check_sample(table, setup, np.flatnonzero(is_present & ~changed & was.has_digest), was)
         comparison.notes.append(
             "the source names no times of its images: an image that changed under its key and kept its size is found "
             "with --check"
         )
-    again = _again(manifest, np.flatnonzero(may_pass & ~changed), was, reading, announce)
+    failed, again = np.flatnonzero(may_pass & ~changed), np.zeros(manifest.n_rows, bool)
+    again[failed] = changed_rows(setup, failed, was.status[failed].tolist(), retry)
     comparison.score |= changed | again
     comparison.n_changed, comparison.n_again = int(changed.sum()), int(again.sum())
     return comparison
-
-
-class _At:
-    """What a table knows of the rows of a source, those that it does not know being its first."""
-
-    def __init__(self, known: _Known, place: NDArray[np.int64]) -> None:
-        self.status: NDArray[np.object_] = known.status[place]
-        self.sizes, self.times = known.sizes[place], known.times[place]
-        self.sha256 = known.sha256.take(pa.array(place))
-        self.has_digest: NDArray[np.bool_] = self.sha256.is_valid().to_numpy(zero_copy_only=False)
 
 
 def _both(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -234,11 +211,10 @@ def _refuse_other(table: Table, manifest: Manifest, comparison: Comparison, n_im
         )
 
 
-def _digests(
-    manifest: Manifest, rows: NDArray[np.int64], workers: int | None, block: int
-) -> Iterable[tuple[NDArray[np.int64], list[str]]]:
+def _digests(setup: RunSetup, rows: NDArray[np.int64], block: int) -> Iterable[tuple[NDArray[np.int64], list[str]]]:
     """Yield rows of a source, some at a time, with the digest of each image; an empty text where it cannot be read."""
-    with ThreadPoolExecutor(workers) as pool:
+    manifest = setup.opened.manifest
+    with ThreadPoolExecutor(setup.request.options.workers) as pool:
         for first in range(0, len(rows), block):
             some = rows[first : first + block]
             readers = ahead(readers_in_order(manifest, some), manifest.connections)
@@ -252,20 +228,13 @@ def _digest_of(read: Reader) -> str:
         return UNREADABLE
 
 
-def _other_bytes(
-    manifest: Manifest,
-    rows: NDArray[np.int64],
-    was: _At,
-    reading: Reading,
-    comparison: Comparison,
-    announce: Callable[[str], None],
-) -> NDArray[np.bool_]:
+def _other_bytes(setup: RunSetup, rows: NDArray[np.int64], was: _Known, comparison: Comparison) -> NDArray[np.bool_]:
     """Which rows of a source have an image of other bytes than the table notes; one that cannot be read has not."""
     other = np.zeros(len(comparison.at), bool)
     unreadable = 0
     if len(rows):
-        announce(f"comparing {counted(len(rows), 'known image')} by sha256")
-    for some, digests in _digests(manifest, rows, reading.workers, reading.settings.shard_size):
+        setup.request.options.announce(f"comparing {counted(len(rows), 'known image')} by sha256")
+    for some, digests in _digests(setup, rows, setup.settings.shard_size):
         before = was.sha256.take(pa.array(some)).to_pylist()
         unreadable += digests.count(UNREADABLE)
         other[some] = [now not in (UNREADABLE, then) for now, then in zip(digests, before, strict=True)]
@@ -276,34 +245,17 @@ def _other_bytes(
     return other
 
 
-def _check_sample(table: Table, manifest: Manifest, rows: NDArray[np.int64], was: _At, reading: Reading) -> None:
+def _check_sample(table: Table, setup: RunSetup, rows: NDArray[np.int64], was: _Known) -> None:
     """Refuse a source whose keys now name other images, as numbers of rows do once rows were put in between."""
     if not len(rows):
         return
     sample = np.unique(rows[np.linspace(0, len(rows) - 1, SAMPLE).astype(int)])
-    for some, digests in _digests(manifest, sample, reading.workers, SAMPLE):
+    for some, digests in _digests(setup, sample, SAMPLE):
         before = was.sha256.take(pa.array(some)).to_pylist()
         other = [row for row, now, then in zip(some, digests, before, strict=True) if now not in (UNREADABLE, then)]
         if other:
-            key = manifest.rows(int(other[0]), int(other[0]) + 1).column(KEY)[0].as_py()
+            key = setup.opened.manifest.rows(int(other[0]), int(other[0]) + 1).column(KEY)[0].as_py()
             raise InputError(
                 f"{key!r} names another image than in {table.path} ({len(other)} of {len(some)} that were compared): "
                 "add --check to compare all, or score to another --out"
             )
-
-
-def _again(
-    manifest: Manifest, rows: NDArray[np.int64], was: _At, reading: Reading, announce: Callable[[str], None]
-) -> NDArray[np.bool_]:
-    """Which of the rows that failed before would not fail in the same way now."""
-    again = np.zeros(manifest.n_rows, bool)
-    if not len(rows):
-        return again
-    announce(f"reading {counted(len(rows), 'row')} again that failed before ({', '.join(sorted(reading.statuses))})")
-    look = partial(status_now, preprocessing=reading.preprocessing, settings=reading.settings)
-    with ThreadPoolExecutor(reading.workers) as pool:
-        for first in range(0, len(rows), reading.settings.shard_size):
-            some = rows[first : first + reading.settings.shard_size]
-            now = pool.map(look, ahead(readers_in_order(manifest, some), manifest.connections))
-            again[some] = [status != before for status, before in zip(now, was.status[some], strict=True)]
-    return again

@@ -3,8 +3,8 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +15,31 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, MTIME, N_BYTES, STATUS, describe_all
 from curate.counted import counted
-from curate.engines.adding.compare import UNKNOWN, Comparison, Reading, compare
+from curate.engines.adding.compare import UNKNOWN, Comparison, compare
 from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged, words_on
 from curate.engines.adding.merge import Merged, Order
 from curate.engines.adding.settings import refuse_contradiction
-from curate.engines.contract import Engine
+from curate.engines.contract import Engine, ScoreRequest
 from curate.engines.dataset_scores import compute_dataset_scores
 from curate.engines.finished import clear
-from curate.engines.job import THREADS, Job, Opened, Source, corrupter_of, model_threads, open_all
-from curate.engines.journal import JOURNAL, RUN, Part, WorkFolder, append_line, part_path, require_local
-from curate.engines.log import RunLog, logged_parts
+from curate.engines.job import THREADS, corrupter_of, open_all
+from curate.engines.journal import JOURNAL, RUN, Part, append_line, part_path, require_local
+from curate.engines.log import RunLog
 from curate.engines.output import write_joined
 from curate.engines.result import ScoreResult
-from curate.engines.run import ScoreProgress, ScoreRun
-from curate.engines.settings import ScoreSettings
+from curate.engines.run import RunSetup, ScoreRun
 from curate.engines.source import classes_of, notes_on, other_input
 from curate.engines.source_rows import ManifestRows, in_shards
 from curate.engines.store_work import work_of
 from curate.engines.white import white_notes
-from curate.manifest import Manifest, SourceOptions
-from curate.manifest.store_path import AnyPath
+from curate.manifest import Manifest
 from curate.tables.classes import CLASSES
 from curate.tables.fits import JUDGED
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
+from scoring.images.deep import WHITE
 from scoring.relative.columns import CLASS, FITTED
 from scoring.relative.columns import COLUMNS as DATASET_COLUMNS
 from scoring.relative.model import far_from
@@ -51,61 +50,23 @@ GROWN = "grown.parquet"  # in the folder of the run: the table before its fitted
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is to be added, to which table.
-
-    Attributes:
-        source: as ``open_manifest`` takes it.
-        out: the table.
-        table: the same, open.
-        model: of the table.
-        options: by which its source was read.
-        workers: decoding threads.
-        statuses: of the rows that are read again.
-        check: compare every known image by its bytes.
-        refit: fit the scores of the dataset again, to all rows.
-    """
-
-    source: Source
-    out: AnyPath
-    table: Table
-    model: str | Path
-    options: SourceOptions
-    workers: int | None
-    statuses: frozenset[str]
-    check: bool = False
-    refit: bool = False
-
-
-@dataclass
-class _State:
+class _State(RunSetup):
     """An addition under way."""
 
-    request: Request
-    opened: Opened
-    settings: ScoreSettings
-    fingerprint: dict[str, Any]
+    table: Table
     comparison: Comparison
-    work: WorkFolder
     releases: dict[str, str]
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
 
 
-def add_rows(
-    request: Request,
-    engine: Engine,
-    events: RunLog,
-    report: Callable[[ScoreProgress], None],
-    announce: Callable[[str], None],
-) -> ScoreResult:
+def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog) -> ScoreResult:
     """Score what is new or changed in the source of a table, and write the table again with it.
 
     Args:
         request: what is to be added.
+        table: at its output.
         engine: at the ready.
         events: the log of the run.
-        report: called with the progress.
-        announce: called with a line on what is about to happen.
 
     Raises:
         InputError: for a source or an option that is not the table's; the table is as it was then.
@@ -115,29 +76,27 @@ def add_rows(
             f"--add takes NAME.parquet in a store, or a table of this machine, got the folder {request.out}: score the "
             "new images to another --out"
         )
-    opened = open_all(request.source, request.options, request.model, engine.settings, elsewhere=engine.elsewhere)
-    for line in [opened.manifest.description, *notes_on(opened.manifest, request.options)]:
-        announce(line)
-    settings, table = engine.settings, request.table
-    fingerprint = opened.fingerprint(settings)
-    releases = refuse_contradiction(table, fingerprint)
+    options, settings = request.options, engine.settings
+    opened = open_all(options.source, request.reading, request.model, settings, elsewhere=engine.elsewhere)
+    for line in [opened.manifest.description, *notes_on(opened.manifest, request.reading)]:
+        options.announce(line)
+    setup = RunSetup(request, opened, settings, opened.fingerprint(settings), work_of(request.out))
+    releases = refuse_contradiction(table, setup.fingerprint)
     _refuse_columns(table, opened.manifest)
-    _refuse_refit(request, opened)
-    preprocessing = opened.runner.model.spec.preprocessing
-    reading = Reading(preprocessing, settings, request.workers, request.statuses, request.check)
-    comparison = compare(table, opened.manifest, reading, announce)
-    announce(comparison.words())
-    state = _State(
-        request, opened, settings, fingerprint, comparison, work_of(request.out), releases, list(comparison.notes)
-    )
-    if not comparison.differs and not request.refit:
-        return _nothing(state, announce)
+    _refuse_refit(table, setup)
+    comparison = compare(table, setup)
+    options.announce(comparison.words())
+    state = _State(**vars(setup), table=table, comparison=comparison, releases=releases, notes=[*comparison.notes])
+    if not comparison.differs and not options.refit:
+        return _nothing(state)
     started = time.monotonic()
     with state.work:
         _refuse_moved(table)
-        run = _score(state, engine, events, report, announce)
-        statuses = _publish(state, run, announce)
-    return _result(state, run, statuses, time.monotonic() - started)
+        run = _score(state, engine, events)
+        statuses = _publish(state, run)
+    state.notes.extend(white_notes(run.parts.values(), settings.white or WHITE))
+    resumed = statuses.total() - len(comparison.todo)
+    return state.result(statuses, resumed, time.monotonic() - started, state.notes)
 
 
 def _refuse_columns(table: Table, manifest: Manifest) -> None:
@@ -152,11 +111,10 @@ def _refuse_columns(table: Table, manifest: Manifest) -> None:
         )
 
 
-def _refuse_refit(request: Request, opened: Opened) -> None:
-    if not request.refit:
+def _refuse_refit(table: Table, setup: RunSetup) -> None:
+    if not setup.request.options.refit:
         return
-    table = request.table
-    if request.out.suffix != ".parquet" or not (opened.fits or opened.of_table):
+    if setup.request.out.suffix != ".parquet" or not (setup.opened.fits or setup.opened.of_table):
         raise InputError(f"{table.path} has no fitted scores that --refit could make again; leave it out")
     if CLASS in table.schema.names or not is_of_scoring(table.metadata.get("fit")):
         raise InputError(
@@ -172,48 +130,25 @@ def _refuse_moved(table: Table) -> None:
         raise InputError(f"{table.path} was written by another process meanwhile; repeat the command")
 
 
-def _nothing(state: _State, announce: Callable[[str], None]) -> ScoreResult:
+def _nothing(state: _State) -> ScoreResult:
     """Return the result where nothing is new; what a run left that was cut off at its very end is removed."""
-    out, work, table = state.request.out, state.work, state.request.table
-    clear(work, out, lambda of: bool(of.get("add")) or of == table.metadata["settings"])
-    announce(f"nothing new: {out} is left as it is")
-    statuses = Counter[str]()
-    for batch in table.batches([STATUS]):
-        statuses.update(batch.column(0).to_pylist())
-    device, precision = state.fingerprint["device"], state.fingerprint["precision"]
-    model = state.fingerprint["model"]
-    return ScoreResult(out, table.n_rows, dict(statuses), table.n_rows, 0.0, device, precision, model, state.notes)
+    clear(state.work, state.request.out, lambda of: bool(of.get("add")) or of == state.table.metadata["settings"])
+    state.request.options.announce(f"nothing new: {state.request.out} is left as it is")
+    return state.nothing_done(state.table, state.notes)
 
 
-def _score(
-    state: _State,
-    engine: Engine,
-    events: RunLog,
-    report: Callable[[ScoreProgress], None],
-    announce: Callable[[str], None],
-) -> ScoreRun:
+def _score(state: _State, engine: Engine, events: RunLog) -> ScoreRun:
     """Score what is to do, but for the shards that an earlier run of the same addition finished."""
-    request, opened, work, comparison = state.request, state.opened, state.work, state.comparison
-    work.sweep(request.out)
+    work, comparison = state.work, state.comparison
+    work.sweep(state.request.out)
     has_times = bool((comparison.times != UNKNOWN).any())
     fingerprint = {**state.fingerprint, "input": "by row" if has_times else state.fingerprint["input"], "add": True}
-    noted = {name: request.table.metadata[name] for name in ("model", THREADS) if name in request.table.metadata}
+    noted = {name: state.table.metadata[name] for name in ("model", THREADS) if name in state.table.metadata}
     parts, metadata = work.begin(fingerprint, {"kind": "scores", **noted, "settings": state.fingerprint})
     work.files(parts)
     kept = _kept_shards(state, parts)
     rows = in_shards(comparison.todo, kept, state.settings.shard_size)
-    parts = {shard: parts[shard] for shard in kept}
-    step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
-    job = Job(
-        *(request.source, request.options, request.model, state.settings, request.workers, work.folder),
-        *(state.fingerprint, metadata, step, opened.of_rows(rows), rows),
-    )
-    run = ScoreRun(job, work, parts, report, logged_parts(events, len(rows), parts), announce)
-    with model_threads(metadata):
-        if run.todo():
-            engine.score(run)
-    run.check_complete()
-    return run
+    return state.score(engine, events, {shard: parts[shard] for shard in kept}, metadata, rows)
 
 
 def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[np.int64]]:
@@ -242,46 +177,42 @@ def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[
     return kept
 
 
-def _publish(state: _State, run: ScoreRun, announce: Callable[[str], None]) -> Counter[str]:
+def _publish(state: _State, run: ScoreRun) -> Counter[str]:
     """Write the new table instead of the old, and return the statuses of its rows."""
-    request, work = state.request, state.work
+    out, work, table, refit = state.request.out, state.work, state.table, state.request.options.refit
     rows = run.job.rows if run.job.rows is not None else np.zeros(0, np.int64)
     part = Table(work.folder, work.files(run.parts)) if run.parts else None
     order = Order.of(state.comparison, rows)
     columns: dict[str, pa.Array] = {}
-    fitted = [
-        name for name in (*DATASET_COLUMNS, *columns_of(state.opened.of_table)) if name in request.table.schema.names
-    ]
-    if not request.refit:
-        columns = _judged(state, part, announce)
-    merged = Merged(
-        request.table, part, columns, order, state.comparison.times, without=fitted if request.refit else ()
-    )
+    fitted = [name for name in (*DATASET_COLUMNS, *columns_of(state.opened.of_table)) if name in table.schema.names]
+    if not refit:
+        columns = _judged(state, part)
+    merged = Merged(table, part, columns, order, state.comparison.times, without=fitted if refit else ())
     if part is not None:
-        state.notes += words_on(merged.lacking, part, bool(columns), counted(part.n_rows, "row"))
+        state.notes.extend(words_on(merged.lacking, part, bool(columns), counted(part.n_rows, "row")))
     metadata = _metadata(state, merged.schema, len(columns) and part.n_rows if part is not None else 0)
     statuses = Counter[str]()
-    if request.out.suffix != ".parquet":
+    if out.suffix != ".parquet":
         _write_folder(state, merged, metadata, statuses)
     else:
-        target = work.target(request.out)
-        if request.refit:
-            _write_refitted(state, merged, metadata, order, statuses, target, announce)
+        target = work.target(out)
+        if refit:
+            _write_refitted(state, merged, metadata, order, statuses, target)
         else:
             _write(target, merged, metadata, statuses)
-        work.deliver(target, request.out, overwrite=True)
+        work.deliver(target, out, overwrite=True)
     work.remove()
-    if request.refit and isinstance(request.out, Path):
-        require_local(fit_path(request.out)).unlink(missing_ok=True)
+    if refit and isinstance(out, Path):
+        require_local(fit_path(out)).unlink(missing_ok=True)
     return statuses
 
 
-def _judged(state: _State, part: Table | None, announce: Callable[[str], None]) -> dict[str, pa.Array]:
+def _judged(state: _State, part: Table | None) -> dict[str, pa.Array]:
     """Return the columns of the fit of the table for what was scored; it is stored before any row is dropped."""
-    table = state.request.table
+    table = state.table
     if FITTED not in table.schema.names or state.opened.fit is not None or not (part or state.comparison.n_gone):
         return {}
-    announce("judging new rows by the fit of the table")
+    state.request.options.announce("judging new rows by the fit of the table")
     fit = frozen_fit(table)
     if fit is None or part is None:
         return {}
@@ -293,7 +224,7 @@ def _judged(state: _State, part: Table | None, announce: Callable[[str], None]) 
 
 def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]:
     """Return the metadata of the new table: as before, with the input as it is now and a note of what was added."""
-    before, comparison = state.request.table.metadata, state.comparison
+    before, comparison = state.table.metadata, state.comparison
     note = {
         "new": comparison.n_new,
         "changed": comparison.n_changed,
@@ -313,7 +244,7 @@ def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]
     recorded = before.get("columns")
     described = {**describe_all(schema.names), **(recorded if isinstance(recorded, dict) else {})}
     metadata["columns"] = {name: described[name] for name in schema.names}
-    if state.request.refit:
+    if state.request.options.refit:
         metadata.pop("fit", None)
     elif n_judged and isinstance(before.get("fit"), dict):
         metadata["fit"] = {**before["fit"], JUDGED: before["fit"].get(JUDGED, 0) + n_judged}
@@ -348,17 +279,16 @@ def _write_refitted(
     order: Order,
     statuses: Counter[str],
     target: Path,
-    announce: Callable[[str], None],
 ) -> None:
     """Write the table with scores that are fitted to all its rows."""
-    grown, opened = state.work.folder / GROWN, state.opened
+    grown, opened, options = state.work.folder / GROWN, state.opened, state.request.options
     _write(grown, merged, metadata, statuses)
-    corrupter = corrupter_of(opened, state.settings, state.request.workers, order.source) if opened.fits else None
+    corrupter = corrupter_of(opened, state.settings, options.workers, order.source) if opened.fits else None
     of_dataset = compute_dataset_scores(
-        [grown], opened.of_table, fit=opened.fits, corrupter=corrupter, announce=announce
+        [grown], opened.of_table, fit=opened.fits, corrupter=corrupter, announce=options.announce
     )
     write_joined([grown], target, of_dataset, overwrite=True)
-    state.notes += of_dataset.notes
+    state.notes.extend(of_dataset.notes)
 
 
 def _write_folder(state: _State, merged: Merged, metadata: dict[str, Any], statuses: Counter[str]) -> None:
@@ -377,17 +307,3 @@ def _write_folder(state: _State, merged: Merged, metadata: dict[str, Any], statu
                 asdict(Part(shard, rows.num_rows, writer.file.n_bytes, writer.file.sha256, dict(counts), step)),
             )
             statuses.update(counts)
-
-
-def _result(state: _State, run: ScoreRun, statuses: Counter[str], seconds: float) -> ScoreResult:
-    deep = [part for part in run.parts.values() if part.deep]
-    white = state.settings.white
-    if white is not None:
-        state.notes += white_notes(
-            sum(part.deep for part in deep), max((part.highest for part in deep), default=0), white
-        )
-    n, n_scored = statuses.total(), len(state.comparison.todo)
-    device, precision, model = str(state.opened.device), state.opened.runner.precision, state.opened.card["digest"]
-    return ScoreResult(
-        state.request.out, n, dict(statuses), n - n_scored, seconds, device, precision, model, state.notes
-    )

@@ -11,6 +11,7 @@ from PIL import Image
 from runs import SMALL
 
 from curate.engines import white
+from curate.engines.journal import Part
 from curate.engines.score import score
 from curate.engines.white import FEWEST, find_white, white_notes
 from curate.manifest import SourceOptions, open_manifest
@@ -142,8 +143,11 @@ def test_brighter_images_than_the_white_are_counted_and_named_in_their_rows(tmp_
 
 
 def test_a_run_whose_images_use_their_bits_has_no_note():
-    assert white_notes(0, 0, 65535) == white_notes(5, 65535, 65535) == white_notes(5, 4000, 4095) == []
-    assert "--white 255" in white_notes(1, 255, 65535)[0]
+    def notes(n, highest, white):
+        return white_notes([Part(0, 9, 0, "", {}, 1, n, highest), Part(1, 9, 0, "", {}, 1)], white)
+
+    assert notes(0, 0, 65535) == notes(5, 65535, 65535) == notes(5, 4000, 4095) == []
+    assert "--white 255" in notes(1, 255, 65535)[0]
 
 
 def test_what_reads_the_images_of_a_table_again_uses_its_white(tmp_path, tiny_checkpoint):
