@@ -28,13 +28,13 @@ def run(
         curate cache labelled.parquet --model world --epochs 8 -o features/
         curate train losspred --cached features/ --backbone world -o two.safetensors
     """
-    from curate.manifest.names import some
+    from curate.counted import counted
     from curate.training.cache import run_cache
 
     line = (lambda text: None) if quiet else say
     with CacheBar("images", quiet=quiet) as bar:
         result = run_cache(replace(request, report=bar.update, announce=line))
-    line(f"{some(result.epochs, 'epoch')} of {some(result.images, 'image')}: {request.out}")
+    line(f"{counted(result.epochs, 'epoch')} of {counted(result.images, 'image')}: {request.out}")
     if not quiet:
         say_next(f"curate train METHOD --cached {shlex.quote(str(request.out))} -o model.safetensors")
     if json_:

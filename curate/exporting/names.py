@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.manifest.names import IMAGE_SUFFIXES, some, suffix_of
+from curate.counted import counted
+from curate.manifest.names import IMAGE_SUFFIXES, suffix_of
 from curate.tables.digests import tie_breaks
 
 _MOST = 180  # bytes of a name before what makes it its key's own; file systems take 255
@@ -250,4 +251,4 @@ class KeyNames:
         return None
 
     def __repr__(self) -> str:
-        return f"KeyNames({some(len(self._keys), 'key')})"
+        return f"KeyNames({counted(len(self._keys), 'key')})"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -108,6 +108,7 @@ class SourceOptions:
     max_bytes: int = MAX_FILE_BYTES
     connections: int = CONNECTIONS
     allow_private_hosts: bool = False
+    noted: ClassVar[bool] = False  # what a table notes of its source, and not what a user requests
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
@@ -117,20 +118,12 @@ class SourceOptions:
         if not 1 <= self.connections <= MOST_CONNECTIONS:
             raise InputError(f"--connections must be 1 to {MOST_CONNECTIONS}, got {self.connections}")
 
-    @property
-    def noted(self) -> bool:
-        """Whether they are what a table notes of its source, and not what a user requests."""
-        return False
-
 
 @dataclass(frozen=True)
 class NotedOptions(SourceOptions):
     """How a source was read once: what another form of it has no use for, such as a column it lacks, is left out."""
 
-    @property
-    def noted(self) -> bool:
-        """Whether they are a note; they are."""
-        return True
+    noted: ClassVar[bool] = True
 
 
 class Manifest(Protocol):

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
+from curate.counted import counted
 from curate.manifest.contract import SourceOptions
 from curate.manifest.memory import MemoryManifest
 from curate.manifest.names import (
@@ -21,7 +23,6 @@ from curate.manifest.names import (
     is_image_name,
     key_of,
     may_be_an_image,
-    some,
     suffix_of,
     uri_of,
 )
@@ -56,10 +57,10 @@ class Skipped:
             files = "1 file that is not an image" if n == 1 else f"{n:,} files that are not images"
             parts.append(f"{files} ({count_suffixes(self.not_images)})")
         parts += [f"{self.hidden:,} hidden"] if self.hidden else []
-        parts += [some(self.links, "link")] if self.links else []
-        parts += [f"{some(self.repeated, 'folder')} reached twice"] if self.repeated else []
-        parts += [some(self.special, "special file")] if self.special else []
-        parts += [f"{some(self.unread, 'file')} without a suffix that cannot be read"] if self.unread else []
+        parts += [counted(self.links, "link")] if self.links else []
+        parts += [f"{counted(self.repeated, 'folder')} reached twice"] if self.repeated else []
+        parts += [counted(self.special, "special file")] if self.special else []
+        parts += [f"{counted(self.unread, 'file')} without a suffix that cannot be read"] if self.unread else []
         return f"; skipped {', '.join(parts)}" if parts else ""
 
 
@@ -226,16 +227,15 @@ def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | 
         )
     if options.label_from_folder and table["label"].null_count == table.num_rows:
         raise InputError(
-            f"expected sub-folders to take labels from, found none for {some(table.num_rows, 'image')} in {name}; "
+            f"expected sub-folders to take labels from, found none for {counted(table.num_rows, 'image')} in {name}; "
             "leave out --label-from-folder"
         )
-    sizes, times = columns.sizes, columns.times
     return MemoryManifest(
-        f"folder {name}: {some(table.num_rows, 'file')}{skipped}",
+        f"folder {name}: {counted(table.num_rows, 'file')}{skipped}",
         table,
-        max_bytes=options.max_bytes,
+        options=options,
         identity=("folder",),
-        versions=lambda start, stop: zip(sizes[start:stop], times[start:stop], strict=True),
+        versions=(np.frombuffer(columns.sizes, np.int64), np.frombuffer(columns.times, np.int64)),
     )
 
 
@@ -323,7 +323,7 @@ def _shards_or_error(root: bytes, skipped: Skipped) -> list[str]:
             f"name one kind, as in {os.path.join(name, '*.tar')!r}"
         )
     n = skipped.not_images.total()
-    what = f"{some(n, 'file')}: {count_suffixes(skipped.not_images)}" if n else "no files"
+    what = f"{counted(n, 'file')}: {count_suffixes(skipped.not_images)}" if n else "no files"
     rest = replace(skipped, not_images=Counter())
     raise InputError(
         f"expected images (.jpg, .png, ...), .parquet or .tar files in {name!r}, got {what}{rest}; "

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.counted import counted
 from curate.manifest.contract import MAX_PATH_BYTES, NUMBERED
-from curate.manifest.names import some
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
 
@@ -142,7 +142,7 @@ class UniqueCheck:
         if repeated:
             shown = ", ".join(repr(key) for key in repeated[:_SHOWN])
             raise InputError(
-                f"expected unique keys, got {some(int(same.sum()), 'row')} whose {column} repeats an earlier one "
+                f"expected unique keys, got {counted(int(same.sum()), 'row')} whose {column} repeats an earlier one "
                 f"({shown}{', ...' if len(repeated) > _SHOWN else ''}); {other_key(where)}"
             )
 

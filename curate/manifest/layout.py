@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from curate.counted import repeated
 from curate.manifest.contract import NUMBERED, SourceOptions
 from curate.manifest.schemes import URL_PATTERN
 from scoring.errors import InputError
-from scoring.lookup import name_list
+from scoring.lookup import closest, name_list
 
 # Looked for in this order, whatever their case; the first that holds text is the path column.
 PATH_NAMES = (
@@ -136,10 +135,9 @@ def _present(options: SourceOptions, schema: pa.Schema) -> SourceOptions:
 
 def _column(schema: pa.Schema, name: str, option: str, where: str) -> pa.Field:
     if name not in schema.names:
-        close = get_close_matches(name, schema.names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
         raise InputError(
-            f"{option} {name!r} is not a column of {where}{hint} (columns: {name_list(schema.names, name)})"
+            f"{option} {name!r} is not a column of {where}{closest(name, schema.names)} "
+            f"(columns: {name_list(schema.names, name)})"
         )
     return schema.field(name)
 

@@ -8,10 +8,11 @@ from itertools import islice
 
 import pyarrow as pa
 
+from curate.counted import counted
 from curate.manifest.contract import MAX_PATH_BYTES, SourceOptions
 from curate.manifest.folder import folder_columns, without_empty_sides
 from curate.manifest.memory import MemoryManifest, check_unique
-from curate.manifest.names import key_of, some, uri_of
+from curate.manifest.names import key_of, uri_of
 from curate.manifest.reach import Reach
 from curate.manifest.schemes import SchemeCheck, scheme_of
 from scoring.errors import InputError
@@ -86,10 +87,9 @@ def open_list(
         table = without_empty_sides(table)
     check_unique(table["key"], "path", where)
     return MemoryManifest(
-        f"list {where}: {some(table.num_rows, 'path')}",
+        f"list {where}: {counted(table.num_rows, 'path')}",
         table,
-        max_bytes=options.max_bytes,
-        connections=options.connections,
+        options=options,
         reach=reach,
         identity=("list", identity),
     )

@@ -9,8 +9,9 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from curate.manifest.contract import CONNECTIONS, Reader, check_range
+from curate.manifest.contract import Reader, SourceOptions, check_range
 from curate.manifest.keys import UniqueCheck
 from curate.manifest.local import local_path
 from curate.manifest.reach import Reach
@@ -19,7 +20,6 @@ from curate.manifest.uris import uri_reader
 
 ABSENT = (-1, -1)  # size and time of what is no local file, or is not there
 _BLOCK = 4096  # rows turned into Python objects at a time
-Versions = Callable[[int, int], Iterable[tuple[int, int]]]
 Locate = Callable[[int], Reader]
 
 
@@ -29,15 +29,16 @@ class MemoryManifest:
     Args:
         description: one line for display.
         table: `key`, `uri`, then the user's own columns.
-        max_bytes: bound on the size of one image.
+        options: `max_bytes` and `connections` are used.
         reach: how far uris may lead.
-        connections: requests at a time for its uris.
         identity: lines that go into the digest in addition to the rows (kind of source, digest of a list's bytes).
-        renamed: the user's columns that got another name.
-        versions: (start, stop) -> (size, mtime in ns) of each row's file; by default read from the file system.
-        files: (start, stop) -> (size, mtime in ns) of each row's file, -1 where unknown; by default the versions, which
-            others than files of this machine may have of another kind.
+        versions: two numbers of each row's file, each of shape (N,), that change with it; by default its size and
+            mtime in ns, read from the file system.
+        sizes: of the files in bytes, shape (N,), where the versions are another pair of numbers than size and time.
         locate: row -> its reader; by default its uri is read.
+
+    Attributes:
+        renamed: the user's columns that got another name, which who renamed them says.
     """
 
     def __init__(
@@ -45,27 +46,23 @@ class MemoryManifest:
         description: str,
         table: pa.Table,
         *,
-        max_bytes: int,
+        options: SourceOptions,
         reach: Reach = Reach(),  # noqa: B008 (it is frozen)
-        connections: int = CONNECTIONS,
         identity: Iterable[str] = (),
-        renamed: dict[str, str] | None = None,
-        versions: Versions | None = None,
-        files: Versions | None = None,
+        versions: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+        sizes: NDArray[np.int64] | None = None,
         locate: Locate | None = None,
     ) -> None:
         self.description = description
         self.n_rows: int = table.num_rows
         self.schema: pa.Schema = table.schema
-        self.renamed = renamed or {}
+        self.renamed: dict[str, str] = {}
         self.classes: dict[str, tuple[str, ...]] = {}  # nothing but Parquet carries names of classes
-        self.connections = connections
+        self.connections = options.connections
         self._table = table
-        self._max_bytes, self._reach = max_bytes, reach
+        self._max_bytes, self._reach = options.max_bytes, reach
         self._identity = tuple(identity)
-        self._versions = versions or self._ask_versions
-        self._files = files or self._versions
-        self._locate = locate
+        self._versions, self._sizes, self._locate = versions, sizes, locate
 
     def rows(self, start: int, stop: int) -> pa.Table:
         """Return rows [start, stop)."""
@@ -95,10 +92,16 @@ class MemoryManifest:
     def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
         """Return the size and the time of each row's file, -1 for an unknown one."""
         check_range(start, stop, self.n_rows)
-        return self._files(start, stop)
+        if self._sizes is None:
+            return self._pairs(start, stop)
+        return ((size, -1) for size in self._sizes[start:stop].tolist())
 
-    def _ask_versions(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        return map(version_of, self._uris(start, stop))
+    def _pairs(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the versions of rows."""
+        if self._versions is None:
+            return map(version_of, self._uris(start, stop))
+        first, second = self._versions
+        return zip(first[start:stop].tolist(), second[start:stop].tolist(), strict=True)
 
     @cached_property
     def digest(self) -> str:
@@ -111,7 +114,7 @@ class MemoryManifest:
         for low in range(0, self.n_rows, _BLOCK):
             high = min(low + _BLOCK, self.n_rows)
             keys = self._table["key"].slice(low, high - low).to_pylist()
-            digest.add(keys, self._uris(low, high), without(absent, low, self._versions(low, high)))
+            digest.add(keys, self._uris(low, high), without(absent, low, self._pairs(low, high)))
         return digest.hexdigest()
 
 

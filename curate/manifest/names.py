@@ -94,15 +94,6 @@ def count_suffixes(counts: dict[str, int], most: int = 4) -> str:
     return ", ".join(parts) + (f", {rest:,} others" if rest else "")
 
 
-def some(n: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    >>> some(1, "file"), some(1204, "file")
-    ('1 file', '1,204 files')
-    """
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
-
-
 def error_line(error: Exception) -> str:
     """Return the start of an error's text, without line breaks."""
     return " ".join(str(error).split())[:200]

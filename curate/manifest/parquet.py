@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.counted import counted
 from curate.manifest.classes import named, with_text
 from curate.manifest.contract import HeldReader, Reader, SourceOptions, check_range, too_large
 from curate.manifest.keys import UniqueCheck, check_keys, check_paths, check_text
@@ -23,7 +24,6 @@ from curate.manifest.layout import (
 )
 from curate.manifest.local import fail
 from curate.manifest.memory import RowDigest, version_of, without
-from curate.manifest.names import some
 from curate.manifest.parquet_stream import BadGroup, Group, ParquetFiles, RowStream
 from curate.manifest.places import Place
 from curate.manifest.reach import Reach
@@ -80,7 +80,7 @@ class ParquetManifest:
             new: self._files.classes[name] for name, new in self._layout.user_columns if name in self._files.classes
         }
         inside = f"images in column {layout.image!r}" if layout.image else f"paths in column {layout.path!r}"
-        self.description = f"Parquet {self._where}: {some(self.n_rows, 'row')}, {inside}"
+        self.description = f"Parquet {self._where}: {counted(self.n_rows, 'row')}, {inside}"
         if self._files.folders:
             self.description += f"; {', '.join(self._files.folders)} from the names of folders"
         self._row_stream = self._stream(_row_leaves(self._layout, self._files.schema), _TEXT_ROWS)

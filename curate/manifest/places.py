@@ -1,6 +1,6 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
 # ruff: noqa: PTH100, PTH116, PTH119
-"""A file that is read in parts or whole: on this machine or behind a URL."""
+"""A file that is read in parts or whole, on this machine or behind a URL. No name, size or server is trusted."""
 
 import errno
 import io
@@ -9,14 +9,14 @@ import stat
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from curate.manifest.contract import ReadError, too_large
-from curate.manifest.fetch import fetch
+from curate.manifest.contract import MAX_FILE_BYTES, ReadError, too_large
+from curate.manifest.failures import CredentialsError
 from curate.manifest.local import local_path, read_local
 from curate.manifest.names import key_of, uri_of
 from curate.manifest.reach import Reach
-from curate.manifest.remote import get_range
+from curate.manifest.remote import get, get_range
 from curate.manifest.remote import stat as remote_stat
-from curate.manifest.schemes import scheme_of, shown
+from curate.manifest.schemes import UrlError, scheme_of, shown
 from scoring.errors import InputError
 from scoring.images.budget import BODIES
 
@@ -25,6 +25,33 @@ BUFFER = 8 << 20  # bytes of a remote file that are requested at a time
 
 class MissingPlaceError(InputError):
     """There is no such file, here or at the other end of a URL."""
+
+
+def fetch(uri: str, max_bytes: int = MAX_FILE_BYTES, reach: Reach = Reach()) -> bytes:  # noqa: B008 (it is frozen)
+    """Return the bytes behind a path, a `file://` URL (percent-decoded) or another URL.
+
+    Safe to call from several threads. A path must lead to a regular file.
+
+    Raises:
+        ReadError: "missing", "io_error", "too_large", "denied" (the other end refuses) or "refused" (beyond
+            ``reach``, or a URL that is opened nowhere).
+        CredentialsError: if the credentials of a store are missing or no longer valid.
+    """
+    if why := reach.bars(uri):
+        raise ReadError("refused", why)
+    scheme = scheme_of(uri)
+    if scheme is None:
+        return read_local(os.fsencode(uri), max_bytes)
+    if scheme == "file":
+        return read_local(local_path(uri), max_bytes)
+    try:
+        return get(uri, max_bytes, reach)
+    except CredentialsError:
+        raise
+    except UrlError as error:
+        raise ReadError("refused", str(error)) from None
+    except InputError as error:  # a driver that is not installed
+        raise ReadError("io_error", str(error)) from None
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,19 @@
 """A folder of an object store: its files, and the rows of those that are images."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from curate.counted import counted
 from curate.manifest.contract import MAX_PATH_BYTES, ReadError, SourceOptions
 from curate.manifest.folder import folder_columns, without_empty_sides
 from curate.manifest.hub import is_hub, tree_of
 from curate.manifest.memory import MemoryManifest
-from curate.manifest.names import begins_like_an_image, is_image_name, may_be_an_image, some
+from curate.manifest.names import begins_like_an_image, is_image_name, may_be_an_image
 from curate.manifest.reach import Reach
 from curate.manifest.remote import ask, get_range, size_of, version_in
 from curate.manifest.schemes import CHAIN, GOOGLE, file_system, scheme_of, shown
@@ -122,22 +123,17 @@ def open_listing(
     }
     if options.label_from_folder:
         columns |= folder_columns([name.encode() for name in names])
-    skipped = f"; skipped {some(unread, 'file')} without a suffix that cannot be read" if unread else ""
+    skipped = f"; skipped {counted(unread, 'file')} without a suffix that cannot be read" if unread else ""
     sizes = np.array([image.size for image in images], np.int64)
     versions = np.array([_number(image.version) for image in images], np.int64)
-
-    def states(start: int, stop: int) -> Iterable[tuple[int, int]]:
-        return zip(sizes[start:stop].tolist(), versions[start:stop].tolist(), strict=True)
-
     return MemoryManifest(
-        f"folder {shown(url)}: {some(len(images), 'file')}{skipped}",
+        f"folder {shown(url)}: {counted(len(images), 'file')}{skipped}",
         without_empty_sides(pa.table(columns)) if options.label_from_folder else pa.table(columns),
-        max_bytes=options.max_bytes,
-        connections=options.connections,
+        options=options,
         reach=reach,
         identity=("store", base),
-        versions=states,
-        files=lambda start, stop: ((size, -1) for size in sizes[start:stop].tolist()),
+        versions=(sizes, versions),
+        sizes=sizes,
     )
 
 

@@ -12,14 +12,13 @@ from typing import Any, BinaryIO
 
 from curate.manifest.contract import ReadError
 from curate.manifest.drivers import HUB_KINDS
-from curate.manifest.failures import failure_of
+from curate.manifest.failures import TakenError, failure_of, store_errors
 from curate.manifest.hub import folder_of, is_hub
 from curate.manifest.places import Place, find_place
 from curate.manifest.reach import Reach
 from curate.manifest.remote import get, info_of, size_of, version_in
 from curate.manifest.schemes import file_system, scheme_of, shown
 from curate.manifest.store import StoredFile
-from curate.manifest.store_errors import TakenError, store_errors
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 

@@ -5,13 +5,13 @@ from collections import Counter
 from functools import partial
 from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
 
 from curate.columns import COLUMNS
+from curate.counted import counted
 from curate.manifest.contract import NUMBERED, Reader, RemoteReader, SourceOptions
 from curate.manifest.memory import MemoryManifest, check_unique
-from curate.manifest.names import begins_like_an_image, count_suffixes, is_image_name, may_be_an_image, some, suffix_of
+from curate.manifest.names import begins_like_an_image, count_suffixes, is_image_name, may_be_an_image, suffix_of
 from curate.manifest.places import Place
 from curate.manifest.sidecars import SIDECARS, Sidecars, combine
 from curate.manifest.tar_index import Contents, Member, members
@@ -36,11 +36,8 @@ class _Gathered:
     """Rows of all shards while they are gathered; numbers are arrays, text goes to Arrow shard by shard."""
 
     def __init__(self) -> None:
-        self.names: list[pa.Table] = []
+        self.tables: list[pa.Table] = []  # key, uri, and where the bytes are: shard, offset, size
         self.sides: list[dict[str, pa.Array]] = []
-        self.shards: list[np.ndarray] = []
-        self.offsets: list[np.ndarray] = []
-        self.sizes: list[np.ndarray] = []
         self.n_rows = 0
         self.without_image = 0
         self.several = 0  # samples of more than one image
@@ -113,25 +110,29 @@ class _Gathered:
             sidecars.add(sides.get(key, ()))
         self.unused += sidecars.unused
         uris = [f"{place.uri}::{member.name}" for _, member in rows]
-        self.names.append(pa.table({"key": pa.array(keys, pa.string()), "uri": pa.array(uris, pa.string())}))
+        columns = {
+            "key": pa.array(keys, pa.string()),
+            "uri": pa.array(uris, pa.string()),
+            "shard": pa.repeat(number, len(rows)),
+            "offset": pa.array([member.offset for _, member in rows], pa.int64()),
+            "size": pa.array([member.size for _, member in rows], pa.int64()),
+        }
+        self.tables.append(pa.table(columns))
         self.sides.append(sidecars.columns())
-        self.shards.append(np.full(len(rows), number, np.int32))
-        self.offsets.append(np.array([member.offset for _, member in rows], np.int64))
-        self.sizes.append(np.array([member.size for _, member in rows], np.int64))
         self.n_rows += len(rows)
 
     def __str__(self) -> str:
         """Return what was left out, for display."""
         parts = []
         if n := self.suffixes.total():
-            parts.append(f"{some(n, 'member')} of other kinds ({count_suffixes(self.suffixes)})")
-        parts += [f"{some(self.without_image, 'sample')} without an image"] if self.without_image else []
+            parts.append(f"{counted(n, 'member')} of other kinds ({count_suffixes(self.suffixes)})")
+        parts += [f"{counted(self.without_image, 'sample')} without an image"] if self.without_image else []
         parts += [f"{self.hidden:,} hidden"] if self.hidden else []
-        parts += [f"{some(self.links, 'link')} or special files"] if self.links else []
-        parts += [f"{some(self.unused, 'unreadable .json, .cls or .txt member')}"] if self.unused else []
+        parts += [f"{counted(self.links, 'link')} or special files"] if self.links else []
+        parts += [f"{counted(self.unused, 'unreadable .json, .cls or .txt member')}"] if self.unused else []
         text = f"; skipped {', '.join(parts)}" if parts else ""
         if self.several:
-            text += f"; {some(self.several, 'sample')} with several images, a row each"
+            text += f"; {counted(self.several, 'sample')} with several images, a row each"
         return text + (f"; cut off: {', '.join(self.cut_off[:3])}" if self.cut_off else "")
 
 
@@ -169,42 +170,28 @@ def open_tars(places: list[Place], options: SourceOptions) -> MemoryManifest:
     if not gathered.n_rows:
         raise InputError(f"expected images (.jpg, .png, ...) in {where}, got none{gathered}; give other shards")
     columns, renamed = combine(
-        gathered.sides, [table.num_rows for table in gathered.names], {*COLUMNS, *options.reserved}
+        gathered.sides, [table.num_rows for table in gathered.tables], {*COLUMNS, *options.reserved}
     )
-    table = pa.concat_tables(gathered.names)
+    rows = pa.concat_tables(gathered.tables)
+    shards, offsets, sizes = (rows[name].to_numpy() for name in ("shard", "offset", "size"))
+    table = rows.select(["key", "uri"])
     for name, column in columns.items():
         table = table.append_column(name, column)
     check_unique(table["key"], "name", where)
-    return _manifest(
-        f"tar {where}: {some(table.num_rows, 'image')}{gathered}", table, renamed, places, gathered, options
-    )
-
-
-def _manifest(
-    description: str,
-    table: pa.Table,
-    renamed: dict[str, str],
-    places: list[Place],
-    gathered: _Gathered,
-    options: SourceOptions,
-) -> MemoryManifest:
-    shards = np.concatenate(gathered.shards)
-    offsets = np.concatenate(gathered.offsets)
-    sizes = np.concatenate(gathered.sizes)
 
     def locate(row: int) -> Reader:
         place = places[shards[row]]
         read = partial(place.read, int(offsets[row]), int(sizes[row]))
         return partial(read, options.max_bytes) if place.path is not None else RemoteReader(read, options.max_bytes)
 
-    return MemoryManifest(
-        description,
+    manifest = MemoryManifest(
+        f"tar {where}: {counted(table.num_rows, 'image')}{gathered}",
         table,
-        max_bytes=options.max_bytes,
-        connections=options.connections,
+        options=options,
         identity=("tar", *(place.identity for place in places)),
-        renamed=renamed,
-        versions=lambda start, stop: zip(offsets[start:stop].tolist(), sizes[start:stop].tolist(), strict=True),
-        files=lambda start, stop: ((size, -1) for size in sizes[start:stop].tolist()),
+        versions=(offsets, sizes),
+        sizes=sizes,
         locate=locate,
     )
+    manifest.renamed = renamed
+    return manifest

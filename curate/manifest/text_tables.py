@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
+from curate.counted import counted
 from curate.manifest.contract import SourceOptions
 from curate.manifest.keys import check_keys, check_paths, check_text
 from curate.manifest.layout import PATH_NAMES, Layout, find_layout, make_rows, resolve, text_of, uri_of_each_scheme
 from curate.manifest.memory import MemoryManifest, check_unique
-from curate.manifest.names import error_line, is_image_name, some, suffix_of
+from curate.manifest.names import error_line, is_image_name, suffix_of
 from curate.manifest.reach import Reach
 from curate.manifest.schemes import SchemeCheck
 from curate.manifest.text import GUARDED, decoded
@@ -217,15 +218,15 @@ def open_text_table(
     rows = make_rows(_keys(table, layout, name), uris, table, layout)
     if layout.key is not None:
         check_unique(rows["key"], layout.key, name)
-    return MemoryManifest(
-        f"table {name}: {some(table.num_rows, 'row')}, paths in column {layout.path!r}",
+    manifest = MemoryManifest(
+        f"table {name}: {counted(table.num_rows, 'row')}, paths in column {layout.path!r}",
         rows,
-        max_bytes=options.max_bytes,
-        connections=options.connections,
+        options=options,
         reach=reach,
         identity=("table", identity),
-        renamed=layout.renamed,
     )
+    manifest.renamed = layout.renamed
+    return manifest
 
 
 def _keys(table: pa.Table, layout: Layout, name: str) -> pa.Array:

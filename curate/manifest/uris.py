@@ -3,8 +3,8 @@
 from functools import partial
 
 from curate.manifest.contract import MAX_FILE_BYTES, Reader, RemoteReader
-from curate.manifest.fetch import fetch
 from curate.manifest.local import fail
+from curate.manifest.places import fetch
 from curate.manifest.reach import Reach
 from curate.manifest.schemes import scheme_of
 from curate.manifest.tar_index import read_member

@@ -302,8 +302,8 @@ def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable
 
 def say_failures(failures: dict[str, int], line: Callable[[str], None], after: str = "") -> None:
     """Say how many images could not be read, and why."""
-    from curate.manifest.names import some
+    from curate.counted import counted
 
     if failures:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(failures.items()))
-        line(f"left out {some(sum(failures.values()), 'image')} that cannot be read: {kinds}{after}")
+        line(f"left out {counted(sum(failures.values()), 'image')} that cannot be read: {kinds}{after}")
