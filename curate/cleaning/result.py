@@ -9,7 +9,6 @@ from curate.counted import Grid, Printed
 from curate.pipeline.run import Ran
 from curate.pipeline.state import Stage
 from curate.policies.outcomes import FAILED, OUTCOMES
-from curate.policies.reviewed import RULE
 
 DONE, TO_DO = "done", "to do"
 
@@ -87,45 +86,12 @@ class CleanResult(Printed):
         return {**asdict(self), **places, "changed": self.changed}
 
 
-@dataclass(frozen=True)
-class Account:
-    """How many images each step dropped and why; no count where a step has not run yet."""
-
-    unreadable_by: Mapping[str, int] | None
-    unusable_by: Mapping[str, int] | None
-    copies_by: Mapping[str, int] | None
-    kept: int | None
-    dropped_in_review: int | None = None
-
-    @classmethod
-    def of(cls, images: int, usable: Stage | None, unique: Stage | None) -> "Account":
-        """Return the account of a source.
-
-        Args:
-            images: in it.
-            usable: what dropping the unusable made of them; None where it is still to be done.
-            unique: what dropping copies made of the rest.
-
-        Raises:
-            RuntimeError: if the counts do not add up.
-        """
-        unreadable = None if usable is None else _lost(usable, failed=True)
-        unusable = None if usable is None else _lost(usable, failed=False)
-        copies = None if unique is None else dict(unique.lost)
-        reviewed = None if copies is None else copies.pop(RULE, 0)
-        account = cls(unreadable, unusable, copies, None if unique is None else unique.rows_out, reviewed)
-        parts = [unreadable, unusable, copies, {RULE: reviewed or 0}]
-        if unique is not None and images != sum(sum((part or {}).values()) for part in parts) + unique.rows_out:
-            raise RuntimeError(f"images do not add up: {images} came in, and {account} became of them")
-        return account
-
-
 def total(kinds: Mapping[str, int] | None) -> int | None:
     """Return how many images some kinds have together; None where that is not known."""
     return None if kinds is None else sum(kinds.values())
 
 
-def _lost(stage: Stage, *, failed: bool) -> dict[str, int]:
+def lost_in(stage: Stage, *, failed: bool) -> dict[str, int]:
     """The rows of a stage that failed, by status, or were dropped, by kind."""
     word = OUTCOMES[FAILED]
     lost = {}

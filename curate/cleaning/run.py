@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from curate.cleaning.options import CleanOptions
 from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
-from curate.cleaning.result import TO_DO, Account, CleanResult, total
+from curate.cleaning.result import TO_DO, CleanResult, lost_in, total
 from curate.cleaning.steps import REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Cleaning, is_edited
 from curate.columns import LABEL, URI
 from curate.counted import counted
@@ -21,6 +21,7 @@ from curate.options.values import part_of
 from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
+from curate.policies.reviewed import RULE
 from curate.policies.verdicts import IMAGE, Said, read_verdicts
 from curate.reporting.findings import NEAR, QUESTIONS
 from curate.reporting.review import LIKE, read_findings
@@ -203,7 +204,16 @@ def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run:
     stages = {step.name: step.stage for step in ran.steps}
     scored = stages.get("score")
     images = scored.rows_out if scored is not None else images
-    account = Account.of(images, stages.get("usable"), stages.get("unique"))
+    usable, unique = stages.get("usable"), stages.get("unique")
+    unreadable = None if usable is None else lost_in(usable, failed=True)
+    unusable = None if usable is None else lost_in(usable, failed=False)
+    copies = None if unique is None else dict(unique.lost)
+    reviewed = None if copies is None else copies.pop(RULE, 0)
+    parts = [total(each) or 0 for each in (unreadable, unusable, copies)]
+    if unique is not None and images != sum(parts) + (reviewed or 0) + unique.rows_out:
+        raise RuntimeError(
+            f"images do not add up: {images} came in, and {[*parts, reviewed, unique.rows_out]} came out"
+        )
     review = request.out / REVIEW
     said = _decided(request.out)
     findings = [] if dry_run else _open(read_findings(review), said)
@@ -212,15 +222,15 @@ def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run:
         review_by[line["kind"]] = review_by.get(line["kind"], 0) + 1
     return CleanResult(
         images=images,
-        unreadable=total(account.unreadable_by),
-        unusable=total(account.unusable_by),
-        copies=total(account.copies_by),
-        dropped_in_review=account.dropped_in_review if said else None,
-        kept=account.kept,
+        unreadable=total(unreadable),
+        unusable=total(unusable),
+        copies=total(copies),
+        dropped_in_review=reviewed if said else None,
+        kept=None if unique is None else unique.rows_out,
         to_review=None if dry_run else len({line["key"] for line in findings}),
-        unreadable_by=account.unreadable_by or {},
-        unusable_by=account.unusable_by or {},
-        copies_by=account.copies_by or {},
+        unreadable_by=unreadable or {},
+        unusable_by=unusable or {},
+        copies_by=copies or {},
         review_by=review_by,
         folder=request.out,
         subset=request.out / SUBSET,

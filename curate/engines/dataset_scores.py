@@ -1,22 +1,25 @@
 """Scores that need the embeddings of all rows: computed when every shard is there, before the table gets its name."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.engines.junk import Corrupter, find_junk
+from curate.engines.job import corrupter_of
+from curate.engines.junk import find_junk
+from curate.engines.run import RunSetup
 from curate.tables.dataset import Dataset, column_array, read_dataset
 from curate.tables.grouped import group_facts, with_groups
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.relative.columns import JUNK, UNLIKE
 from scoring.relative.fit import FEW_ROWS, fit_dataset
-from scoring.scorers import Scorer, scored
+from scoring.scorers import scored
 
 LONG = 10_000  # images whose comparison takes more than some seconds
 
@@ -37,30 +40,23 @@ class DatasetScores:
 
 
 def compute_dataset_scores(
-    parts: Sequence[Path],
-    scorers: Mapping[str, Scorer],
-    *,
-    fit: bool,
-    corrupter: Corrupter | None = None,
-    announce: Callable[[str], None] = lambda text: None,
+    parts: Sequence[Path], setup: RunSetup, places: NDArray[np.int64] | None = None
 ) -> DatasetScores:
-    """Return what needs the whole table.
+    """Return what needs the whole table: scores fitted to it where it is large enough, and scorers of all rows.
 
     Args:
         parts: files of the table's rows, in order.
-        scorers: each is given the embeddings as stored, shape (M, D), of the M rows that have one, in the order of
-            the hashes of their keys.
-        fit: whether to fit a score to the dataset as well, where it is large enough.
-        corrupter: reads and scores images again, for ``p_junk``; None to leave that out.
-        announce: called with a line on what takes a while.
+        setup: of the run. Its scorers are given the embeddings as stored, shape (M, D), of the M rows that have one, in
+            the order of the hashes of their keys.
+        places: row of the source of each row of the table; None where they are the same.
     """
-    if not scorers and not fit:
+    opened = setup.opened
+    if not opened.of_table and not opened.fits:
         return DatasetScores()
     table = Table(parts[0].parent, parts)
-    scores = DatasetScores()
-    if fit:
-        scores = _fitted(read_dataset(table), table, corrupter, announce)
-    missing = {name: scorer for name, scorer in scorers.items() if not scorer.columns.keys() <= scores.columns.keys()}
+    scores = _fitted(read_dataset(table), table, setup, places) if opened.fits else DatasetScores()
+    named = opened.of_table.items()
+    missing = {name: scorer for name, scorer in named if not scorer.columns.keys() <= scores.columns.keys()}
     if missing:
         dataset = read_dataset(table, once=False)
         for name, scorer in missing.items():
@@ -68,31 +64,27 @@ def compute_dataset_scores(
     return scores
 
 
-def _fitted(
-    dataset: Dataset, table: Table, corrupter: Corrupter | None, announce: Callable[[str], None]
-) -> DatasetScores:
+def _fitted(dataset: Dataset, table: Table, setup: RunSetup, places: NDArray[np.int64] | None) -> DatasetScores:
     """Return the columns of a score that is fitted to the dataset; none, and why, where that cannot be."""
+    announce = setup.request.options.announce
     copies = dataset.copies.words()
     notes = [copies] if copies else []
     if len(dataset) < FEW_ROWS:
         few = f"{counted(len(dataset), 'different image')} with an embedding, and fewer than {FEW_ROWS} are too few"
         return DatasetScores(notes=[*notes, f"no unc_fitted: {few}; score more together"])
-    junk = None
-    if corrupter is not None:
-        announce("scoring corrupted copies of some images, for p_junk")
-        junk = find_junk(dataset, table, corrupter)
-        notes += junk.notes
+    announce("scoring corrupted copies of some images, for p_junk")
+    corrupter = corrupter_of(setup.opened, setup.settings, setup.request.options.workers, places)
+    junk = find_junk(dataset, table, corrupter)
+    notes += junk.notes
     if len(dataset) > LONG:
         announce(f"comparing {counted(len(dataset), 'image')} with one another")
     try:
-        fit, said = fit_dataset(dataset.embeddings, None if junk is None else junk.log_odds(dataset))
+        fit, said = fit_dataset(dataset.embeddings, junk.log_odds(dataset))
     except InputError as error:
         return DatasetScores(notes=[*notes, f"no unc_fitted: {error}"])
     fit, said, groups = with_groups(dataset, table, fit, said)
     columns = dataset.in_table(said.columns)
-    probability = np.full(table.n_rows, np.nan, np.float32) if junk is None else junk.probability
-    columns = {JUNK: column_array(probability, np.zeros(table.n_rows, bool)), **columns, **dataset.n_copies()}
+    columns = {JUNK: column_array(junk.probability, np.zeros(table.n_rows, bool)), **columns, **dataset.n_copies()}
     facts = group_facts(groups, columns[UNLIKE])
     known = {"rows": len(dataset.at), "images": len(dataset), "digest": dataset.rows.digest}
-    about = {**known, "groups": facts, **({} if junk is None else {"junk": junk.about})}
-    return DatasetScores(columns, {"fit": about}, notes)
+    return DatasetScores(columns, {"fit": {**known, "groups": facts, "junk": junk.about}}, notes)

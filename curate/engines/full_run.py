@@ -21,7 +21,7 @@ from curate.engines.finished import (
     shards_again,
     statuses_of,
 )
-from curate.engines.job import Opened, corrupter_of, model_threads, open_all, thread_counts
+from curate.engines.job import Opened, model_threads, open_all, thread_counts
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.log import RunLog
 from curate.engines.options import ScoreOptions
@@ -128,18 +128,9 @@ def _on_cpu(opened: Opened) -> str:
 
 def _published(run: ScoreRun, setup: RunSetup, *, overwrite: bool) -> list[str]:
     """Write the table of a run that is complete, and return what the user should know of it."""
-    opened, settings, out, options = setup.opened, setup.settings, setup.request.out, setup.request.options
-    notes = publish(
-        setup.work,
-        run.parts,
-        out,
-        scorers=opened.of_table,
-        fit=opened.fits,
-        corrupter=corrupter_of(opened, settings, options.workers) if opened.fits else None,
-        overwrite=overwrite,
-        announce=options.announce,
-    )
-    return [*notes, *_outside(out, opened.fit), *white_notes(run.parts.values(), settings.white or WHITE)]
+    notes = publish(setup, run.parts, overwrite=overwrite)
+    outside = _outside(setup.request.out, setup.opened.fit)
+    return [*notes, *outside, *white_notes(run.parts.values(), setup.settings.white or WHITE)]
 
 
 def _metadata(opened: Opened, settings: ScoreSettings, request: dict[str, Any]) -> dict[str, Any]:

@@ -1,53 +1,36 @@
 """The finished parts of a run become its table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from curate.columns import describe_all
 from curate.engines.dataset_scores import DatasetScores, compute_dataset_scores
-from curate.engines.journal import Part, WorkFolder
-from curate.engines.junk import Corrupter
-from curate.manifest.store_path import StorePath
+from curate.engines.journal import Part
+from curate.engines.run import RunSetup
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
-from scoring.scorers import Scorer
 
 
-def publish(
-    work: WorkFolder,
-    shards: dict[int, Part],
-    out: Path | StorePath,
-    *,
-    scorers: Mapping[str, Scorer],
-    fit: bool,
-    corrupter: Corrupter | None,
-    overwrite: bool,
-    announce: Callable[[str], None] = lambda text: None,
-) -> list[str]:
+def publish(setup: RunSetup, shards: dict[int, Part], *, overwrite: bool) -> list[str]:
     """Give the finished shards their place: joined in one ``.parquet`` file, or as a folder of parts.
 
     Args:
-        work: the folder of the run.
+        setup: of the run.
         shards: all of them.
-        out: the table.
-        scorers: that need all rows; only where the table is one file.
-        fit: whether to fit a score to the dataset, where the table is one file.
-        corrupter: reads and scores images again, for ``p_junk``; None to leave that out.
         overwrite: replace what is there.
-        announce: called with a line on what takes a while.
 
     Returns:
         Notes for the user.
     """
+    work, out = setup.work, setup.request.out
     if out.suffix != ".parquet":
         work.become(out, overwrite=overwrite)
-        return (
-            [f"a folder of parts gets no unc_fitted on its own; curate fit {out} --apply NAME.parquet"] if fit else []
-        )
+        note = f"a folder of parts gets no unc_fitted on its own; curate fit {out} --apply NAME.parquet"
+        return [note] if setup.opened.fits else []
     parts = work.files(shards)
-    scores = compute_dataset_scores(parts, scorers, fit=fit, corrupter=corrupter, announce=announce)
+    scores = compute_dataset_scores(parts, setup)
     target = work.target(out)
     write_joined(parts, target, scores, overwrite=overwrite or target != out)
     work.deliver(target, out, overwrite=overwrite)

@@ -22,7 +22,7 @@ from curate.engines.adding.settings import refuse_contradiction
 from curate.engines.contract import Engine, ScoreRequest
 from curate.engines.dataset_scores import compute_dataset_scores
 from curate.engines.finished import clear
-from curate.engines.job import THREADS, corrupter_of, open_all
+from curate.engines.job import THREADS, open_all
 from curate.engines.journal import JOURNAL, RUN, Part, append_line, part_path, require_local
 from curate.engines.log import RunLog
 from curate.engines.output import write_joined
@@ -281,12 +281,9 @@ def _write_refitted(
     target: Path,
 ) -> None:
     """Write the table with scores that are fitted to all its rows."""
-    grown, opened, options = state.work.folder / GROWN, state.opened, state.request.options
+    grown = state.work.folder / GROWN
     _write(grown, merged, metadata, statuses)
-    corrupter = corrupter_of(opened, state.settings, options.workers, order.source) if opened.fits else None
-    of_dataset = compute_dataset_scores(
-        [grown], opened.of_table, fit=opened.fits, corrupter=corrupter, announce=options.announce
-    )
+    of_dataset = compute_dataset_scores([grown], state, order.source)
     write_joined([grown], target, of_dataset, overwrite=True)
     state.notes.extend(of_dataset.notes)
 
