@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.engines.job import corrupter_of
 from curate.engines.junk import find_junk
-from curate.engines.run import RunSetup
+from curate.engines.setup import RunSetup
 from curate.tables.dataset import Dataset, column_array, read_dataset
 from curate.tables.grouped import group_facts, with_groups
 from curate.tables.table import Table

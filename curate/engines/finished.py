@@ -18,8 +18,8 @@ from curate.counted import counted
 from curate.engines.gone import LOOKED_AT, place_of
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.out_path import holds_scores
-from curate.engines.run import RunSetup
 from curate.engines.settings import PASSING, ScoreSettings, difference, refuse_difference
+from curate.engines.setup import RunSetup
 from curate.engines.shard import Span, score_schema, spans
 from curate.engines.source import other_input
 from curate.manifest import Manifest, ReadError

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -272,14 +272,17 @@ class Job:
         return replace(self, opened=opened if self.rows is None else opened.of_rows(self.rows))
 
 
-def score_span(job: Job, span: Span) -> Part:
+def score_span(job: Job, span: Span, model: AbstractContextManager[object] | None = None) -> Part:
     """Score one shard and write its file; the same bytes in any process, and nothing is noted as done.
 
-    A process that scores several spans opens its job once: ``job = job.open()``.
+    A process that scores several spans opens its job once: ``job = job.open()``; one that scores several at a time
+    gives a lock, ``model``, that is held while the model runs.
     """
     job = job.open()
     with opened_job(job).decoded([span], job.settings, job.workers, job.folder) as decoded:
-        return start_span(job, span, decoded.take(span.stop - span.start))()
+        with model or nullcontext():
+            write = start_span(job, span, decoded.take(span.stop - span.start))
+        return write()
 
 
 def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable[[], Part]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from curate.columns import describe_all
 from curate.engines.dataset_scores import DatasetScores, compute_dataset_scores
 from curate.engines.journal import Part
-from curate.engines.run import RunSetup
+from curate.engines.setup import RunSetup
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
 

@@ -67,10 +67,6 @@ class ScoringActor:
 
     def score(self, span: "Span") -> "Part":
         """Score one shard, write its file, and return what it is."""
-        from curate.engines.job import opened_job, start_span
+        from curate.engines.job import score_span
 
-        job = self._job
-        with opened_job(job).decoded([span], job.settings, job.workers, job.folder) as decoded:
-            with self._model:
-                write = start_span(job, span, decoded.take(span.stop - span.start))
-            return write()
+        return score_span(self._job, span, self._model)

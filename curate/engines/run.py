@@ -2,24 +2,14 @@
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from curate.columns import OK, STATUS
-from curate.engines.contract import Engine, ScoreRequest
-from curate.engines.job import Job, Opened, model_threads, opened_job
+from curate.columns import OK
+from curate.engines.job import Job, opened_job
 from curate.engines.journal import Part, WorkFolder
-from curate.engines.log import RunLog, logged_parts
-from curate.engines.result import ScoreResult
-from curate.engines.settings import ScoreSettings
 from curate.engines.shard import Span, spans
-from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.images import DecodedImage
 
@@ -138,84 +128,3 @@ class ScoreRun:
 
 def _holds(path: Path, n_bytes: int) -> bool:
     return path.is_file() and path.stat().st_size == n_bytes
-
-
-@dataclass(frozen=True)
-class RunSetup:
-    """A run whose source and model are open.
-
-    Attributes:
-        request: what is to be done.
-        opened: source and model.
-        settings: as settled for this device and source.
-        fingerprint: what decides what is written.
-        work: where the run keeps what it has committed.
-    """
-
-    request: ScoreRequest
-    opened: Opened
-    settings: ScoreSettings
-    fingerprint: dict[str, Any]
-    work: WorkFolder
-
-    def score(
-        self,
-        engine: Engine,
-        events: RunLog,
-        parts: dict[int, Part],
-        metadata: Mapping[str, Any],
-        rows: NDArray[np.int64] | None = None,
-    ) -> ScoreRun:
-        """Score the shards that are not committed, and return the complete run.
-
-        Args:
-            engine: at the ready.
-            events: the log of the run.
-            parts: those that an earlier run committed, by shard.
-            metadata: of every part's file.
-            rows: of the source, those that are scored; None for all.
-        """
-        request, opened, options = self.request, self.opened, self.request.options
-        step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
-        job = Job(
-            options.source,
-            request.reading,
-            request.model,
-            self.settings,
-            options.workers,
-            self.work.folder,
-            self.fingerprint,
-            metadata,
-            step,
-            opened if rows is None else opened.of_rows(rows),
-            rows,
-        )
-        logged = logged_parts(events, opened_job(job).manifest.n_rows, parts)
-        run = ScoreRun(job, self.work, parts, options.report, logged, options.announce)
-        with model_threads(metadata):
-            if run.todo():
-                engine.score(run)
-        run.check_complete()
-        return run
-
-    def result(self, statuses: Mapping[str, int], resumed: int, seconds: float, notes: list[str]) -> ScoreResult:
-        """Return the result of a run that scored something.
-
-        Args:
-            statuses: status -> rows of the table.
-            resumed: rows that were there already.
-            seconds: how long the run took.
-            notes: notes for the user.
-        """
-        opened = self.opened
-        device, precision, model = str(opened.device), opened.runner.precision, opened.card["digest"]
-        n_rows = sum(statuses.values())
-        return ScoreResult(self.request.out, n_rows, dict(statuses), resumed, seconds, device, precision, model, notes)
-
-    def nothing_done(self, table: Table, notes: list[str]) -> ScoreResult:
-        """Return the result where the table is complete as it is."""
-        statuses = Counter(status for batch in table.batches([STATUS]) for status in batch.column(0).to_pylist())
-        device, precision, model = (self.fingerprint[name] for name in ("device", "precision", "model"))
-        return ScoreResult(
-            self.request.out, table.n_rows, dict(statuses), table.n_rows, 0.0, device, precision, model, notes
-        )

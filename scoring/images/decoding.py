@@ -83,10 +83,8 @@ def decode_rgb(
     data: bytes,
     *,
     short_side: int | None = None,
-    interpolation: str = "bicubic",
     max_pixels: int = DEFAULT_MAX_PIXELS,
     allow_truncated: bool = False,
-    seconds: float = DEFAULT_SECONDS,
     white: int = WHITE,
 ) -> Pixels:
     """Return the whole image as 8-bit RGB, oriented, at full size or with its short side resized.
@@ -97,10 +95,8 @@ def decode_rgb(
         data: the encoded image.
         short_side: in pixels, at least 1; None keeps the full size. With it, an image more than 8 times as long as
             wide is cut to its middle.
-        interpolation: ``bicubic`` or ``bilinear``, antialiased.
-        max_pixels: as in ``DecodeOptions``, as the next three.
+        max_pixels: as in ``DecodeOptions``, as the next two.
         allow_truncated: take what there is of an image that ends early.
-        seconds: of processor time.
         white: the value of 16 bits that is white.
 
     Returns:
@@ -108,14 +104,14 @@ def decode_rgb(
 
     Raises:
         DecodeError: the image cannot be decoded; ``status`` says of which kind the failure is.
-        ValueError: ``short_side`` or ``max_pixels`` is below 1, ``seconds`` not above 0, or ``white`` out of its range.
+        ValueError: ``short_side`` or ``max_pixels`` is below 1, or ``white`` out of its range.
     """
-    options = DecodeOptions(max_pixels, seconds, allow_truncated, white)
+    options = DecodeOptions(max_pixels, allow_truncated=allow_truncated, white=white)
     if short_side is not None and short_side < 1:
         raise ValueError(f"short_side must be at least 1, got {short_side}")
     with opened(data, options) as image, BUDGET.hold(image.header.n_pixels):
         raster, _ = image.raster(short_side)
-        picture = raster.pixels if short_side is None else _resized(raster, short_side, interpolation)
+        picture = raster.pixels if short_side is None else _resized(raster, short_side, "bicubic")
         return np.ascontiguousarray(orient(picture, raster.orientation))
 
 

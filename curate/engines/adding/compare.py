@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from curate.columns import GONE, KEY, MTIME, N_BYTES, OK, STATUS, URI
 from curate.counted import counted
 from curate.engines.finished import changed_rows
-from curate.engines.run import RunSetup
+from curate.engines.setup import RunSetup
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
 from curate.manifest.contract import Reader

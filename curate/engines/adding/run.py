@@ -19,15 +19,17 @@ from curate.engines.adding.compare import UNKNOWN, Comparison, compare
 from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged, words_on
 from curate.engines.adding.merge import Merged, Order
 from curate.engines.adding.settings import refuse_contradiction
-from curate.engines.contract import Engine, ScoreRequest
+from curate.engines.contract import Engine
 from curate.engines.dataset_scores import compute_dataset_scores
 from curate.engines.finished import clear
 from curate.engines.job import THREADS, open_all
 from curate.engines.journal import JOURNAL, RUN, Part, append_line, part_path, require_local
 from curate.engines.log import RunLog
 from curate.engines.output import write_joined
+from curate.engines.request import ScoreRequest
 from curate.engines.result import ScoreResult
-from curate.engines.run import RunSetup, ScoreRun
+from curate.engines.run import ScoreRun
+from curate.engines.setup import RunSetup
 from curate.engines.source import classes_of, notes_on, other_input
 from curate.engines.source_rows import ManifestRows, in_shards
 from curate.engines.store_work import work_of
