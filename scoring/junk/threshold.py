@@ -9,7 +9,7 @@ TAIL = 4.2  # of ``tail_bound``: measured on 15 datasets, about one clean image 
 LEAST = 0.0  # log odds: an image that is rather like the dataset is no junk
 UPPER = 0.8  # quantile by which the tail is measured; half as much junk as images does not reach it
 MISSED = 0.1  # the most corrupted copies that may lie below the threshold
-FEW, EXPLAINED = 0.006, 1.5  # see ``flagged_most``
+FEW, EXPLAINED = 0.001, 1.5  # see ``flagged_most``
 
 
 def tail_bound(log_odds: Floats, tail: float) -> float:
@@ -38,8 +38,9 @@ def flagged_most(judged: Floats, copies: Floats, lowest: float) -> float:
     """Return the least threshold, from ``lowest`` on, above which few images lie that junk does not explain.
 
     Where a dataset holds junk, a share of its images lies above the median of the corrupted copies, and as many below
-    it. What lies between the threshold and that median beyond this share is the tail of the dataset: up to 0.6 % of
-    all images, and half as much again as the share of junk, since not all junk is like the corrupted copies.
+    it. What lies between the threshold and that median beyond this share is the tail of the dataset: up to 0.1 % of
+    all images, so that few are flagged where nothing is surely junk, and half as much again as the share of junk,
+    since not all junk is like the corrupted copies.
     """
     middle = float(np.median(copies))
     share = min(1.0, 2 * float((judged > middle).mean()))
