@@ -53,6 +53,12 @@ class Reviewed:
     changed: list[str]
     apart: NDArray[np.bool_]
 
+    @classmethod
+    def of_none(cls, n: int) -> Self:
+        """Return that nothing is said of N rows."""
+        none = np.zeros(n, bool)
+        return cls(none, none, {}, {}, {}, [], [], none)
+
     def answered(self, question: str, verdict: str) -> NDArray[np.bool_]:
         """Return whose answer to a question is a verdict, shape (N,)."""
         is_answered = np.zeros(len(self.drop), bool)

@@ -15,9 +15,8 @@ from curate.manifest.text import read_text, unguarded
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.keep import parse_keep
-from curate.policies.dedup.leaks import LEAKS
 from curate.policies.dedup.request import DedupRequest, resolved
-from curate.policies.dedup.words import REVIEW, how_alike
+from curate.policies.dedup.words import LEAKS, REVIEW, how_alike
 from curate.policies.issues.kinds import GROUPS
 from curate.policies.outcomes import KEEP
 from curate.policies.verdicts import COPY

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.chains import find_chains
 from curate.policies.dedup.grouping.keep import LEAST_LOST, Criterion, keep_order, preferred_rows
 from curate.policies.dedup.grouping.loose import Bounds, Crowds, looser
-from curate.policies.dedup.grouping.loss import enlarged
+from curate.policies.dedup.grouping.loss import enlarged, facts_in
 from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import NOBODY, Stars, find_stars
 from curate.policies.dedup.request import CHAIN, WITH_GRAPH, DedupRequest, refuse_graph
@@ -50,14 +50,13 @@ class Duplicates:
             dropped for their own another table.
         foreign: of leaks, which row of the other table each is the same as.
         outcome: shape (N,) uint8.
-        other_digest: of the other table, or empty.
-        graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
-        notes: facts for the user; sentences of the graph.
-        other_look: what rows of the other table look like, as far as it shows; or None.
-        reviewed: what reviewers decided; or None.
+        reviewed: what reviewers decided.
         loose: rows just above the threshold in large groups, shape (N,) bool.
         to_review: which of them, and of such leaks, are kept until they are reviewed, shape (N,) bool.
         large: rows that were enlarged from a copy in their group, shape (N,) bool; None where that did not count.
+        other_rows: what was read of the other table, without embeddings and signatures; or None.
+        graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
+        notes: facts for the user; sentences of the graph.
     """
 
     rows: Rows
@@ -68,14 +67,13 @@ class Duplicates:
     leaks: Marked
     foreign: Stars
     outcome: NDArray[np.uint8]
-    other_digest: str = ""
+    reviewed: Reviewed
+    loose: Marked
+    to_review: Marked
+    large: Marked | None = None
+    other_rows: Rows | None = None
     graph: dict[str, str] = field(default_factory=dict)
     notes: list[object] = field(default_factory=list)
-    other_look: Appearance | None = None
-    reviewed: Reviewed | None = None
-    loose: Marked = field(default_factory=lambda: np.zeros(0, bool))
-    to_review: Marked = field(default_factory=lambda: np.zeros(0, bool))
-    large: Marked | None = None
 
     @property
     def gone(self) -> Marked:
@@ -86,6 +84,11 @@ class Duplicates:
     def look(self) -> Appearance:
         """What rows look like, as far as the table shows."""
         return Appearance.of(self.rows)
+
+    @cached_property
+    def other_look(self) -> Appearance | None:
+        """What rows of the other table look like, as far as it shows; or None."""
+        return None if self.other_rows is None else Appearance.of(self.other_rows)
 
 
 def decide_duplicates(
@@ -116,79 +119,45 @@ def decide_duplicates(
         InputError: for a column or key that cannot be used, or another table whose embeddings or signatures are of
             another kind.
     """
-    if other is not None:
-        other = other.by(table.embedding_column)
-        _require_same_kinds(table, other, request)
-    needs = request.needs(criteria)
-    needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_GRAPH)}")
-    rows = read_rows(table, needs if verdicts is None else with_images(needs, table))
-    reviewed = None if verdicts is None else verdicts.reviewed(rows)
-    protected = rows.holds(request.protect)
-    other_rows = read_rows(other, request.needs_of_other(other), unique=False) if other is not None else None
-    if other_rows is not None:
-        _require_colours_alike(rows, other_rows)
+    rows, other_rows = _read_both(table, other, request, criteria, verdicts)
+    reviewed = Reviewed.of_none(len(rows)) if verdicts is None else verdicts.reviewed(rows)
     read_again = [_read_pixels(table, rows, request, other, other_rows)] if "pixels" in request.thresholds else []
+    protected = rows.holds(request.protect)
+    protected = np.zeros(len(rows), bool) if protected is None else protected
     preferred = preferred_rows(table, request.prefer)
-
-    def ordered(large: Marked | None = None) -> NDArray[np.int64]:
-        rows_in_order = keep_order(rows, criteria, protected, preferred, large)
-        if reviewed is None:
-            return rows_in_order
-        return rows_in_order[np.argsort(~reviewed.apart[rows_in_order], kind="stable")]  # the others are their copies
-
+    ordered = partial(keep_order, rows, criteria, protected, preferred, copies=~reviewed.apart)
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
     options = Options(request.views(), request.kappa, stored)
-    searches = build(rows, request.thresholds, options)
-    read = {"path": stored.path, "digest": stored.digest} if stored else {}
-    of_graph = stored.notes if stored else ()
-    del stored  # the finders hold what they need of it
-    open_rows = rows.ok.copy()
-    bound, at_home = protected, protected
-    if reviewed is not None:
-        open_rows &= ~reviewed.drop | reviewed.answered(IMAGE, DROPPED)
-        bound = _both(protected, reviewed.answered(LEAKS, KEPT))
-        at_home = _both(protected, reviewed.answered(COPY, KEPT) | reviewed.apart)
-    work = _Work(rows, request, ordered(), searches, options, compared)
-    foreign = Stars.empty(len(rows), tuple(searches))
-    if other_rows is not None:
-        may_go = open_rows if bound is None or request.report_only else open_rows & ~bound
-        foreign = find_outside(other_rows, searches, may_go)
+    work = _Work(rows, request, ordered(), build(rows, request.thresholds, options), options, compared)
+
+    open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))
+    foreign, held = work.foreign(other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT))
     leaks = foreign.finder >= 0
-    held = np.zeros(len(rows), bool)  # leaks that stay until they are reviewed
-    if other_rows is not None and not request.report_only:
-        held = work.crowds.loose_leaks(foreign, other_rows) & work.held_back(foreign)
+    if not request.report_only:
         open_rows &= ~leaks | held
-    inside, large = work.inside(open_rows, at_home), None
+    at_home = protected | reviewed.answered(COPY, KEPT) | reviewed.apart
+    stars, large = work.inside(open_rows, at_home), None
     if any(criterion.typed == LEAST_LOST for criterion in criteria):
-        large = enlarged(rows, inside.owner)
+        large = enlarged(rows, stars.owner)
         if large.any():
-            work = replace(work, order=ordered(large))
-            inside = work.inside(open_rows, at_home)
-    loose, waiting = work.loose(inside)
-    outside = leaks & (inside.finder < 0)  # with --report-only a row that has a better one here goes for that
-    taken = ~outside & rows.ok
-    stars = Stars(
-        np.where(taken, inside.owner, foreign.owner),
-        np.where(taken, inside.finder, foreign.finder),
-        np.where(taken, inside.similarity, foreign.similarity),
-        np.where(taken, inside.view, foreign.view),
-        tuple(searches),
-    )
-    if reviewed is not None:
-        _release(stars, outside, reviewed.drop)
-    to_review = (waiting | (held & outside)) & (stars.finder >= 0)
-    outcome = np.where(rows.ok, np.where((stars.finder >= 0) & ~to_review, DROP, KEEP), FAILED).astype(np.uint8)
-    if request.report_only:
-        outcome[outside & rows.ok] = KEEP
-    notes = [*read_again, *of_graph, *_notes(rows, searches)]
-    if reviewed is not None and verdicts is not None:
-        outcome[reviewed.drop & rows.ok] = DROP
-        notes += verdicts.notes(reviewed)
-    digest = other_rows.digest if other_rows is not None else ""
-    look = None if other_rows is None else Appearance.of(replace(other_rows, embedding=None, signature=None))
+            work = replace(work, order=ordered(large=large))
+            stars = work.inside(open_rows, at_home)
+    loose, waiting = work.loose(stars)
+    outside = leaks & (stars.finder < 0)  # with --report-only a row that has a better one here goes for that
+    stars.copy(outside | ~rows.ok, foreign)
+    _release(stars, outside, reviewed.drop)
+    linked = stars.finder >= 0
+    to_review = (waiting | (held & outside)) & linked
+    outcome = np.where(linked & ~to_review & ~(outside & request.report_only) | reviewed.drop, DROP, KEEP)
     return Duplicates(
-        *(rows, work.order, searches, stars, outside, leaks, foreign, outcome, digest, read, notes, look, reviewed),
-        loose=loose & (stars.finder >= 0),
+        *(rows, work.order, work.searches, stars, outside, leaks, foreign),
+        outcome=np.where(rows.ok, outcome, FAILED).astype(np.uint8),
+        other_rows=None if other_rows is None else replace(other_rows, embedding=None, signature=None),
+        graph={"path": stored.path, "digest": stored.digest} if stored else {},
+        notes=[*read_again, *(stored.notes if stored else ()), *_notes(rows, work.searches)]
+        + (verdicts.notes(reviewed) if verdicts is not None else []),
+        reviewed=reviewed,
+        loose=loose & linked,
         to_review=to_review,
         large=large,
     )
@@ -218,11 +187,21 @@ class _Work:
         stricter = search.stricter(threshold) if looser(name, threshold, chosen) == chosen else None
         return build(self.rows, {name: threshold}, self.options)[name] if stricter is None else stricter
 
+    def foreign(self, other_rows: Rows | None, open_rows: Marked, bound: Marked) -> tuple[Stars, Marked]:
+        """Return which open rows another table has, and which of these are kept until they are reviewed, shape (N,)."""
+        held = np.zeros(len(self.rows), bool)
+        if other_rows is None:
+            return Stars.empty(len(self.rows), tuple(self.searches)), held
+        if self.request.report_only:
+            return find_outside(other_rows, self.searches, open_rows), held
+        stars = find_outside(other_rows, self.searches, open_rows & ~bound)
+        return stars, self.crowds.loose_leaks(stars, other_rows) & self.held_back(stars)
+
     def held_back(self, stars: Stars) -> Marked:
         """Whether the finder that links each row holds rows of large groups back, shape (N,)."""
         return np.isin(stars.finder, [at for at, name in enumerate(stars.names) if name in self.request.held_back])
 
-    def inside(self, open_rows: Marked, protected: Marked | None) -> Stars:
+    def inside(self, open_rows: Marked, protected: Marked) -> Stars:
         """Return the groups in the table."""
         if self.request.only_against:
             return Stars.empty(len(self.rows), tuple(self.searches))
@@ -247,8 +226,7 @@ class _Work:
         order = self.order[np.argsort(~partners[self.order], kind="stable")]
         again = self._grouped(order, strict_searches, self.request.thresholds | strict, waiting | partners, partners)
         gone = waiting & (again.finder >= 0)
-        for name in ("owner", "finder", "similarity", "view"):
-            getattr(stars, name)[gone] = getattr(again, name)[gone]
+        stars.copy(gone, again)
         return gone
 
     def _grouped(
@@ -257,15 +235,11 @@ class _Work:
         searches: Mapping[str, Search],
         thresholds: Mapping[str, float],
         open_rows: Marked,
-        protected: Marked | None,
+        protected: Marked,
     ) -> Stars:
         if self.request.groups == CHAIN:
             return find_chains(order, searches, thresholds, open_rows, protected)
         return find_stars(order, searches, open_rows, protected, compared=self.compared)
-
-
-def _both(protected: Marked | None, kept: Marked) -> Marked:
-    return kept if protected is None else protected | kept
 
 
 def _release(stars: Stars, outside: Marked, dropped: Marked) -> None:
@@ -275,13 +249,29 @@ def _release(stars: Stars, outside: Marked, dropped: Marked) -> None:
     outside[gone] = False
 
 
-def _require_same_kinds(table: Table, other: Table, request: DedupRequest) -> None:
-    """Refuse another table whose embeddings or signatures cannot be compared with the table's."""
-    compared = {column for name in request.thresholds for column in FINDERS[name].needs}
-    if EMBEDDING in compared:
-        same_model(table, other)
-    if SIGNATURE in compared:
-        same_signature(table, other)
+def _read_both(
+    table: Table,
+    other: Table | None,
+    request: DedupRequest,
+    criteria: Sequence[Criterion],
+    verdicts: VerdictLines | None,
+) -> tuple[Rows, Rows | None]:
+    """Return the rows of both tables, refused where their embeddings or signatures cannot be compared."""
+    if other is not None:
+        other = other.by(table.embedding_column)
+        compared = {column for name in request.thresholds for column in FINDERS[name].needs}
+        if EMBEDDING in compared:
+            same_model(table, other)
+        if SIGNATURE in compared:
+            same_signature(table, other)
+    needs = request.needs(criteria)
+    needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_GRAPH)}")
+    rows = read_rows(table, needs if verdicts is None else with_images(needs, table))
+    if other is None:
+        return rows, None
+    other_rows = read_rows(other, request.needs_of_other(facts_in(other, request.facts)), unique=False)
+    _require_colours_alike(rows, other_rows)
+    return rows, other_rows
 
 
 def _require_colours_alike(rows: Rows, other: Rows) -> None:

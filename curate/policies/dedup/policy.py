@@ -23,14 +23,12 @@ from curate.policies.dedup.grouping.keep import equal_elsewhere, parse_keep
 from curate.policies.dedup.grouping.loss import HEIGHT, WIDTH, ranks
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
 from curate.policies.dedup.grouping.members import Members, count_lower, group_rows
-from curate.policies.dedup.leaks import LEAKS, leaks_csv
 from curate.policies.dedup.options import DedupOptions
 from curate.policies.dedup.quality.audit import audit_text
 from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, audit_pairs, planted_recall
-from curate.policies.dedup.quality.recall import RecallSettings
 from curate.policies.dedup.request import DedupRequest, refuse_graph, resolved
 from curate.policies.dedup.result import DedupResult, recall_lines
-from curate.policies.dedup.words import MEANINGS, SCHEMA, DecisionWords, rule_text
+from curate.policies.dedup.words import LEAKS, MEANINGS, SCHEMA, DecisionWords, leaks_csv, rule_text
 from curate.policies.outcomes import DROP
 from curate.policies.outputs import Files, Outputs
 from curate.policies.reviewed import OPTION, RULE, VerdictLines, label_changes
@@ -46,6 +44,7 @@ N_LEAKS = 20
 LEAK = "leak"
 FILES = ("against", "graph")  # what a receipt names next to the request
 MOST_PAIRS = 1000  # to judge
+MOST_PLANTED = 100_000  # images that are edited
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,10 @@ class Dedup:
         request: what is the same, and which image is kept.
         against: table whose rows are there already; or None.
         graph: file of the graph of nearest neighbours; or None.
-        plant: which copies to plant, to say how many are found again; or None.
+        plant: images of which to plant copies, to say how many are found again; or None.
         audit: pairs for a reviewer to judge; or None.
         model: that scored the table, for ``plant``, if it does not ship.
-        seed: of the pairs that are drawn.
+        seed: of the pairs and images that are drawn.
         few_finders: where the table has not the columns of the usual ones; or None.
         verdicts: what reviewers decided; or None.
         report: called with images edited, of all.
@@ -72,7 +71,7 @@ class Dedup:
     request: DedupRequest
     against: Table | None = None
     graph: str | None = None
-    plant: RecallSettings | None = None
+    plant: int | None = None
     audit: int | None = None
     model: str | None = None
     seed: int = 0
@@ -90,7 +89,9 @@ class Dedup:
             refuse_graph(self.request)
         if self.audit is not None and not 1 <= self.audit <= MOST_PAIRS:
             raise InputError(f"--audit draws 1 to {MOST_PAIRS:,} pairs, got {self.audit:,}; 200 is usual")
-        if self.audit is not None and not 0 <= self.seed < 2**31:
+        if self.plant is not None and not 1 <= self.plant <= MOST_PLANTED:
+            raise InputError(f"recall is estimated on 1 to {MOST_PLANTED:,} images, got {self.plant:,}; 200 is usual")
+        if (self.audit or self.plant) and not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
 
     def _refuse_inside(self) -> None:
@@ -144,8 +145,6 @@ class Dedup:
             table,
             request.thresholds,
             duplicates.searches,
-            duplicates.stars,
-            duplicates.outside,
             words.kept_key,
             labels,
             np.where(duplicates.to_review, -1, ranks(duplicates.rows, duplicates.large)) if tells else None,
@@ -176,8 +175,8 @@ class Dedup:
 
     def _rule(self, duplicates: Duplicates) -> dict[str, Any]:
         rule = self.request.to_json()
-        if self.against is not None:
-            rule["against"] = {"path": str(self.against.path.resolve()), "digest": duplicates.other_digest}
+        if self.against is not None and duplicates.other_rows is not None:
+            rule["against"] = {"path": str(self.against.path.resolve()), "digest": duplicates.other_rows.digest}
         if duplicates.graph:
             rule["graph"] = {**duplicates.graph, "path": str(Path(duplicates.graph["path"]).resolve())}
         return rule if self.verdicts is None else rule | self.verdicts.for_rule()
@@ -216,7 +215,8 @@ class Dedup:
                 self.request,
                 duplicates=duplicates,
                 group=members.group,
-                settings=self.plant,
+                n=self.plant,
+                seed=self.seed,
                 model=self.model,
                 report=self.report,
             )
@@ -274,7 +274,7 @@ def run_dedup(options: DedupOptions) -> DedupResult:
         request,
         other,
         str(options.graph) if options.graph is not None else None,
-        plant=None if options.estimate_recall is None else RecallSettings(options.estimate_recall, seed=options.seed),
+        plant=options.estimate_recall,
         audit=options.audit,
         model=options.model,
         seed=options.seed,

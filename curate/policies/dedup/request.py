@@ -1,6 +1,6 @@
 """A request for a deduplication, checked against the table: finders, thresholds, views, which image is kept."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,46 +106,27 @@ class DedupRequest:
 
     def needs(self, criteria: Sequence[Criterion]) -> Needs:
         """Return what has to be read of the table."""
-        numbers = [name for each in criteria for name in each.numbers] + self._numbers()
-        present = [name for each in criteria for name in each.present]
-        facts = [*self.facts, *(name for each in criteria for name in each.facts)]
-        return Needs(
-            representations=self._representations(),
-            flat=self.without_flat,
-            exact=_numbers_of(facts),
-            names=_texts_of(facts),
-            numbers=tuple(dict.fromkeys(numbers)),
-            present=tuple(dict.fromkeys(present)),
+        needs = self.needs_of_other([*self.facts, *(name for each in criteria for name in each.facts)])
+        numbers = [name for each in criteria for name in each.numbers]
+        return replace(
+            needs,
+            numbers=tuple(dict.fromkeys([*numbers, *needs.numbers])),
+            present=tuple(dict.fromkeys(name for each in criteria for name in each.present)),
             texts=(self.label,) if self.label else (),
             conditions=(("--protect", self.protect),) if self.protect else (),
         )
 
-    def needs_of_other(self, other: Table | None = None) -> Needs:
-        """Return what has to be read of rows to compare with; of a table also the facts that it has."""
-        facts = facts_in(other, self.facts) if other is not None else ()
-        return Needs(
-            representations=self._representations(),
-            flat=self.without_flat,
-            exact=_numbers_of(facts),
-            names=_texts_of(facts),
-            numbers=tuple(self._numbers()),
-        )
-
-    def _representations(self) -> frozenset[str]:
+    def needs_of_other(self, facts: Collection[str] = ()) -> Needs:
+        """Return what has to be read of rows to compare with, and of the facts that their table has."""
         needed = {column for name in self.thresholds for column in FINDERS[name].needs}
-        return frozenset(needed - {"width", "height"})
-
-    def _numbers(self) -> list[str]:
-        sizes = ["width", "height"] if "pixels" in self.thresholds else []
-        return [*sizes, *([self.kappa] if self.kappa else [])]
-
-
-def _numbers_of(facts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name in facts if name != FORMAT))
-
-
-def _texts_of(facts: Iterable[str]) -> tuple[str, ...]:
-    return (FORMAT,) if FORMAT in facts else ()
+        sizes = ("width", "height") if "pixels" in self.thresholds else ()
+        return Needs(
+            representations=frozenset(needed - {"width", "height"}),
+            flat=self.without_flat,
+            exact=tuple(dict.fromkeys(name for name in facts if name != FORMAT)),
+            names=(FORMAT,) if FORMAT in facts else (),
+            numbers=(*sizes, *([self.kappa] if self.kappa else [])),
+        )
 
 
 def resolved(

@@ -1,5 +1,7 @@
-"""The decisions of a deduplication: one row for every input row, and why, in words."""
+"""The decisions of a deduplication, one row for every input row, and why, in words; and its leaks by name."""
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.manifest.text import guarded
 from curate.policies.dedup.changes import TURNED, change_words
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.looks import in_words, seen
@@ -17,6 +20,8 @@ from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOM
 from curate.policies.reviewed import RULE
 from curate.policies.verdicts import COPY
 from curate.policies.verdicts import KEEP as KEPT
+from curate.tables.keys import keys_at
+from curate.tables.table import Table
 
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop (the same as kept_key) or failed (not scored)",
@@ -29,6 +34,8 @@ MEANINGS: dict[str, str] = {
     "kept_key": "the kept row instead, or that it leaks from",
 }
 REVIEW = "review"  # the rule of rows that are kept until they are reviewed
+LEAKS = "leaks"  # the file that names them
+LEAK_COLUMNS = ("table", "key", "other_table", "other_key", "finder", "similarity", "how")
 EQUAL = ("bytes", "pixels")  # finders of copies to which nothing was done that can be seen
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("group", pa.int64()), pa.field("kept_key", pa.string())])
 
@@ -98,10 +105,9 @@ class DecisionWords:
             reason[protected[part] & (outcome != FAILED)] = "protected"
         reviewed = self.duplicates.reviewed
         decided = (outcome == DROP) & (finder < 0)  # by reviewers alone
-        if reviewed is not None:
-            kept = reviewed.answered(COPY, KEPT)[part] & (outcome == KEEP)
-            for at in np.flatnonzero(decided | kept).tolist():
-                reason[at] = f"{'dropped' if decided[at] else 'kept'} by {reviewed.by[start + at]}"
+        kept_copies = reviewed.answered(COPY, KEPT)[part] & (outcome == KEEP)
+        for at in np.flatnonzero(decided | kept_copies).tolist():
+            reason[at] = f"{'dropped' if decided[at] else 'kept'} by {reviewed.by[start + at]}"
         failed = np.flatnonzero(outcome == FAILED)
         reason[failed] = failures(status, error, failed)
         linked = np.flatnonzero(finder >= 0)
@@ -114,7 +120,7 @@ class DecisionWords:
             if self.duplicates.to_review[start + at]:
                 kept = "; one of many just above the threshold, kept until reviewed"
             owner = int(self.duplicates.stars.owner[start + at])
-            if reviewed is not None and not place and reviewed.drop[owner]:
+            if not place and reviewed.drop[owner]:
                 kept += f", which was dropped by {reviewed.by[owner]}"
             too = f"; {self.other} has it too" if leaks[at] and not place else ""
             reason[at] = f"the same as {key}{place} by {how}{chain}{kept}{too}"
@@ -171,3 +177,27 @@ def how_alike(name: str, similarity: float, view: int, views: Sequence[str]) -> 
     return (
         f"{name} ({similarity:.0f} bits differ{seen})" if unit == "bits" else f"{name} ({unit} {similarity:.4f}{seen})"
     )
+
+
+def leaks_csv(table: Table, against: Table, duplicates: Duplicates, request: DedupRequest) -> bytes:
+    """Return every leak as a line of CSV, in the order of the table; text that a spreadsheet would run is guarded.
+
+    Args:
+        table: that was deduplicated.
+        against: the other table.
+        duplicates: as decided.
+        request: what counts as the same.
+    """
+    foreign = duplicates.foreign
+    rows = np.flatnonzero(duplicates.leaks)
+    views = [view.name for view in request.views()]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(LEAK_COLUMNS)
+    named = zip(rows.tolist(), keys_at(table, rows), keys_at(against, foreign.owner[rows]), strict=True)
+    for row, key, other_key in named:
+        name, similarity = foreign.names[foreign.finder[row]], float(foreign.similarity[row])
+        how = how_matched(duplicates, foreign, row, views)
+        places = (guarded(str(each)) for each in (table.path, key, against.path, other_key))
+        writer.writerow([*places, name, f"{similarity:.6g}", how])
+    return text.getvalue().encode("utf-8" if text.getvalue().isascii() else "utf-8-sig")

@@ -6,10 +6,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.colours import Marked, OfColour
 from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.parts import PartOf
+from curate.policies.dedup.finders.passing import Marked, OfColour
 from curate.policies.dedup.finders.surroundings import pictures
 from curate.tables.rows import Rows
 from scoring.images.crops import coarse_fits

@@ -57,9 +57,8 @@ class NearDistribution(Search):
             (near,) = self.near.search_rows(some, left)
             near = first_of([self._matching(near, self.kappas[some[near.query]])])
             left[near.row] = False
-            parts.append(Links(some[near.query], near.row, near.similarity, near.view))
-        pairs = joined(parts)
-        return pairs.take(pairs.query != pairs.row)
+            parts.append(near.of_rows(some))
+        return joined(parts)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this; this table's median kappa counts."""

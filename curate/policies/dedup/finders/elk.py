@@ -86,11 +86,6 @@ class Radius(KappaRadius):
         """Return the kappas that are compared: none below the floor, none above ``HIGHEST_KAPPA``."""
         return np.clip(np.asarray(kappas, np.float64), self.floor, HIGHEST_KAPPA)
 
-    def bounds(self, kappa_a: NDArray[np.floating], kappa_b: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return the smallest cosine that is enough, of each pair; above 1 where none is. Shapes (P,)."""
-        clipped_a, clipped_b = self.clipped(kappa_a), self.clipped(kappa_b)
-        return cosine_bounds(clipped_a, clipped_b, self.threshold, median=self.median, dim=self.dim)
-
     def similarity(
         self, cosine: NDArray[np.floating], kappa_a: NDArray[np.floating], kappa_b: NDArray[np.floating]
     ) -> NDArray[np.float64]:

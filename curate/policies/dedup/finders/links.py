@@ -1,6 +1,6 @@
 """Pairs of rows that are the same, as arrays, and what is made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,11 @@ class Links:
         """Return some of the pairs: a mask, or indices."""
         return Links(self.query[at], self.row[at], self.similarity[at], self.view[at])
 
+    def of_rows(self, rows: NDArray[np.int64]) -> "Links":
+        """Return the pairs, whose queries are places in ``rows``, as pairs of rows; none of a row with itself."""
+        pairs = Links(rows[self.query], self.row, self.similarity, self.view)
+        return pairs.take(pairs.query != pairs.row)
+
 
 def joined(parts: Sequence[Links]) -> Links:
     """Return the pairs of all parts, one part after another."""
@@ -59,6 +64,37 @@ def first_of(parts: Sequence[Links]) -> Links:
     """Return of each row the pair with its lowest query; of several with that the largest similarity."""
     every = joined(parts)
     every = every.take(np.lexsort((-every.similarity, every.query, every.row)))
-    first = np.ones(len(every), bool)
-    first[1:] = every.row[1:] != every.row[:-1]
-    return every.take(first)
+    return every.take(np.unique(every.row, return_index=True)[1])
+
+
+@dataclass
+class Chunk:
+    """Rows to query together, and how many pairs that gave."""
+
+    rows: NDArray[np.int64]
+    n_pairs: int = 0
+
+
+def chunks(
+    rows: NDArray[np.int64],
+    *,
+    first: int = 64,
+    most: int = 4096,
+    least: int | None = None,
+    many: int = 1_000_000,
+) -> Iterator[Chunk]:
+    """Yield rows a few at a time: twice as many as before, or a quarter where those had many pairs.
+
+    Args:
+        rows: to query, shape (R,).
+        first: rows in the first chunk.
+        most: rows in a chunk.
+        least: rows in a chunk that follows many pairs; as many as in the first where it is None.
+        many: pairs, from which fewer rows are queried at a time.
+    """
+    at, size, least = 0, first, first if least is None else least
+    while at < len(rows):
+        chunk = Chunk(rows[at : at + size])
+        yield chunk
+        at += size
+        size = max(size // 4, least) if chunk.n_pairs > many else min(2 * size, most)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.links import Links, first_of, joined
 from curate.policies.dedup.finders.looks import turned_codes
-from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.surroundings import nearest_of
 from curate.tables.graph import Stored
@@ -52,11 +51,6 @@ class NearPairs(Search, Generic[Side]):
         self.there[self.compared] = True
         self.there &= np.asarray(rows.signature.any(1))
         self.stored = stored
-
-    @property
-    @abstractmethod
-    def parts(self) -> PartOf:
-        """What fits parts of images, and reports how one matches another."""
 
     @property
     @abstractmethod
@@ -127,8 +121,7 @@ class NearPairs(Search, Generic[Side]):
         place[rows] = np.arange(len(rows))
         links = self.links(rows, among)
         links = first_of([Links(place[links.query], links.row, links.similarity, links.view)])
-        links = links.take(links.query < place[links.row])
-        return Links(rows[links.query], links.row, links.similarity, links.view)
+        return links.take(links.query < place[links.row]).of_rows(rows)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this: of the nearest, by all rows of this table."""

@@ -102,18 +102,14 @@ class NearGraph(Search):
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
-        links = self._places_with(rows, among)
-        links = Links(rows[links.query], links.row, links.similarity, links.view)
-        return links.take(links.query != links.row)
+        return self._places_with(rows, among).of_rows(rows)
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
         place_in_rows = np.full(len(self.vectors), len(rows))
         place_in_rows[rows] = np.arange(len(rows))
         links = self._places_with(rows, among, first=True)
-        links = first_of([links.take(links.query <= place_in_rows[links.row])])
-        links = Links(rows[links.query], links.row, links.similarity, links.view)
-        return links.take(links.query != links.row)
+        return first_of([links.take(links.query <= place_in_rows[links.row])]).of_rows(rows)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table, which the graph knows nothing of, and one of this."""

@@ -29,12 +29,11 @@ class PartOf:
         self.signatures, self.threshold, self.views = signatures, threshold, views
         self.there = np.asarray(signatures.any(axis=1))
 
-    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
-        """Return the similarity of each pair, with the view and the part that gave it; 0 with an image of nothing."""
-        return self.measured(query, self.signatures, row)
-
     def measured(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
-        """Return ``measure`` of pairs of a row of other signatures, shape (Q, 255), and one of this table."""
+        """Return the similarity of pairs of a row of other signatures, shape (Q, 255), and one of this table.
+
+        With it come the view and the part that gave it; a pair with an image of nothing has 0.
+        """
         best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         has = np.flatnonzero(signatures[query].any(1) & self.there[row])
         for start in range(0, len(has), AT_ONCE):

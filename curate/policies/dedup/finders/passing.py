@@ -1,4 +1,4 @@
-"""What finders share that pass on what another search finds, and leave some of it out."""
+"""Finders that pass on what another search finds, and leave some of it out: flat images, and other colours."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -7,9 +7,18 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.links import Links
-from curate.policies.dedup.finders.searches import Search
+from curate.policies.dedup.finders.facts import NotCompared
+from curate.policies.dedup.finders.links import Links, joined
+from curate.policies.dedup.finders.looks import VIEWS
+from curate.policies.dedup.finders.searches import Search, Views
+from curate.tables.rows import Rows
+from scoring.images.signature import ORIENTATIONS, reorient_chroma, same_colours
+from scoring.images.views import SignatureView
 from scoring.search.links import Recall
+
+MOST = 512  # rows that are queried again at a time
+Marked = NDArray[np.bool_]
+Places = NDArray[np.int64]
 
 
 class Passing(Search):
@@ -37,7 +46,7 @@ class Passing(Search):
         """Facts for the user."""
         return self.search.notes
 
-    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+    def measure(self, query: Places, row: Places) -> Links:
         """Return the similarity of pairs of rows by the search, whether or not they would be linked."""
         return self.search.measure(query, row)
 
@@ -49,3 +58,99 @@ class Passing(Search):
         other = copy(self)
         other.search = search
         return other
+
+
+class WithoutFlat(Passing):
+    """A search by cosine whose flat rows are the same as none.
+
+    Args:
+        search: that is queried all other rows.
+        rows: of this table, with the flat ones.
+        name: of the finder.
+    """
+
+    def __init__(self, search: Search, rows: Rows, name: str) -> None:
+        super().__init__(search)
+        self.flat = np.zeros(len(rows), bool) if rows.flat is None else rows.flat
+        n = int((self.flat & rows.ok).sum())
+        self._note = (NotCompared(name, n, "of one flat colour"),) if n else ()
+
+    @property
+    def notes(self) -> Sequence[object]:
+        """Facts for the user, the flat rows first."""
+        return (*self._note, *super().notes)
+
+    def links(self, rows: Places, among: Marked) -> Links:
+        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        return self.search.links(rows[~self.flat[rows]], among & ~self.flat)
+
+    def first(self, rows: Places, among: Marked) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        return self.search.first(rows[~self.flat[rows]], among & ~self.flat)
+
+    def foreign(self, rows: Rows, among: Marked, some: Places | None = None) -> Links:
+        """Return every pair of a row of another table and one of this."""
+        if rows.flat is not None:
+            some = np.flatnonzero(~rows.flat) if some is None else some[~rows.flat[some]]
+        return self.search.foreign(rows, among & ~self.flat, some)
+
+    def measure(self, query: Places, row: Places) -> Links:
+        """Return the cosine of pairs of rows; 0 where one is flat."""
+        links = super().measure(query, row)
+        similarity = np.where(self.flat[query] | self.flat[row], np.float32(0), links.similarity)
+        return Links(links.query, links.row, similarity, links.view)
+
+
+class OfColour(Passing):
+    """A search by signature whose pairs agree in colour, or of which the second is grey.
+
+    Args:
+        search: by signature alone.
+        rows: that it searches, with chroma.
+        views: of an image, by which pairs are looked at.
+    """
+
+    def __init__(self, search: Search, rows: Rows, views: Views) -> None:
+        super().__init__(search)
+        self.rows, self.views = rows, views
+
+    def links(self, rows: Places, among: Marked) -> Links:
+        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        links = self.search.links(rows, among)
+        return links.take(self._agree(links, self.rows))
+
+    def first(self, rows: Places, among: Marked) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        links = self.search.first(rows, among)
+        agree = self._agree(links, self.rows)
+        parts, others = [links.take(agree)], links.row[~agree]
+        place = np.zeros(len(among), np.int64)
+        place[rows] = np.arange(len(rows))
+        for start in range(0, len(others), MOST):
+            some = np.zeros(len(among), bool)
+            some[others[start : start + MOST]] = True
+            pairs = self.links(rows, some)
+            pairs = pairs.take(np.lexsort([place[pairs.query], pairs.row]))
+            parts.append(pairs.take(np.unique(pairs.row, return_index=True)[1]))
+        return joined(parts)
+
+    def foreign(self, rows: Rows, among: Marked, some: Places | None = None) -> Links:
+        """Return every pair of a row of another table and one of this."""
+        links = self.search.foreign(rows, among, some)
+        return links.take(self._agree(links, rows))
+
+    def _agree(self, links: Links, side: Rows) -> Marked:
+        """Return which pairs of a row of a side and one of this table agree, each in the view that found it."""
+        agree = np.zeros(len(links), bool)
+        for number, view in enumerate(self.views):
+            seen = np.flatnonzero(links.view % VIEWS == number)
+            if len(seen):
+                agree[seen] = self.agree(links.take(seen), side, view)
+        return agree
+
+    def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
+        """Return which pairs of a row of a side, in a view, and one of this table agree in colour, shape (P,)."""
+        if side.chroma is None or self.rows.chroma is None:
+            raise ValueError("rows were read without the colours of their signatures")
+        turned = reorient_chroma(side.chroma[links.query], ORIENTATIONS[view.name])
+        return same_colours(turned, self.rows.chroma[links.row])

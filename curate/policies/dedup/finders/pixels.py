@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.facts import PixelsRead
+from curate.policies.dedup.finders.links import chunks
 from curate.tables.images import Encoded, Images
 from curate.tables.in_order import in_order
 from curate.tables.rows import Rows
@@ -17,8 +18,7 @@ from scoring.images import DecodeError, pixel_digest
 from scoring.search.hamming import HammingIndex
 
 CLOSE = 6  # bits: equal pixels in two formats are decoded by two roads, and their hashes differ in a few bits at most
-FEWEST, MOST = 64, 65_536  # queried hashes at a time
-MANY = 1_000_000  # pairs, from which fewer are queried at a time
+MOST = 65_536  # queried hashes at a time
 AHEAD = 64  # images read ahead of the decoders
 
 
@@ -86,15 +86,13 @@ def candidates(tables: Sequence[Rows]) -> NDArray[np.bool_]:
     pairs = np.unique(np.stack([of_kind, of_content[rows]], 1), axis=0)
     several = np.bincount(pairs[:, 0], minlength=len(kind)) > 1
     index = HammingIndex(kind["code"].copy(), CLOSE)
-    at, size = 0, FEWEST
-    while at < len(kind):
-        asking = at + np.flatnonzero(~several[at : at + size])  # rows that are found already need no search
+    for some in chunks(np.arange(len(kind)), most=MOST):
+        asking = some.rows[~several[some.rows]]  # rows that are found already need no search
         near = index.search(kind["code"][asking].copy(), None)
         a, b = asking[near.query], near.row
         alike = (a != b) & (kind["width"][a] == kind["width"][b]) & (kind["height"][a] == kind["height"][b])
         several[a[alike]] = several[b[alike]] = True
-        at += size
-        size = max(size // 4, FEWEST) if len(near) > MANY else min(2 * size, MOST)
+        some.n_pairs = len(near)
     chosen = np.zeros(len(has_hash), bool)
     chosen[rows] = several[of_kind]
     return chosen

@@ -220,15 +220,11 @@ class NearVector(Search):
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
-        links = best_of(self.search_rows(rows, among))
-        links = Links(rows[links.query], links.row, links.similarity, links.view)
-        return links.take(links.query != links.row)
+        return best_of(self.search_rows(rows, among)).of_rows(rows)
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
-        links = first_of(self.search_rows(rows, among, first=True))
-        pairs = Links(rows[links.query], links.row, links.similarity, links.view)
-        return pairs.take(pairs.query != pairs.row)
+        return first_of(self.search_rows(rows, among, first=True)).of_rows(rows)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this."""

@@ -12,16 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
-from curate.policies.dedup.finders.colours import OfColour
-from curate.policies.dedup.finders.flat import without_flat
-from curate.policies.dedup.finders.searches import (
-    SINGLE_VIEW,
-    NearHash,
-    NearVector,
-    SameText,
-    Search,
-    Views,
-)
+from curate.policies.dedup.finders.passing import OfColour, WithoutFlat
+from curate.policies.dedup.finders.searches import SINGLE_VIEW, NearHash, NearVector, SameText, Search, Views
 from curate.tables.graph import Stored
 from curate.tables.rows import Rows
 from scoring.errors import InputError
@@ -71,25 +63,11 @@ class Finder:
         """Return which similarities reach the threshold."""
         return similarity >= np.float32(threshold) if self.higher else similarity <= threshold
 
-    def room(self, similarity: NDArray, threshold: float) -> NDArray[np.float64]:
-        """Return how far a similarity is from the threshold, as a share of the way to equal: 0 just there, 1 equal."""
-        best = self.highest if self.higher else self.lowest
-        span = abs(best - threshold)
-        if not span:
-            return np.ones(len(similarity))
-        return np.abs(np.asarray(similarity, np.float64) - threshold) / span
-
-
-def _same_bytes(rows: Rows, _threshold: float, _options: Options) -> Search:
-    return SameText(rows.texts["sha256"])
-
-
-def _same_pixels(rows: Rows, _threshold: float, _options: Options) -> Search:
-    return SameText(rows.texts["pixels"], "pixels")
-
-
-def _near_hash(rows: Rows, threshold: float, _options: Options) -> Search:
-    return NearHash(rows, threshold)
+    def margin(self, similarity: NDArray, threshold: float) -> NDArray[np.float64]:
+        """Return how far a similarity is from the threshold, as a share of the way to equal: 1 equal, below 0 short."""
+        span = abs((self.highest if self.higher else self.lowest) - threshold)
+        room = np.abs(np.asarray(similarity, np.float64) - threshold) / span if span else np.ones(len(similarity))
+        return np.where(self.holds(similarity, threshold), room, -room)
 
 
 def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
@@ -126,11 +104,20 @@ def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
         search = NearGraph(rows.embedding, threshold, options.graph, rows.compared(), rows.hashes)
     else:
         search = NearVector(rows.embedding, threshold, "embedding", ties=rows.hashes)
-    return without_flat(search, rows, "embedding")
+    return search if rows.flat is None or not rows.flat.any() else WithoutFlat(search, rows, "embedding")
 
 
 FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several link is determined by the first
-    "bytes": Finder("the files are equal, byte by byte", "", ("sha256",), None, 1, 1, True, _same_bytes),
+    "bytes": Finder(
+        "the files are equal, byte by byte",
+        "",
+        ("sha256",),
+        None,
+        1,
+        1,
+        True,
+        lambda rows, *_: SameText(rows.texts["sha256"]),
+    ),
     "pixels": Finder(
         "the images are equal once decoded, pixel by pixel; reads candidates again",
         "",
@@ -139,9 +126,18 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
         1,
         1,
         True,
-        _same_pixels,
+        lambda rows, *_: SameText(rows.texts["pixels"], "pixels"),
     ),
-    "hash": Finder("the 64-bit perceptual hashes differ in few bits", "bits", ("phash",), 2, 0, 20, False, _near_hash),
+    "hash": Finder(
+        "the 64-bit perceptual hashes differ in few bits",
+        "bits",
+        ("phash",),
+        2,
+        0,
+        20,
+        False,
+        lambda rows, radius, _: NearHash(rows, radius),
+    ),
     "signature": Finder(
         "the images agree in their low frequencies and colours; mirrored and turned copies on request",
         "cosine",

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.links import Links
+from curate.policies.dedup.finders.links import Links, chunks
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
 
-FEWEST, MOST = 64, 4096  # queried rows at a time
 FAR = 1e9
 MANY = 4_000_000  # pairs, from which fewer rows are queried at a time
 
@@ -41,17 +40,12 @@ def find_chains(
     parent = np.arange(len(open_rows))
     rows = np.flatnonzero(open_rows)
     queried = np.random.default_rng(0).permutation(rows)
-    at, size = 0, FEWEST
-    while at < len(queried):
-        n_pairs = 0
+    for some in chunks(queried, many=MANY):
         for search in searches.values():
-            links = search.links(queried[at : at + size], open_rows)
+            links = search.links(some.rows, open_rows)
             join(parent, links.query, links.row)
-            n_pairs = max(n_pairs, len(links))
-        at += size
-        size = max(size // 4, FEWEST) if n_pairs > MANY else min(2 * size, MOST)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+            some.n_pairs = max(some.n_pairs, len(links))
+    place = np.argsort(order)
     group = roots(parent)
     first = np.full(len(parent), len(parent))
     np.minimum.at(first, group[rows], place[rows])
@@ -99,9 +93,9 @@ def _tell(
     for number, (name, search) in enumerate(searches.items()):
         links = search.measure(stars.owner[gone], gone)
         finder, threshold = FINDERS[name], thresholds[name]
-        room = finder.room(links.similarity, threshold)
-        short = FAR if finder.threshold is None else room  # what is not equal is not nearly equal either
-        reaches = np.where(finder.holds(links.similarity, threshold), room, -short)
+        reaches = finder.margin(links.similarity, threshold)
+        if finder.threshold is None:  # what is not equal is not nearly equal either
+            reaches = np.where(reaches < 0, -FAR, reaches)
         better = reaches > best
         best = np.where(better, reaches, best)
         stars.drop(Links(links.query, links.row, links.similarity, links.view).take(better), number)

@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, is_less_certain
 from curate.policies.dedup.finders.facts import EqualElsewhere
-from curate.policies.dedup.grouping.loss import FORMAT, JPEG, OF_DETAIL, OF_FIDELITY, detail, facts_in, fidelity
+from curate.policies.dedup.grouping.loss import (
+    FORMAT,
+    HEIGHT,
+    JPEG,
+    N_BYTES,
+    OF_DETAIL,
+    OF_FIDELITY,
+    WIDTH,
+    detail,
+    facts_in,
+    fidelity,
+)
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.options import KEEP as DEFAULT
 from curate.tables.digests import plain
@@ -60,6 +71,27 @@ MEANINGS: dict[str, str] = {
 }
 
 
+def _no_junk(rows: Rows) -> NDArray[np.float64]:
+    return (~(rows.numbers[JUNK] > IS_JUNK)).astype(float)
+
+
+def _pixels(rows: Rows) -> NDArray[np.float64]:
+    return rows.numbers[WIDTH] * rows.numbers[HEIGHT]
+
+
+def _bytes_a_pixel(rows: Rows) -> NDArray[np.float64]:
+    pixels = _pixels(rows)
+    return np.divide(rows.numbers[N_BYTES], pixels, out=np.full(len(rows), np.nan), where=pixels > 0)
+
+
+SIZE = (WIDTH, HEIGHT)
+OF_NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[Rows], NDArray[np.float64]]]] = {  # columns needed, and value
+    "largest": (SIZE, _pixels),
+    "least-compressed": ((*SIZE, N_BYTES), _bytes_a_pixel),
+    "no-junk": ((JUNK,), _no_junk),
+}
+
+
 def parse_keep(text: str, table: Table, *, label: str | None) -> list[Criterion]:
     """Return the criteria named in ``text``, separated by commas.
 
@@ -95,13 +127,11 @@ def _possible(name: str, table: Table, label: str | None) -> bool:
     names = table.schema.names
     if name == "labelled":
         return label is not None and label in names
-    if name == "no-junk":
-        return JUNK in names
     if name == "certain":
         return _score(table) is not None
     if name == "least-lossy":
         return bool({FORMAT, JPEG} & set(names))
-    return {"width", "height"} <= set(names) and (name != "least-compressed" or "n_bytes" in names)
+    return set(OF_NUMBERS[name][0] if name in OF_NUMBERS else SIZE) <= set(names)
 
 
 def _named(name: str, table: Table, label: str | None) -> Criterion:
@@ -110,9 +140,6 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
             raise InputError("--keep labelled needs a column of labels; name it with --label")
         table.require([label])
         return Criterion(name, (), (label,), lambda rows: rows.present[label].astype(float))
-    if name == "no-junk":
-        table.require([JUNK])
-        return Criterion(name, (JUNK,), (), lambda rows: (~(rows.numbers[JUNK] > IS_JUNK)).astype(float))
     if name == "certain":
         column = _score(table)
         if column is None:
@@ -124,15 +151,13 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
         sign = -1.0 if is_less_certain(column) else 1.0
         return Criterion(f"certain ({column})", (column,), (), lambda rows: sign * rows.numbers[column])
     if name == LEAST_LOST:
-        table.require(("width", "height"))
+        table.require(SIZE)
         return Criterion(name, (), (), detail, facts_in(table, OF_DETAIL))
     if name == "least-lossy":
         return Criterion(name, (), (), fidelity, facts_in(table, OF_FIDELITY))
-    needed = ("width", "height") if name == "largest" else ("width", "height", "n_bytes")
-    table.require(needed)
-    if name == "largest":
-        return Criterion(name, needed, (), lambda rows: rows.numbers["width"] * rows.numbers["height"])
-    return Criterion(name, needed, (), _bytes_a_pixel)
+    columns, value = OF_NUMBERS[name]
+    table.require(columns)
+    return Criterion(name, columns, (), value)
 
 
 def _score(table: Table) -> str | None:
@@ -141,11 +166,6 @@ def _score(table: Table) -> str | None:
         return kappa_of(table) or default_column(table)
     except InputError:
         return None
-
-
-def _bytes_a_pixel(rows: Rows) -> NDArray[np.float64]:
-    pixels = rows.numbers["width"] * rows.numbers["height"]
-    return np.divide(rows.numbers["n_bytes"], pixels, out=np.full(len(rows), np.nan), where=pixels > 0)
 
 
 def _by_column(name: str, table: Table) -> Criterion:
@@ -161,12 +181,14 @@ def keep_order(
     protected: NDArray[np.bool_] | None = None,
     preferred: NDArray[np.int64] | None = None,
     large: NDArray[np.bool_] | None = None,
+    copies: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
     """Return all rows, the one that stays first of any that are the same.
 
-    Protected rows come first, then those that are preferred, shape (N,), lower before higher. Then the criteria decide
-    in their order, rows without a value last in each, then the hash of the key: so it is the same order on any machine
-    and in whatever order the rows come. ``large``, shape (N,), marks enlarged rows, of which more was lost.
+    Rows that are not marked as copies come first, then protected rows, then those that are preferred, shape (N,), lower
+    before higher. Then the criteria decide in their order, rows without a value last in each, then the hash of the key:
+    so it is the same order on any machine and in whatever order the rows come. ``large``, shape (N,), marks enlarged
+    rows, of which more was lost.
 
     Returns:
         Shape (N,) int64, a permutation.
@@ -179,6 +201,8 @@ def keep_order(
         keys.append(preferred)
     if protected is not None:
         keys.append(~protected)
+    if copies is not None:
+        keys.append(copies)
     return np.lexsort(keys).astype(np.int64)
 
 

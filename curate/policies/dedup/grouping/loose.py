@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.policies.dedup.finders.links import chunks
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
 from curate.tables.rows import Rows as Others
 
-FEWEST, MOST = 64, 4096  # queried rows at a time
-MANY = 1_000_000  # pairs, from which fewer rows are queried at a time
 LARGE = 5  # rows of a group
 NEAR, SURE = 0.5, 0.9  # of the way from the threshold to equal: less is just above it, more is surely the same
 NEAR_SIGNATURE = 0.99  # cosine: of 14 photographs and 17 edits of each the median copy had 0.996 or more
@@ -108,7 +107,7 @@ class Crowds:
             counts = self._linked(bounds, search, rows)
             among = np.zeros(len(self.ok), bool)
             among[rows] = True
-            for some in _chunks(np.flatnonzero(other.ok)):
+            for some in chunks(np.flatnonzero(other.ok), least=1):
                 links = search.foreign(other, among, some.rows)
                 counts.add(links.row, bounds.is_near(links.similarity))
                 some.n_pairs = len(links)
@@ -125,7 +124,7 @@ class Crowds:
 
     def _linked(self, bounds: Bounds, search: Search, rows: Rows) -> "_Counts":
         counts = _Counts(rows)
-        for some in _chunks(rows):
+        for some in chunks(rows, least=1):
             links = search.links(some.rows, self.ok)
             counts.add(links.query, bounds.is_near(links.similarity))
             some.n_pairs = len(links)
@@ -154,21 +153,3 @@ class _Counts:
     def near(self) -> Marked:
         """Whether most links are just above the threshold."""
         return 2 * self.n_near > self.n
-
-
-@dataclass
-class _Chunk:
-    """Rows to query together, and how many pairs that gave."""
-
-    rows: Rows
-    n_pairs: int = 0
-
-
-def _chunks(rows: Rows) -> Iterator[_Chunk]:
-    """Yield rows a few at a time, fewer where these have many pairs."""
-    at, size = 0, FEWEST
-    while at < len(rows):
-        some = _Chunk(rows[at : at + size])
-        yield some
-        at += size
-        size = max(size // 4, 1) if some.n_pairs > MANY else min(2 * size, MOST)

@@ -66,20 +66,27 @@ class Members:
         rows: rows in groups, group by group, in each in the order of keeping, shape (M,).
         start: where each group begins in ``rows``, shape (G + 1,).
         size: rows of this table in each group, shape (G,).
+        stars: who belongs to whom.
+        outside: rows whose owner is a row of the other table, shape (N,) bool.
     """
 
     group: NDArray[np.int64]
     rows: NDArray[np.int64]
     start: NDArray[np.int64]
     size: NDArray[np.int64]
+    stars: Stars
+    outside: NDArray[np.bool_]
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """The first row of each group, shape (G,): the one that stays, where it is of this table."""
+        return self.rows[self.start[:-1]]
 
     def table(
         self,
         table: Table,
         thresholds: Mapping[str, float],
         searches: Mapping[str, Search],
-        stars: Stars,
-        outside: NDArray[np.bool_],
         kept_key: pa.Array,
         texts: pa.ChunkedArray | None = None,
         ranks: NDArray[np.int64] | None = None,
@@ -88,40 +95,36 @@ class Members:
 
         ``texts`` are the labels of all rows, null for none; ``ranks`` are lower the more a row has lost.
         """
-        number = self.group[self.rows]
-        finder = stars.finder[self.rows]
-        lead = self._kept_keys(table, outside, kept_key)
+        number, names = self.group[self.rows], pa.array(self.stars.names, pa.string())
         measure = next(name for name in MEASURES if name in searches)
         columns = {
             "group": pa.array(np.arange(len(self.size))),
-            "kept_key": lead,
-            "other_table": pa.array(outside[self.rows[self.start[:-1]]]),
+            "kept_key": self._kept_keys(table, kept_key),
+            "other_table": pa.array(self.outside[self.first]),
             "size": pa.array(self.size),
             "smallest_similarity": pa.array(self._smallest(searches, measure)),
             "measure": pa.array([measure] * len(self.size), pa.string()),
-            "margin": pa.array(self._margin(thresholds, stars)),
-            "finders": _lists(number, pa.array(stars.names, pa.string()), finder, len(self.size)),
+            "margin": pa.array(self._margin(thresholds)),
+            "finders": _lists(number, names, self.stars.finder[self.rows], len(self.size)),
         }
         labels, conflict = self._labels(texts)
-        columns |= {"labels": labels, "conflict": conflict, "lower_quality": self._lower(outside, ranks)}
+        columns |= {"labels": labels, "conflict": conflict, "lower_quality": self._lower(ranks)}
         return pa.table({field.name: columns[field.name] for field in SCHEMA}, schema=SCHEMA)
 
-    def _kept_keys(self, table: Table, outside: NDArray[np.bool_], kept_key: pa.Array) -> pa.Array:
+    def _kept_keys(self, table: Table, kept_key: pa.Array) -> pa.Array:
         """The key of the kept row: the first of the group, or the other table's."""
-        first = self.rows[self.start[:-1]]
-        kept_row = np.full(len(self.group), -1)
-        kept_row[first] = np.where(outside[first], -1, first)
-        mine = keys_at(table, kept_row)[first]
-        other_keys = kept_key.take(pa.array(first)).to_numpy(zero_copy_only=False)
-        return pa.array(np.where(outside[first], other_keys, mine), pa.string())
+        outside = self.outside[self.first]
+        mine = keys_at(table, np.where(outside, -1, self.first))
+        other_keys = kept_key.take(pa.array(self.first)).to_numpy(zero_copy_only=False)
+        return pa.array(np.where(outside, other_keys, mine), pa.string())
 
-    def _lower(self, outside: NDArray[np.bool_], ranks: NDArray[np.int64] | None) -> pa.Array:
+    def _lower(self, ranks: NDArray[np.int64] | None) -> pa.Array:
         """Whether the kept row has lost more than another of its group; null where that is not known."""
-        first = self.rows[self.start[:-1]]
+        first = self.first
         if ranks is None or not len(first):
             return pa.nulls(len(first), pa.bool_())
         most = np.maximum.reduceat(ranks[self.rows], self.start[:-1])
-        return pa.array(ranks[first] < most, mask=outside[first])
+        return pa.array(ranks[first] < most, mask=self.outside[first])
 
     def _smallest(self, searches: Mapping[str, Search], measure: str) -> NDArray[np.float64]:
         """The least alike of all pairs of a group; of a large one, of those with its first row, and of some others.
@@ -145,14 +148,12 @@ class Members:
                 worst[some] = (sign * similarity).reshape(len(some), -1).min(1)
         return np.where(np.isinf(worst), np.nan, sign * worst)
 
-    def _margin(self, thresholds: Mapping[str, float], stars: Stars) -> NDArray[np.float64]:
+    def _margin(self, thresholds: Mapping[str, float]) -> NDArray[np.float64]:
         """The most doubtful pair of a group: 0 has just reached its threshold, 1 is equal, below 0 a chain."""
         margin = np.full(len(self.size), np.inf)
-        for number, name in enumerate(stars.names):
-            rows = self.rows[stars.finder[self.rows] == number]
-            finder, threshold = FINDERS[name], thresholds[name]
-            room = finder.room(stars.similarity[rows], threshold)
-            room = np.where(finder.holds(stars.similarity[rows], threshold), room, -room)
+        for number, name in enumerate(self.stars.names):
+            rows = self.rows[self.stars.finder[self.rows] == number]
+            room = FINDERS[name].margin(self.stars.similarity[rows], thresholds[name])
             np.minimum.at(margin, self.group[rows], room)
         return margin
 
@@ -196,9 +197,7 @@ def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> 
 
 def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64], rows: Rows) -> Members:
     """Number the groups: larger ones first, then by the hash of the key of the first row."""
-    n = len(stars.owner)
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
+    n, place = len(stars.owner), np.argsort(order)
     owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table have their own numbers
     in_table = np.flatnonzero(~outside & (stars.owner >= 0))
     owner[in_table] = owner[owner[in_table]]  # a row dropped for a row of the other table is in its group
@@ -213,9 +212,7 @@ def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64
     sizes = np.diff(np.r_[starts, len(code)])
     rank = np.lexsort((rows.hashes[members[starts]], -sizes))
     group = np.full(n, -1, np.int64)
-    number = np.empty(len(starts), np.int64)
-    number[rank] = np.arange(len(starts))
-    group[members] = np.repeat(number, sizes)
+    group[members] = np.repeat(np.argsort(rank), sizes)
     again = np.argsort(group[members], kind="stable")
     size = sizes[rank]
-    return Members(group, members[again], np.concatenate([[0], np.cumsum(size)]).astype(np.int64), size)
+    return Members(group, members[again], np.concatenate([[0], np.cumsum(size)]), size, stars, outside)

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.links import Links
+from curate.policies.dedup.finders.links import Links, chunks
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.grouping.stars import NOBODY, Stars
 from curate.tables.rows import Rows
 
-FEWEST, MOST = 64, 65_536  # rows of the other table that ask at a time
-MANY = 1_000_000  # pairs, from which fewer rows ask at a time
+MOST = 65_536  # rows of the other table that ask at a time
 ENOUGH = 256  # rows of the other table that a row has been found by, after which no better one is looked for
 
 
@@ -47,23 +46,19 @@ def _ask(
     times = np.zeros(len(left), np.int64)
     sign = 1.0 if search.higher else -1.0
     alike = 1.0 if search.higher else 0.0
-    at, size = 0, FEWEST
-    while at < len(asking) and left.any():
-        some = asking[at : at + size]
-        links = search.foreign(other_rows, left, some)
+    for some in chunks(asking, most=MOST):
+        if not left.any():
+            return
+        links = search.foreign(other_rows, left, some.rows)
         times += np.bincount(links.row, minlength=len(left))
         best = _nearest(links, other_rows, sign)
         known = stars.similarity[best.row]
         stars.drop(best.take(np.isnan(known) | (sign * best.similarity > sign * known)), number)
         left = left & (times < ENOUGH)
         left[best.row[best.similarity == alike]] = False
-        at += size
-        size = max(size // 4, FEWEST) if len(links) > MANY else min(2 * size, MOST)
+        some.n_pairs = len(links)
 
 
 def _nearest(links: Links, other_rows: Rows, sign: float) -> Links:
-    order = np.lexsort((other_rows.hashes[links.query], -sign * links.similarity, links.row))
-    ordered = links.take(order)
-    first = np.ones(len(ordered), bool)
-    first[1:] = ordered.row[1:] != ordered.row[:-1]
-    return ordered.take(first)
+    ordered = links.take(np.lexsort((other_rows.hashes[links.query], -sign * links.similarity, links.row)))
+    return ordered.take(np.unique(ordered.row, return_index=True)[1])

@@ -60,6 +60,11 @@ class Stars:
         self.similarity[links.row] = links.similarity
         self.view[links.row] = links.view
 
+    def copy(self, rows: NDArray, other: "Stars") -> None:
+        """Give rows, a mask or indices, to their owners in another grouping of them."""
+        for name in ("owner", "finder", "similarity", "view"):
+            getattr(self, name)[rows] = getattr(other, name)[rows]
+
 
 def find_stars(
     order: NDArray[np.int64],
@@ -79,8 +84,7 @@ def find_stars(
         compared: called with the rows that are settled, of all, now and then.
     """
     stars = Stars.empty(len(open_rows), tuple(searches))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = np.argsort(order)
     compared(0, len(order))  # the first search makes clusters, which takes minutes where rows are many
     free = np.ones(len(order), bool) if protected is None else ~protected
     work = _Round(stars, place, list(searches.values()), free)

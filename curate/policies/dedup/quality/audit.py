@@ -1,8 +1,6 @@
 """Pairs near the threshold for a reviewer to judge: drawn by strata of similarity, with known weights."""
 
-import csv
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.manifest.text import guarded
+from curate.policies.dedup.finders.links import Links
+from curate.policies.dedup.finders.table import FINDERS
+from curate.policies.sampled import drawn_text
 from curate.tables.digests import key_bytes, plain
 from scoring.errors import InputError
 
@@ -22,19 +22,6 @@ MOST_STRATA = {DROPPED: 4, NEAR: 3}
 NEAR_SHARE = 1 / 3  # of the pairs drawn, where there are so many
 FEWEST = 20  # pairs in a stratum; each is about half as large as the next one outward
 MOST_DRAWN = 100_000
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A finder's threshold.
-
-    Attributes:
-        threshold: in the unit of the finder; pairs that reach it are dropped.
-        higher: whether a larger value is more alike, as a cosine, or less, as bits that differ.
-    """
-
-    threshold: float
-    higher: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,14 +57,7 @@ class Drawn:
     weight: float
 
 
-def pair_of_each_row(
-    query: NDArray[np.int64],
-    row: NDArray[np.int64],
-    similarity: NDArray,
-    place: NDArray[np.int64],
-    *,
-    higher: bool = True,
-) -> NDArray[np.int64]:
+def pair_of_each_row(links: Links, place: NDArray[np.int64], *, higher: bool = True) -> Links:
     """Return which of the pairs found near a threshold to audit: for each row, that with the row it would give way to.
 
     That is what a looser threshold would drop, about: a row, for the most alike of the rows that are kept and come
@@ -85,25 +65,21 @@ def pair_of_each_row(
     pairs of those are a random part of all (``draw_pairs`` with ``looked_for``).
 
     Args:
-        query: the row that requested, of each pair, shape (P,).
-        row: the other row, shape (P,).
-        similarity: shape (P,).
+        links: P pairs.
         place: of each row of the table in the order of keeping, shape (N,).
         higher: whether a larger similarity is more alike.
 
     Returns:
-        Indices of pairs, at most one for each ``query``.
+        At most one pair for each ``query``.
     """
-    later = np.flatnonzero(place[row] < place[query])
-    alike = similarity[later] if higher else -similarity[later].astype(np.float64)
-    order = later[np.lexsort((place[row[later]], -alike, query[later]))]
-    first = np.ones(len(order), bool)
-    first[1:] = query[order][1:] != query[order][:-1]
-    return order[first]
+    links = links.take(place[links.row] < place[links.query])
+    alike = links.similarity if higher else -links.similarity.astype(np.float64)
+    links = links.take(np.lexsort((place[links.row], -alike, links.query)))
+    return links.take(np.unique(links.query, return_index=True)[1])
 
 
 def draw_pairs(
-    pairs: pa.Table, limits: Mapping[str, Limit], n: int, *, seed: int = 0, looked_for: float = 1.0
+    pairs: pa.Table, thresholds: Mapping[str, float], n: int, *, seed: int = 0, looked_for: float = 1.0
 ) -> list[Drawn]:
     """Draw pairs for a reviewer to judge, more of them near the threshold.
 
@@ -117,7 +93,7 @@ def draw_pairs(
         pairs: P rows with ``key_a`` and ``key_b`` (text), ``similarity`` (number) and ``finder`` (text): every dropped
             row with the row kept instead, and pairs found at a looser threshold. Each pair once; leave out
             pairs of equal bytes, which need no judging.
-        limits: finder -> its threshold, on which the side of a pair depends.
+        thresholds: finder -> its threshold, on which the side of a pair depends.
         n: pairs to draw, >= 1; all where there are fewer.
         seed: another seed draws others.
         looked_for: of the rows that could have a pair just short of a threshold, the share that was requested, at
@@ -125,8 +101,8 @@ def draw_pairs(
 
     Raises:
         InputError: if there are no pairs, or ``n`` is out of range.
-        ValueError: for a finder without a limit, a similarity that is no number, a pair that comes twice, or a share
-            out of range.
+        ValueError: for a finder without a threshold, a similarity that is no number, a pair that comes twice, or a
+            share out of range.
     """
     if not 0 < looked_for <= 1:
         raise ValueError(f"looked_for must be in (0, 1], got {looked_for}")
@@ -138,16 +114,16 @@ def draw_pairs(
         )
     encoded = pc.dictionary_encode(plain(pairs.column("finder").combine_chunks()))
     codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
-    unknown = [name for name in names if name not in limits]
+    unknown = [name for name in names if name not in thresholds]
     if unknown:
-        raise ValueError(f"expected a limit for every finder, got none for {unknown[0]!r}")
+        raise ValueError(f"expected a threshold for every finder, got none for {unknown[0]!r}")
     similarity = pairs.column("similarity").to_numpy()
     if not np.isfinite(similarity.astype(np.float64)).all():
         raise ValueError("expected a similarity in every pair, got NaN or infinity")
     ties = _pair_hashes(pairs, seed)
     strata: list[tuple[StratumName, NDArray[np.int64]]] = []
-    for number, name in sorted(enumerate(names), key=lambda numbered: list(limits).index(numbered[1])):
-        strata += _strata(name, np.flatnonzero(codes == number), similarity, limits[name])
+    for number, name in sorted(enumerate(names), key=lambda numbered: list(thresholds).index(numbered[1])):
+        strata += _strata(name, np.flatnonzero(codes == number), similarity, thresholds[name])
     drawn = _draw(strata, ties, n, looked_for)
     first, second = (pairs.column(name).take(pa.array(drawn.rows)).to_pylist() for name in ("key_a", "key_b"))
     # hashed once more, for a stratum's lowest hashes are the lower the larger it is
@@ -180,10 +156,11 @@ def _pair_hashes(pairs: pa.Table, seed: int) -> NDArray[np.uint64]:
 
 
 def _strata(
-    finder: str, rows: NDArray[np.int64], similarity: NDArray, limit: Limit
+    finder: str, rows: NDArray[np.int64], similarity: NDArray, threshold: float
 ) -> list[tuple[StratumName, NDArray[np.int64]]]:
-    alike = similarity[rows] if limit.higher else -similarity[rows].astype(np.float64)
-    bar = limit.threshold if limit.higher else -limit.threshold
+    higher = FINDERS[finder].higher
+    alike = similarity[rows] if higher else -similarity[rows].astype(np.float64)
+    bar = threshold if higher else -threshold
     # a threshold of 0.9 in float32 is a little less than the double 0.9: compare as the similarity is stored
     is_dropped = alike >= (alike.dtype.type(bar) if np.issubdtype(alike.dtype, np.floating) else bar)
     out = []
@@ -273,12 +250,16 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
 
 
 def audit_text(drawn: Sequence[Drawn]) -> bytes:
-    """Return an audit as CSV; no key is a formula to a spreadsheet."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for number, pair in enumerate(drawn, 1):
-        place = f"{number} of {len(drawn)}"
-        keys = guarded(pair.key_a), guarded(pair.key_b)
-        writer.writerow([place, *keys, repr(pair.similarity), str(pair.stratum), repr(pair.weight)])
-    return text.getvalue().encode("utf-8", "surrogateescape")
+    """Return an audit as CSV."""
+    lines = [
+        (
+            f"{number} of {len(drawn)}",
+            pair.key_a,
+            pair.key_b,
+            repr(pair.similarity),
+            str(pair.stratum),
+            repr(pair.weight),
+        )
+        for number, pair in enumerate(drawn, 1)
+    ]
+    return drawn_text(COLUMNS, lines)

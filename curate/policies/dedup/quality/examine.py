@@ -8,23 +8,25 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS
 from curate.policies.dedup.decide import Duplicates
+from curate.policies.dedup.finders.links import chunks
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.stars import Stars
-from curate.policies.dedup.quality.audit import Drawn, Limit, draw_pairs, pair_of_each_row
-from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSettings, estimate_recall
+from curate.policies.dedup.quality.audit import Drawn, draw_pairs, pair_of_each_row
+from curate.policies.dedup.quality.recall import Hits, RecallReport, count_recalled
 from curate.policies.dedup.request import CHAIN, DedupRequest
+from curate.tables.images import Images, drawn_rows
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows, collect
 from curate.tables.table import Table
+from scoring.edits import EDITS
 from scoring.errors import InputError
 from scoring.images import pixel_digest
 
 # how far beyond the threshold an audit looks
 LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03, "near-duplicate": -0.4}
-FEWEST, QUERIED_AT_ONCE = 64, 4096  # queried rows at a time
-MANY = 1_000_000  # pairs, from which fewer are queried at a time
 AUDIT = "audit"  # pairs to judge
 AUDIT_FILES = {AUDIT: "audit.csv"}
+SPARE = 3  # times as many rows are drawn as wanted, for images that cannot be read
 MOST_QUERIED = 20_000  # rows that are kept, of which the pairs just beyond the threshold are looked for
 
 
@@ -34,7 +36,8 @@ def planted_recall(
     *,
     duplicates: Duplicates,
     group: NDArray[np.int64],
-    settings: RecallSettings,
+    n: int,
+    seed: int,
     model: str | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> RecallReport:
@@ -45,39 +48,45 @@ def planted_recall(
         request: what counts as the same.
         duplicates: as decided; copies are looked for among the rows that are kept, and their originals.
         group: of each row, shape (N,), -1 for none.
-        settings: how many images, which edits.
+        n: images that are edited, >= 1.
+        seed: of the images that are drawn, and of what is random in the edits.
         model: that scored the table, if it does not ship.
         report: called with images done, of all.
+
+    Raises:
+        InputError: if the images or the model cannot be had, or no image can be read.
     """
-    from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS  # runs the model
+    from curate.policies.dedup.quality.planted import Copier, plant  # runs the model
+    from curate.retrieval.scorer import scorer_of
 
-    needs = request.needs_of_other()
-    rows, searches, gone = duplicates.rows, duplicates.searches, duplicates.gone
+    runner, scoring = scorer_of(table, model=model)
+    drawn = drawn_rows(table, SPARE * n, seed=seed)
+    if not len(drawn):
+        raise InputError(f"expected rows in {table.path} whose image was scored, got none; score the images first")
+    originals = Images.of(table, drawn, source=request.source)
+    copier = Copier(runner, scoring, seed, pixel_digest if "pixels" in duplicates.searches else None)
+    planted = plant(originals, drawn.tolist(), copier, n=n, kinds=list(EDITS), report=report)
+    hits = list(_hits(table, request, duplicates, planted.copies))
+    return count_recalled(planted, hits, list(EDITS), groups=group, seed=seed)
 
-    def search(copies: pa.Table) -> Iterator[Hits]:
-        names = [KEY, STATUS, *sorted(needs.representations), *needs.numbers]
-        copy_rows = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, path=table.path)
-        among = rows.ok & ~gone
-        among[copies.column(ORIGINAL).to_numpy()] = True
-        for name, each in searches.items():
-            if name == "pixels":  # only candidates of the table have a digest, so each copy was compared with its own
-                equal = np.flatnonzero(copies.column(SAME_PIXELS).to_numpy(zero_copy_only=False))
-                yield Hits(name, equal, copies.column(ORIGINAL).to_numpy()[equal])
-                continue
-            links = each.foreign(copy_rows, among)
-            links = links.take(copy_rows.ok[links.query])
-            yield Hits(name, links.query, links.row)
 
-    return estimate_recall(
-        table,
-        search,
-        source=request.source,
-        model=model,
-        groups=group,
-        settings=settings,
-        digest=pixel_digest if "pixels" in searches else None,
-        report=report,
-    )
+def _hits(table: Table, request: DedupRequest, duplicates: Duplicates, copies: pa.Table) -> Iterator[Hits]:
+    """Yield what each finder links copies with."""
+    from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS
+
+    needs, original = request.needs_of_other(), copies.column(ORIGINAL).to_numpy()
+    names = [KEY, STATUS, *sorted(needs.representations), *needs.numbers]
+    copy_rows = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, path=table.path)
+    among = duplicates.rows.ok & ~duplicates.gone
+    among[original] = True
+    for name, search in duplicates.searches.items():
+        if name == "pixels":  # only candidates of the table have a digest, so each copy was compared with its own
+            equal = np.flatnonzero(copies.column(SAME_PIXELS).to_numpy(zero_copy_only=False))
+            yield Hits(name, equal, original[equal])
+            continue
+        links = search.foreign(copy_rows, among)
+        links = links.take(copy_rows.ok[links.query])
+        yield Hits(name, links.query, links.row)
 
 
 def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, n: int, seed: int = 0) -> list[Drawn]:
@@ -122,8 +131,7 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
             "finder": pa.array(finder[first], pa.string()),
         }
     )
-    limits = {name: Limit(value, FINDERS[name].higher) for name, value in judged.items()}
-    return draw_pairs(pairs, limits, n, seed=seed, looked_for=len(queried) / len(stay) if len(stay) else 1.0)
+    return draw_pairs(pairs, judged, n, seed=seed, looked_for=len(queried) / len(stay) if len(stay) else 1.0)
 
 
 Part = tuple[NDArray[np.object_], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
@@ -145,17 +153,14 @@ def _nearly(
 ) -> Iterator[Part]:
     among = np.zeros(len(rows), bool)
     among[stay] = True
-    place = np.empty(len(rows), np.int64)
-    place[order] = np.arange(len(rows))
+    place = np.argsort(order)
     for name, threshold in judged.items():
         finder = FINDERS[name]
         looser = float(np.clip(threshold + LOOSER[name], finder.lowest, finder.highest))
         search = build(rows, {name: looser}, Options(request.views(), request.kappa))[name]
-        at, size = 0, FEWEST
-        while at < len(queried):
-            links = search.links(queried[at : at + size], among)
-            at += size
-            size = max(size // 4, FEWEST) if len(links) > MANY else min(2 * size, QUERIED_AT_ONCE)
+        for some in chunks(queried):
+            links = search.links(some.rows, among)
+            some.n_pairs = len(links)
             links = links.take(~finder.holds(links.similarity, threshold))
-            links = links.take(pair_of_each_row(links.query, links.row, links.similarity, place, higher=finder.higher))
+            links = pair_of_each_row(links, place, higher=finder.higher)
             yield np.full(len(links), name, object), links.query, links.row, links.similarity

@@ -1,28 +1,21 @@
 """How many copies would the search miss? Edited copies of the user's own images, searched for like any other."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import STATUS
-from curate.tables.images import Images, drawn_rows
-from curate.tables.table import Table
 from scoring.edits import EDITS
-from scoring.errors import InputError
-from scoring.lookup import lookup
 from scoring.metrics.proportions import wilson
 
 if TYPE_CHECKING:
-    from curate.policies.dedup.quality.planted import Digest, Planted
+    from curate.policies.dedup.quality.planted import Planted
 
 LEVEL = 0.95
-_SPARE = 3  # times as many rows are drawn as wanted, for images that cannot be read
 
 
 class Hits(NamedTuple):
@@ -39,34 +32,6 @@ class Hits(NamedTuple):
     row: NDArray[np.int64]
 
 
-Search = Callable[[pa.Table], Iterable[Hits]]
-
-
-@dataclass(frozen=True)
-class RecallSettings:
-    """What to plant.
-
-    Attributes:
-        n: images that are edited, >= 1.
-        kinds: names of edits; all where empty.
-        seed: of the images that are drawn, and of what is random in the edits.
-        device: that scores the copies.
-    """
-
-    n: int = 200
-    kinds: tuple[str, ...] = ()
-    seed: int = 0
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.n <= 100_000:
-            raise InputError(f"recall is estimated on 1 to 100,000 images, got {self.n:,}; 200 is usual")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
-        for name in self.kinds:
-            lookup(EDITS, name, kind="edit")
-
-
 @dataclass(frozen=True)
 class KindRecall:
     """How many copies of one kind of edit were found.
@@ -75,7 +40,7 @@ class KindRecall:
         name: of the edit.
         strength: what was done, in words.
         n: copies.
-        n_found: of them, by any finder.
+        found: of them, by any finder.
         low: Wilson's lower bound of the share found, at 95 %.
         high: the same, the upper one.
         by_finder: finder -> how many it found.
@@ -84,7 +49,7 @@ class KindRecall:
     name: str
     strength: str
     n: int
-    n_found: int
+    found: int
     low: float
     high: float
     by_finder: dict[str, int]
@@ -116,52 +81,7 @@ class RecallReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        kinds = [_kind_json(kind) for kind in self.kinds]
-        return asdict(self) | {"kinds": kinds, "overall": _kind_json(self.overall)}
-
-
-def estimate_recall(
-    table: Table,
-    search: Search,
-    *,
-    source: str | None = None,
-    model: str | Path | None = None,
-    groups: NDArray[np.int64] | None = None,
-    settings: RecallSettings | None = None,
-    digest: "Digest | None" = None,
-    report: Callable[[int, int], None] = lambda done, total: None,
-) -> RecallReport:
-    """Plant edited copies of rows of a table, search for them, and count how many are found.
-
-    A copy is found if it is linked with its original, or with a row of its original's group; so the search may leave
-    out rows that were dropped. Nothing is written.
-
-    Args:
-        table: that ``curate score`` wrote.
-        search: copies, as rows of a scored table -> what each finder links them with, at the thresholds of the run.
-        source: what was scored, where the table holds no paths.
-        model: that scored the table; by default the shipped one that it names.
-        groups: of each row of the table, shape (N,), int64; -1 for a row that is in none.
-        settings: how many images, which edits.
-        digest: of a decoded image from its bytes, for a finder that compares pixels.
-        report: called with images done, of all.
-
-    Raises:
-        InputError: if the images or the model cannot be had, or no image can be read.
-    """
-    from curate.policies.dedup.quality.planted import Copier, plant  # runs the model
-    from curate.retrieval.scorer import scorer_of
-
-    settings = settings or RecallSettings()
-    runner, scoring = scorer_of(table, model=model, device=settings.device)
-    rows = drawn_rows(table, _SPARE * settings.n, seed=settings.seed)
-    if not len(rows):
-        raise InputError(f"expected rows in {table.path} whose image was scored, got none; score the images first")
-    originals = Images.of(table, rows, source=source)
-    kinds = [name for name in EDITS if not settings.kinds or name in settings.kinds]
-    copier = Copier(runner, scoring, settings.seed, digest)
-    planted = plant(originals, rows.tolist(), copier, n=settings.n, kinds=kinds, report=report)
-    return count_recalled(planted, list(search(planted.copies)), kinds, groups=groups, seed=settings.seed)
+        return asdict(self)
 
 
 def count_recalled(
@@ -174,11 +94,14 @@ def count_recalled(
 ) -> RecallReport:
     """Count which planted copies were found, by kind of edit and by finder.
 
+    A copy is found if it is linked with its original, or with a row of its original's group; so the search may leave
+    out rows that were dropped.
+
     Args:
         planted: copies of I images, each edited in the same K ways: ``kinds``.
         hits: of each finder; a finder may come more than once.
         kinds: names of edits, in the order of each image's copies.
-        groups: see ``estimate_recall``.
+        groups: of each row of the table, shape (N,), int64; -1 for a row that is in none.
         seed: for the report.
     """
     from curate.policies.dedup.quality.planted import EDIT, ORIGINAL
@@ -214,11 +137,6 @@ def count_recalled(
         shrunk=planted.shrunk,
         seed=seed,
     )
-
-
-def _kind_json(kind: KindRecall) -> dict[str, Any]:
-    """Return a kind as receipts hold it."""
-    return {{"n_found": "found"}.get(name, name): value for name, value in asdict(kind).items()}
 
 
 def _kind(name: str, strength: str, grid: NDArray[np.bool_], finders: dict[str, NDArray[np.bool_]]) -> KindRecall:

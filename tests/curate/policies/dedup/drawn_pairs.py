@@ -8,9 +8,9 @@ import pyarrow as pa
 from sample_verdicts import judge
 
 from curate.policies.dedup.quality.answers import read_answers
-from curate.policies.dedup.quality.audit import COLUMNS, Limit, audit_text
+from curate.policies.dedup.quality.audit import COLUMNS, audit_text
 
-LIMITS = {"signature": Limit(0.9), "hash": Limit(2, higher=False)}
+LIMITS = {"signature": 0.9, "hash": 2}
 
 
 def pairs_of(similarity, finder="signature"):

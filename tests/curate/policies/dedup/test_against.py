@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from made import jittered, plain_rows, random_signatures, signed, write_table
 from test_stars import cosines, peak_mb
 
 import curate
+from curate.policies.dedup.finders.links import chunks
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.grouping import other
 from curate.policies.dedup.grouping.other import find_outside
@@ -45,8 +47,7 @@ def made(generator):
 @pytest.mark.parametrize("fewest", [1, 7, 64])
 @pytest.mark.parametrize("seed", range(3))
 def test_each_row_belongs_to_the_most_similar_of_the_first_finder_that_finds_one(seed, fewest, monkeypatch):
-    monkeypatch.setattr(other, "FEWEST", fewest)
-    monkeypatch.setattr(other, "MANY", 10)
+    monkeypatch.setattr(other, "chunks", partial(chunks, first=fewest, many=10))
     generator = np.random.default_rng(seed)
     rows, others = made(generator)
     open_rows = rows.ok & (generator.random(NEW) < 0.9)
@@ -112,7 +113,7 @@ def test_thousands_of_copies_here_and_there_are_not_millions_of_pairs():
     search = Asked(NearVector(mine.signature, 0.95, "signature"))
     stars, mb = peak_mb(lambda: outside(others, {"signature": search}, mine.ok))
     assert (stars.owner >= 0).all()
-    assert search.pairs < n * 2 * (other.ENOUGH + other.FEWEST)
+    assert search.pairs < n * 2 * (other.ENOUGH + 64)
     assert mb < 400
     texts = pa.chunked_array([np.repeat("same", 50_000)], pa.large_string())
     mine, others = plain_rows(n=50_000), plain_rows(n=50_000)

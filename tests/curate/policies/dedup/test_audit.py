@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from drawn_pairs import LIMITS, answered, pairs_of
 
+from curate.policies.dedup.finders.links import Links, joined
 from curate.policies.dedup.quality.audit import DROPPED, NEAR, allocate, draw_pairs, pair_of_each_row
-from curate.policies.dedup.quality.counts import count_answers
+from curate.policies.dedup.quality.precision import count_answers
 from scoring.errors import InputError
 
 
@@ -111,7 +112,7 @@ def test_no_pairs_at_all_are_refused():
 
 
 def test_what_only_a_bug_can_pass_is_refused():
-    with pytest.raises(ValueError, match="a limit for every finder, got none for 'other'"):
+    with pytest.raises(ValueError, match="a threshold for every finder, got none for 'other'"):
         draw_pairs(pairs_of([0.95], "other"), LIMITS, 5)
     with pytest.raises(ValueError, match="got NaN"):
         draw_pairs(pairs_of([np.nan]), LIMITS, 5)
@@ -130,20 +131,19 @@ def test_one_pair_a_row_is_that_with_the_most_alike_row_before_it(higher):
     query, row = query[query != row], row[query != row]
     alike = generator.integers(0, 5, (12, 12))
     similarity = (alike + alike.T)[query, row].astype(np.float32)
-    kept = pair_of_each_row(query, row, similarity, place, higher=higher)
+    kept = pair_of_each_row(Links(query, row, similarity, np.zeros(len(row), np.int8)), place, higher=higher)
     sign = 1 if higher else -1
     expected = {}
     for i in range(12):
         before = [j for j in range(12) if place[j] < place[i]]
         if before:
             expected[i] = max(before, key=lambda j: (sign * (alike + alike.T)[i, j], -place[j]))
-    assert dict(zip(query[kept].tolist(), row[kept].tolist(), strict=True)) == expected
+    assert dict(zip(kept.query.tolist(), kept.row.tolist(), strict=True)) == expected
     assert len({frozenset(pair) for pair in expected.items()}) == len(kept)
 
 
 def test_no_pairs_near_a_threshold_leave_none():
-    none = np.zeros(0, np.int64)
-    assert pair_of_each_row(none, none, np.zeros(0, np.float32), np.arange(3)).tolist() == []
+    assert len(pair_of_each_row(joined([]), np.arange(3))) == 0
 
 
 def test_pairs_short_of_a_threshold_stand_for_those_that_were_not_looked_for(many, tmp_path):

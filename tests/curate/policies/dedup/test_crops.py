@@ -158,7 +158,7 @@ def test_links_are_the_pairs_that_stand_out_by_the_definition(dataset):
     parts = {(i, 40 + i) for i in range(10)}
     assert len(parts & set(links)) >= 8
     assert not any(i >= 50 for i, _ in links)  # of one kind: what fits all says nothing of one
-    alone = PartOf(signatures, SAME, views()).measure(np.full(9, 50), np.arange(51, 60))
+    alone = PartOf(signatures, SAME, views()).measured(np.full(9, 50), signatures, np.arange(51, 60))
     assert (alone.similarity >= SAME).all()
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 from made import plain_rows
 
 from curate.policies.dedup.finders import pixels
+from curate.policies.dedup.finders.links import chunks
 from curate.policies.dedup.finders.pixels import CLOSE, candidates
 
 
@@ -49,8 +51,7 @@ def by_definition(tables):
 @pytest.mark.parametrize("fewest", [1, 3, 64])
 @pytest.mark.parametrize("seed", range(4))
 def test_candidates_are_those_of_the_definition(seed, fewest, monkeypatch):
-    monkeypatch.setattr(pixels, "FEWEST", fewest)
-    monkeypatch.setattr(pixels, "MANY", 5)
+    monkeypatch.setattr(pixels, "chunks", partial(chunks, first=fewest, many=5))
     generator = np.random.default_rng(seed)
     base = [int(code) for code in generator.integers(0, 2**63, 8)]
     tables = []

@@ -10,8 +10,7 @@ from drawn_pairs import LIMITS, answered, drawn_lines, pairs_of, save
 from curate.commands.review_verdicts import precision_lines, suggestion_line
 from curate.policies.dedup.quality.answers import read_answers, shown
 from curate.policies.dedup.quality.audit import DROPPED, draw_pairs
-from curate.policies.dedup.quality.counts import count_answers
-from curate.policies.dedup.quality.precision import precision, suggest_threshold
+from curate.policies.dedup.quality.precision import count_answers, precision, suggest_threshold
 from curate.policies.sampled import blocks
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval

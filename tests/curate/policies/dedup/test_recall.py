@@ -8,8 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.commands.dedup_words import recall_header, recall_lines, recall_table
+from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Copier, Planted, plant
-from curate.policies.dedup.quality.recall import Hits, RecallSettings, count_recalled, effective_size, estimate_recall
+from curate.policies.dedup.quality.recall import Hits, count_recalled, effective_size
+from curate.policies.dedup.request import DedupRequest
 from curate.retrieval.scorer import scorer_of
 from curate.tables.images import Images, drawn_rows
 from curate.tables.table import embedding_matrix, open_table
@@ -39,27 +41,27 @@ def hits(finder, *pairs):
 
 def test_a_copy_is_found_if_it_is_linked_with_its_original():
     report = count_recalled(planted([4, 7]), [hits("hash", (0, 4), (1, 4), (5, 7), (3, 4))], KINDS)
-    assert [(kind.name, kind.n_found, kind.n) for kind in report.kinds] == [
+    assert [(kind.name, kind.found, kind.n) for kind in report.kinds] == [
         ("crop-90", 1, 2),
         ("png", 1, 2),
         ("mirror", 1, 2),
     ]
-    assert (report.overall.n_found, report.overall.n, report.elsewhere) == (3, 6, 1)
+    assert (report.overall.found, report.overall.n, report.elsewhere) == (3, 6, 1)
 
 
 def test_a_copy_is_found_if_it_is_linked_with_a_row_of_its_originals_group_but_not_of_no_group():
     groups = np.array([0, 0, -1, -1])
     with_group = count_recalled(planted([1]), [hits("hash", (0, 0))], KINDS, groups=groups)
-    assert with_group.overall.n_found == 1
+    assert with_group.overall.found == 1
     without = count_recalled(planted([2]), [hits("hash", (0, 3))], KINDS, groups=groups)
-    assert (without.overall.n_found, without.elsewhere) == (0, 1)
+    assert (without.overall.found, without.elsewhere) == (0, 1)
 
 
 def test_finders_are_counted_apart_and_together_each_copy_once():
     finders = [hits("hash", (0, 4), (0, 4)), hits("embedding", (0, 4), (1, 4)), hits("bytes")]
     overall = count_recalled(planted([4, 7]), finders, KINDS).overall
     assert overall.by_finder == {"hash": 1, "embedding": 2, "bytes": 0}
-    assert overall.n_found == 2
+    assert overall.found == 2
 
 
 def test_the_interval_of_a_kind_is_wilsons():
@@ -70,7 +72,7 @@ def test_the_interval_of_a_kind_is_wilsons():
 
 def test_no_hit_at_all_is_a_recall_of_zero_with_an_upper_bound():
     report = count_recalled(planted(range(40)), [], KINDS)
-    assert report.overall.n_found == 0
+    assert report.overall.found == 0
     assert (report.overall.low, report.overall.high) == pytest.approx(wilson(0, 40)[1:])
 
 
@@ -265,38 +267,36 @@ def brute_force(table, threshold):
     return search
 
 
+def recalled(table, n, kinds, model, report=lambda done, total: None):
+    """Copies of n images, found again by brute force."""
+    copier = Copier(*scorer_of(table, model=model, device="cpu"), 0)
+    rows = drawn_rows(table, 3 * n, seed=0)
+    made = plant(Images.of(table, rows), rows.tolist(), copier, n=n, kinds=kinds, report=report)
+    return count_recalled(made, list(brute_force(table, 0.97)(made.copies)), kinds)
+
+
 def test_recall_is_estimated_on_the_users_own_images(full_table, tiny_checkpoint):
     table = open_table(full_table)
     seen = []
-    report = estimate_recall(
-        table,
-        brute_force(table, 0.97),
-        model=tiny_checkpoint,
-        settings=RecallSettings(n=10, kinds=("png", "jpeg-50", "half-size", "mirror"), device="cpu"),
-        report=lambda done, total: seen.append((done, total)),
-    )
-    share = {kind.name: kind.n_found / kind.n for kind in report.kinds}
+    kinds = ("half-size", "jpeg-50", "png", "mirror")
+    report = recalled(table, 10, kinds, tiny_checkpoint, lambda done, total: seen.append((done, total)))
+    share = {kind.name: kind.found / kind.n for kind in report.kinds}
     assert list(share) == ["half-size", "jpeg-50", "png", "mirror"]
     assert share["png"] == share["jpeg-50"] == share["half-size"] == 1.0
     assert share["mirror"] < 0.5
     assert report.overall.by_finder["bytes"] == 10  # the originals are PNGs of the same encoder
-    assert report.overall.n_found == sum(kind.n_found for kind in report.kinds)
+    assert report.overall.found == sum(kind.found for kind in report.kinds)
     assert seen == [(8, 10), (10, 10)]
 
 
 def test_the_report_is_json_and_lines_that_name_every_number(full_table, tiny_checkpoint, moved):
-    report = estimate_recall(
-        moved,
-        brute_force(moved, 0.97),
-        model=tiny_checkpoint,
-        settings=RecallSettings(n=50, kinds=("png", "jpeg-20"), device="cpu"),
-    )
+    report = recalled(moved, 50, ("jpeg-20", "png"), tiny_checkpoint)
     plain = json.loads(json.dumps(report.to_json()))
     assert plain["images"] == report.images == 26
     assert plain["overall"]["n"] == 52
     assert set(plain["unread"]) == {"00.png", "01.png"}
     text = "\n".join(recall_lines(report))
-    assert "52 found" in text.replace(f"{report.overall.n_found:,} of 52 found", "52 found")
+    assert "52 found" in text.replace(f"{report.overall.found:,} of 52 found", "52 found")
     assert "2 images that were drawn cannot be used, others took their place: " in text
     assert "01.png (changed: the image is not the one that was scored)" in text
     assert len(recall_table(report)) == 3
@@ -305,8 +305,7 @@ def test_the_report_is_json_and_lines_that_name_every_number(full_table, tiny_ch
 
 def test_every_edit_can_be_planted(full_table, tiny_checkpoint):
     table = open_table(full_table)
-    settings = RecallSettings(n=2, device="cpu")
-    report = estimate_recall(table, brute_force(table, 0.97), model=tiny_checkpoint, settings=settings)
+    report = recalled(table, 2, list(EDITS), tiny_checkpoint)
     assert [kind.name for kind in report.kinds] == list(EDITS)
     assert report.failed == 0
 
@@ -316,14 +315,14 @@ def test_a_copy_that_cannot_be_scored_counts_as_missed():
     at = made.copies.column_names.index("status")
     made.copies = made.copies.set_column(at, "status", pa.array(["ok", "corrupt", "ok"]))
     report = count_recalled(made, [hits("hash", (0, 4), (2, 4))], KINDS)
-    assert (report.failed, report.overall.n_found, report.overall.n) == (1, 2, 3)
+    assert (report.failed, report.overall.found, report.overall.n) == (1, 2, 3)
     assert any("1 copy could not be scored: counted as missed" in line for line in recall_lines(report))
 
 
 @pytest.mark.parametrize(
     ("changes", "text"),
-    [({"n": 0}, "1 to 100,000 images, got 0"), ({"seed": -1}, "--seed"), ({"kinds": ("crop",)}, "unknown edit 'crop'")],
+    [({"plant": 100_001}, "1 to 100,000 images, got 100,001"), ({"plant": 9, "seed": -1}, "--seed")],
 )
 def test_settings_that_cannot_be_are_refused(changes, text):
     with pytest.raises(InputError, match=text):
-        RecallSettings(**changes)
+        Dedup(DedupRequest({"bytes": 1.0}), **changes)

@@ -6,11 +6,11 @@ import pytest
 from made import jittered, plain_rows, random_signatures
 from test_stars import cosines
 
-from curate.policies.dedup.finders.colours import OfColour
 from curate.policies.dedup.finders.distributions import NearDistribution
 from curate.policies.dedup.finders.facts import ManyLinks, NotCompared
 from curate.policies.dedup.finders.links import Links, best_of, first_of
 from curate.policies.dedup.finders.neighboured import NearGraph
+from curate.policies.dedup.finders.passing import OfColour
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.tables.graph import Stored
@@ -303,6 +303,6 @@ def test_a_threshold_at_either_end_of_its_range_is_taken():
 def test_room_is_0_at_the_threshold_and_1_where_equal():
     for name, equal in (("hash", 0.0), ("signature", 1.0)):
         finder = FINDERS[name]
-        room = finder.room(np.array([finder.threshold, equal]), finder.threshold)
+        room = finder.margin(np.array([finder.threshold, equal]), finder.threshold)
         assert room.tolist() == pytest.approx([0, 1])
         assert finder.holds(np.array([finder.threshold, equal], np.float32), finder.threshold).all()

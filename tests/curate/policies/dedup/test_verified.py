@@ -88,7 +88,7 @@ def test_the_chance_of_a_pair_is_the_formula_restated(dataset):
         weights = (FIRST.content, FIRST.picture, FIRST.denser, FIRST.sparser)
         odds = sum(w * c for w, c in zip(weights, close, strict=True)) + FIRST.intercept
         if 1 / (1 + np.exp(-odds)) >= LEAST_TO_FIT:
-            part = float(parts.measure(np.array([i]), np.array([j])).similarity[0])
+            part = float(parts.measured(np.array([i]), dataset.signatures, np.array([j])).similarity[0])
             weights = (FITTED.content, FITTED.picture, FITTED.denser, FITTED.sparser, FITTED.part)
             odds = max(
                 odds,
