@@ -118,7 +118,7 @@ API: dict[str, tuple[str, ...]] = {  # page of the Python reference -> modules, 
     "metrics": ("curate.statistics.retrieval", "curate.statistics.selective", "scoring.metrics.ranking"),
     "images": ("scoring.images",),
     "selectors": ("curate.policies.select.plan", "curate.selectors.pool"),
-    "rounds": ("curate.exporting.batches", "curate.exporting.plan"),
+    "rounds": ("curate.exporting.batches", "curate.exporting.run"),
     "training": ("trainers.config", "trainers.loop", "trainers.monitor"),
 }
 TABLES = {  # tables of generate.py on a page of their own -> title, and what it is

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import KEY, URI
+from curate.exporting.contract import ExportRequest
 from curate.exporting.labels import ExpectedRows, Labels
+from curate.exporting.links import COPY, ImageReader
 from curate.exporting.names import FileNames
-from curate.exporting.plan import ExportOptions, Written
 from curate.exporting.row_images import RowImages
-from curate.exporting.rows import Memory, is_plain
-from curate.exporting.run import Job, write_out
-from curate.exporting.survey import SurveyRequest, survey
+from curate.exporting.rows import Source, is_plain
+from curate.exporting.run import Job, Written, write_out
+from curate.exporting.survey import survey
 from curate.exporting.table import TOOLS
 from curate.tables.classes import ClassList
 from scoring.atomic import require_folder
@@ -26,7 +27,13 @@ RANK = "rank"
 
 
 def write_batch(
-    table: pa.Table, out: str | Path, format: str, options: ExportOptions | None = None, *, label: str | None = None
+    table: pa.Table,
+    out: str | Path,
+    format: str,
+    *,
+    images: ImageReader | None = None,
+    link: str = COPY,
+    classes: tuple[str, ...] = (),
 ) -> Written:
     """Write rows for an annotation tool.
 
@@ -35,8 +42,10 @@ def write_batch(
             predicted class, in [0, 1]) and any scores. Ordered by `rank` where there is one, else as it comes.
         out: a file, or for the formats of images a folder, that is missing yet.
         format: one of TOOLS.
-        options: images, links and classes.
-        label: column of the classes, which go out as labels; None where labels are what is requested.
+        images: key -> encoded image, for rows that no other tool can open (bytes inside a table, members of a tar
+            file); None reads what the rows name.
+        link: `copy`, or `hard` or `symbolic` links to local files where images would be copied.
+        classes: the names that annotators may choose from; empty for the classes of the rows.
 
     Raises:
         InputError: for an unknown format, rows that cannot be written, or a place that refuses.
@@ -44,7 +53,6 @@ def write_batch(
     kind = lookup(TOOLS, format, kind="format")
     path = Path(out)
     require_folder(path)
-    options = options or ExportOptions()
     if os.path.lexists(path):
         raise InputError(f"{path} exists already; choose another name")
     if KEY not in table.column_names:
@@ -53,16 +61,13 @@ def write_batch(
         )
     if table.num_rows == 0:
         raise InputError("expected at least one row in the batch, got none; choose a larger budget")
-    source = Memory(by_rank(table))
+    source = Source(by_rank(table))
     others = [name for name in table.column_names if name not in (KEY, URI)]
     columns = tuple(name for name in others if is_plain(table.schema.field(name).type))
     names = FileNames(nested=kind.nested)
-    request = SurveyRequest(
-        kind, columns, label, names=names, classes=ClassList(label or "", options.classes, "the given list")
-    )
+    request = ExportRequest(kind, columns, None, names=names, class_list=ClassList("", classes, "the given list"))
     plan, _, _ = survey(source, request, path.name)
-    job = Job(kind, plan, source, path, hint="take it out of the batch")
-    written = write_out(job, RowImages(options.images, link=options.link))
+    written = write_out(Job(plan, source, path, hint="take it out of the batch"), RowImages(images, link=link))
     left_out = [name for name in others if name not in columns]
     if not left_out:
         return written

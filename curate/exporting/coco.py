@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
-from curate.exporting.contract import Format
+from curate.exporting.contract import Format, Plan
 from curate.exporting.item import PREFIX, Item
 from curate.exporting.labels import EMPTY, Collector, ExpectedRows, Labels, shown
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows
 from curate.manifest.text import read_json, to_json, to_json_list
 from curate.version import __version__

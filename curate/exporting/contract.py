@@ -1,14 +1,107 @@
-"""What every format promises: how rows are exported, part by part, and how labels are read back."""
+"""What is exported, and what every format promises: how rows go out, part by part, and how labels are read back."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow as pa
+
 from curate.exporting.labels import ExpectedRows, Labels
+from curate.exporting.names import FileNames, folder_names
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows
-from curate.exporting.sides import TRAIN
+from curate.exporting.shards import Shard
+from curate.exporting.sides import TRAIN, Sides
+from curate.tables.classes import NO_CLASSES, ClassList
+
+LINES = "lines"  # the piece of formats that are one line a row
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """What is known of an export before its rows are seen.
+
+    Attributes:
+        kind: the format.
+        columns: that go out in addition to key and uri.
+        label: column of the classes; None for none.
+        per: column whose values are folders; None for none.
+        shard: size of a part.
+        names: of the files of images.
+        takes_uri: whether the column of places goes out with formats that hold the images.
+        looks: whether local files are looked for.
+        replaced: a folder that will be replaced, in which no image may lie.
+        null: whether a NUL ends each entry of a list, instead of a line end.
+        class_list: what lists the classes, whichever rows are exported.
+    """
+
+    kind: "Format"
+    columns: tuple[str, ...]
+    label: str | None
+    per: str | None = None
+    shard: Shard = field(default_factory=Shard)
+    names: FileNames = field(default_factory=FileNames)
+    takes_uri: bool = True
+    looks: bool = False
+    replaced: Path | None = None
+    null: bool = False
+    class_list: ClassList = NO_CLASSES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(ExportRequest):
+    """What is known of all rows before the first goes out.
+
+    Attributes:
+        name: of the file or folder.
+        schema: of the columns that go out, `key` and where it is there `uri` among them.
+        starts: row at which each part begins, among all rows of the table, shape (parts,).
+        n_rows: exported rows.
+        left_out: rows whose image could not be scored.
+        labelled: rows that have one.
+        classes: names of all of them, in the order that numbers them.
+        lacking: classes without an exported row.
+        predicted: names of the classes that are predicted, sorted.
+        has_split_words: whether a name holds a word that some loader takes for a side's.
+        sides: which of train, val and test each row is on.
+        folders: value of it -> name of its folder.
+        common: the folder that holds all local images; None without any.
+        longest: most characters of a value, by column of text; where the format measures columns.
+        nullable: columns with a null; the same.
+    """
+
+    name: str
+    schema: pa.Schema
+    starts: tuple[int, ...]
+    n_rows: int
+    left_out: int = 0
+    labelled: int = 0
+    classes: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    predicted: tuple[str, ...] = ()
+    has_split_words: bool = False
+    sides: Sides = field(default_factory=Sides)
+    folders: Mapping[str | None, str] = field(default_factory=dict)
+    common: bytes | None = None
+    longest: Mapping[str, int] = field(default_factory=dict)
+    nullable: frozenset[str] = frozenset()
+
+    @cached_property
+    def class_numbers(self) -> Mapping[str, int]:
+        """Class -> its number, from 1; of predicted ones where none is known."""
+        return {name: number for number, name in enumerate(self.classes or self.predicted, 1)}
+
+    @cached_property
+    def class_folders(self) -> Mapping[str | None, str]:
+        """Class -> the name of its folder."""
+        return folder_names(self.classes)
+
+    @property
+    def in_folder_order(self) -> list[str]:
+        """Classes in the order of the names of their folders, by which loaders of folders number them."""
+        return sorted(self.classes, key=self.class_folders.__getitem__)
 
 
 class WritePart(Protocol):
@@ -38,6 +131,12 @@ class Read(Protocol):
 
 def nothing_more(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Finish a format that needs nothing but its parts."""
+    return ()
+
+
+def lines_alone(parts: AllParts, plan: Plan) -> tuple[str, ...]:
+    """Finish a format whose one file is its lines."""
+    parts.join(parts.target(parts.out), LINES)
     return ()
 
 

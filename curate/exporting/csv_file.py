@@ -7,16 +7,14 @@ from typing import Any
 
 from curate.columns import KEY, LABEL, URI
 from curate.counted import repeated
-from curate.exporting.contract import Format
+from curate.exporting.contract import LINES, Format, Plan
 from curate.exporting.labels import Collector, ExpectedRows, Labels
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows, is_plain
 from curate.manifest.text import guarded, read_text, unguarded
 from scoring.errors import InputError
 from scoring.lookup import closest
 
-LINES = "lines"
 ANNOTATOR = "annotator"
 TIMES = ("at", "timestamp", "ts", "created_at")
 KEYS = (KEY, f"curate_{KEY}", "id")

@@ -3,9 +3,8 @@
 from xml.sax.saxutils import escape, quoteattr
 
 from curate.exporting.coco import name_of
-from curate.exporting.contract import Format
+from curate.exporting.contract import Format, Plan
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows
 from curate.manifest.text import xml_text
 

@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from curate.columns import KEY, URI
-from curate.exporting.contract import Format
+from curate.exporting.contract import Format, Plan
 from curate.exporting.item import PREDICTED, PREFIX, PROBABILITY, Item, Value
 from curate.exporting.labels import EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels
 from curate.exporting.names import KeyNames
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows, is_plain
 from curate.manifest.text import read_json, to_json
 from scoring.errors import InputError

@@ -1,9 +1,8 @@
 """A folder of images: copied or linked, flat or by a column, with `metadata.jsonl` next to them."""
 
 from curate.columns import LABEL
-from curate.exporting.contract import Format
+from curate.exporting.contract import Format, Plan
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows
 from curate.manifest.text import to_json
 

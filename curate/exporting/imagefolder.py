@@ -8,12 +8,11 @@ from typing import Any
 
 from curate.columns import KEY, LABEL
 from curate.counted import counted
-from curate.exporting.contract import Format
+from curate.exporting.contract import Format, Plan
 from curate.exporting.item import PREFIX
 from curate.exporting.labels import UNKNOWN_KEY, UNUSABLE, Collector, ExpectedRows, Labels
 from curate.exporting.names import KeyNames
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows
 from curate.exporting.sides import TEST, THEIR_NAMES, TRAIN, VAL
 from curate.manifest.names import is_image_name

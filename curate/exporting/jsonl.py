@@ -1,13 +1,10 @@
 """JSON lines: one object a row with all columns."""
 
 from curate.columns import LABEL
-from curate.exporting.contract import Format
-from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
+from curate.exporting.contract import LINES, Format, Plan, lines_alone
+from curate.exporting.parts import Part
 from curate.exporting.rows import Rows
 from curate.manifest.text import to_json
-
-LINES = "lines"
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
@@ -18,15 +15,9 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         part.piece(LINES, to_json({**record, "key": key, **known}, indent=None))
 
 
-def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Write the one file."""
-    parts.join(parts.target(parts.out), LINES)
-    return ()
-
-
 JSONL = Format(
     part,
-    finish,
+    lines_alone,
     out="one JSON object a line: key, uri, `label`, all columns, embeddings among them",
     suffix=".jsonl",
     load=("import polars; data = polars.read_ndjson({out})",),

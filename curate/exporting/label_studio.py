@@ -12,11 +12,10 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from curate.columns import KEY
-from curate.exporting.contract import Format
+from curate.exporting.contract import Format, Plan
 from curate.exporting.item import PREFIX, Item
 from curate.exporting.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels, text_of
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows
 from curate.manifest.text import MOST_BYTES, read_json, to_json, xml_text
 from curate.version import __version__

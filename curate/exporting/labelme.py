@@ -3,10 +3,9 @@
 from typing import Any
 
 from curate.columns import KEY
-from curate.exporting.contract import Format, nothing_more
+from curate.exporting.contract import Format, Plan, nothing_more
 from curate.exporting.item import PREFIX
 from curate.exporting.parts import Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows
 from curate.manifest.text import to_json
 

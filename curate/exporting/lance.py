@@ -3,10 +3,9 @@
 import json
 from types import ModuleType
 
-from curate.exporting.contract import Format
+from curate.exporting.contract import Format, Plan
 from curate.exporting.parquet import schema_of, tables
 from curate.exporting.parts import AllParts, Entry, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows
 from curate.manifest.text import to_json
 from scoring.errors import InputError

@@ -6,10 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import URI
-from curate.exporting.contract import Format
+from curate.exporting.contract import Format, Plan
 from curate.exporting.names import folder_names
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows
 from curate.tables.digests import numpy_type
 from curate.tables.table import embedding_matrix

@@ -9,9 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.columns import LABEL, URI
-from curate.exporting.contract import Format, nothing_more
+from curate.exporting.contract import Format, Plan, nothing_more
 from curate.exporting.parts import Part
-from curate.exporting.plan import Plan
 from curate.exporting.row_images import ExportedImage, Lost
 from curate.exporting.rows import Rows
 from curate.exporting.sides import THEIR_NAMES, TRAIN

@@ -24,10 +24,16 @@ class Entry:
 
 
 class HashedFile:
-    """A file that is being written, and the digest of what was: a context manager."""
+    """A file that is being written, and the digest of what was: a context manager.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Args:
+        folder: of the file.
+        name: its path in the folder.
+        entries: where it is listed once it is closed without an error.
+    """
+
+    def __init__(self, folder: Path, name: str, entries: list[Entry]) -> None:
+        self._path, self._name, self._entries = folder / name, name, entries
         self._hash = hashlib.sha256()
         self.n_bytes = 0
 
@@ -37,9 +43,11 @@ class HashedFile:
             self._file: BinaryIO = fresh(self._path).open("xb")
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         with place_errors(self._path):
             self._file.close()
+        if error[0] is None:
+            self._entries.append(self.entry())
 
     @property
     def closed(self) -> bool:
@@ -63,9 +71,9 @@ class HashedFile:
         with place_errors(self._path):
             self._file.flush()
 
-    def entry(self, name: str) -> Entry:
+    def entry(self) -> Entry:
         """Return what was written."""
-        return Entry(name, self.n_bytes, self._hash.hexdigest())
+        return Entry(self._name, self.n_bytes, self._hash.hexdigest())
 
 
 @dataclass
@@ -94,9 +102,9 @@ class Part:
         """Append to a piece."""
         self.pieces.setdefault(name, bytearray()).extend(data)
 
-    def file(self, name: str) -> "_Recorded":
+    def file(self, name: str) -> HashedFile:
         """Return a file to fill, whose path in the folder is ``name``."""
-        return _Recorded(self, name)
+        return HashedFile(self.folder, name, self.entries)
 
     def read(self, rows: Rows) -> Iterator[ExportedImage]:
         """Yield the image of every row that has one."""
@@ -133,19 +141,6 @@ class Part:
                 yield image
 
 
-class _Recorded(HashedFile):
-    """A file that its part lists once it is closed."""
-
-    def __init__(self, part: Part, name: str) -> None:
-        super().__init__(part.folder / name)
-        self._part, self._name = part, name
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        if error[0] is None:
-            self._part.entries.append(self.entry(self._name))
-
-
 @dataclass
 class AllParts:
     """All parts, to be joined.
@@ -175,10 +170,9 @@ class AllParts:
 
     def write(self, name: str, *data: bytes) -> None:
         """Write a file of the folder."""
-        with HashedFile(self.folder / name) as file:
+        with HashedFile(self.folder, name, self.entries) as file:
             for each in data:
                 file.write(each)
-        self.entries.append(file.entry(name))
 
     def join(self, file: AtomicFile | HashedFile, piece: str, separator: bytes = b"") -> None:
         """Append the pieces of a name, in the order of the parts, to a file.
@@ -198,11 +192,10 @@ class AllParts:
 
     def joined(self, name: str, piece: str, before: bytes = b"", after: bytes = b"", separator: bytes = b"") -> None:
         """Write a file of the folder from the pieces of a name."""
-        with HashedFile(self.folder / name) as file:
+        with HashedFile(self.folder, name, self.entries) as file:
             file.write(before)
             self.join(file, piece, separator)
             file.write(after)
-        self.entries.append(file.entry(name))
 
     def is_ascii(self, piece: str) -> bool:
         """Return whether all pieces of a name are ASCII."""

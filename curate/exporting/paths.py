@@ -2,13 +2,10 @@
 
 import os
 
-from curate.exporting.contract import Format
-from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
+from curate.exporting.contract import LINES, Format, Plan, lines_alone
+from curate.exporting.parts import Part
 from curate.exporting.rows import Rows
 from scoring.errors import InputError
-
-LINES = "lines"
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
@@ -30,15 +27,9 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         part.piece(LINES, place + end)
 
 
-def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Write the one file."""
-    parts.join(parts.target(parts.out), LINES)
-    return ()
-
-
 PATHS = Format(
     part,
-    finish,
+    lines_alone,
     out="the path or URL of each image, one a line; with `--null` a NUL ends each, for `xargs -0`",
     suffix=".txt",
     load=("data = open({out}).read().splitlines()",),

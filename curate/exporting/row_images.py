@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from curate.exporting.encode import Encoding
-from curate.exporting.plan import COPY, HARD, ImageReader
+from curate.exporting.links import COPY, HARD, ImageReader
 from curate.exporting.rows import Rows
 from curate.manifest import ReadError
 from curate.manifest.ahead import ahead

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,91 +13,41 @@ from curate.columns import KEY, OK, STATUS, URI
 from curate.exporting.item import Item, Value
 from curate.tables.arrays import texts
 from curate.tables.classes import NO_CLASSES, ClassList
-from curate.tables.digests import key_texts
+from curate.tables.digests import is_bytes, key_texts
 from curate.tables.moved import Moved
+from curate.tables.table import Table
 
 RECORD_STEP = 1024  # rows that are Python objects at a time
 
 
-class Source(Protocol):
-    """A table, on the disk or in memory."""
-
-    @property
-    def path(self) -> Any:
-        """What the user named."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Its columns."""
-
-    @property
-    def n_rows(self) -> int:
-        """Its rows."""
-
-    def require(self, names: Sequence[str]) -> None:
-        """Refuse names that are no columns."""
-
-    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
-        """Yield it in order."""
-
-
 @dataclass(frozen=True)
-class Memory:
-    """Rows in memory, as a table on the disk gives them."""
+class Source:
+    """A table whose rows go out.
 
-    table: pa.Table
+    Attributes:
+        table: on the disk, or in memory.
+        path: what the user named.
+        moved: where its images are now, where they moved together with it; or None.
+    """
+
+    table: Table | pa.Table
     path: Any = "the batch"
+    moved: Moved | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """Its columns."""
         return self.table.schema
 
-    @property
-    def n_rows(self) -> int:
-        """Its rows."""
-        return int(self.table.num_rows)
-
-    def require(self, names: Sequence[str]) -> None:
-        """Raise KeyError for a name that is no column."""
-        self.table.select(list(names))
-
-    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
-        """Yield it in order."""
-        chosen = self.table if columns is None else self.table.select(list(columns))
-        yield from chosen.to_batches(max_chunksize=rows)
-
-
-@dataclass(frozen=True)
-class WithPlaces:
-    """A table whose images moved together with it: it gives the places of now."""
-
-    table: Source
-    moved: Moved
-
-    @property
-    def path(self) -> Any:
-        """What the user named."""
-        return self.table.path
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Its columns."""
-        return self.table.schema
-
-    @property
-    def n_rows(self) -> int:
-        """Its rows."""
-        return self.table.n_rows
-
-    def require(self, names: Sequence[str]) -> None:
-        """Refuse names that are no columns."""
-        self.table.require(names)
-
-    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
-        """Yield it in order."""
-        for batch in self.table.batches(columns, rows):
-            yield from self.moved.current_rows(pa.Table.from_batches([batch])).combine_chunks().to_batches()
+    def batches(self, columns: Sequence[str], rows: int = 65536) -> Iterator[pa.RecordBatch]:
+        """Yield some columns in order, at most ``rows`` rows at a time."""
+        table, names = self.table, list(columns)
+        held = table.batches(names, rows) if isinstance(table, Table) else table.select(names).to_batches(rows)
+        for batch in held:
+            if self.moved is None:
+                yield batch
+            else:
+                yield from self.moved.current_rows(pa.Table.from_batches([batch])).combine_chunks().to_batches()
 
 
 @dataclass(frozen=True)
@@ -180,7 +130,7 @@ class Rows:
         columns = {
             field.name: [json_value(value) for value in some[field.name].to_pylist()]
             for field in some.schema
-            if not is_bytes(field.type)
+            if not holds_bytes(field.type)
         }
         return [{name: values[row] for name, values in columns.items()} for row in range(some.num_rows)]
 
@@ -196,16 +146,11 @@ def is_plain(kind: pa.DataType) -> bool:
     return bool(numbers or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
 
 
-def is_bytes(kind: pa.DataType) -> bool:
+def holds_bytes(kind: pa.DataType) -> bool:
     """Return whether a type holds bytes, which no JSON does; a struct with such a field among them."""
     if pa.types.is_struct(kind):
-        return any(is_bytes(kind.field(i).type) for i in range(kind.num_fields))
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
+        return any(holds_bytes(kind.field(i).type) for i in range(kind.num_fields))
+    return is_bytes(kind)
 
 
 def plain_value(value: object) -> Value | None:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.exporting.contract import Format
+from curate.exporting.contract import Plan
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan, Written
 from curate.exporting.row_images import NO_FILE, RowImages
 from curate.exporting.rows import Source, parts
 from curate.exporting.work import KIND, MISSING, WorkFolder
@@ -45,11 +44,31 @@ class ExportProgress:
 
 
 @dataclass(frozen=True)
+class Written:
+    """What is on the disk now.
+
+    Attributes:
+        paths: files, or the one folder, in the order written.
+        n_rows: images in it.
+        notes: notes for the user, one sentence each.
+        missing: rows left out because their image could not be had, as the user allowed.
+        n_bytes: of all files.
+        resumed: rows that an earlier run had written.
+    """
+
+    paths: tuple[Path, ...]
+    n_rows: int
+    notes: tuple[str, ...] = field(default=())
+    missing: int = 0
+    n_bytes: int = 0
+    resumed: int = 0
+
+
+@dataclass(frozen=True)
 class Job:
     """What is to be written.
 
     Attributes:
-        kind: the format.
         plan: of the rows.
         source: the table.
         out: file or folder.
@@ -60,7 +79,6 @@ class Job:
         report: called with after each part.
     """
 
-    kind: Format
     plan: Plan
     source: Source
     out: Path
@@ -88,7 +106,7 @@ def write_out(job: Job, reader: RowImages) -> Written:
             _write_parts(job, reader, work)
             return _finish(job, work)
     except BaseException as error:
-        is_short = not job.kind.folder and isinstance(error, InputError)  # text, soon written again
+        is_short = not job.plan.kind.folder and isinstance(error, InputError)  # text, soon written again
         if began and (not work.done or job.fingerprint is None or is_short):
             with suppress(InputError):  # what went wrong first is what is reported
                 work.remove()
@@ -107,8 +125,8 @@ def _write_parts(job: Job, reader: RowImages, work: WorkFolder) -> None:
         if number in work.done:
             continue
         part = Part(number, work.out, reader)
-        job.kind.part(rows, part, job.plan)
-        if not job.kind.reads_images:
+        job.plan.kind.part(rows, part, job.plan)
+        if not job.plan.kind.reads_images:
             part.written = len(rows)
         missing = [(rows.keys[image.index], image.why) for image in part.lost]
         if part.lost and not job.skip_missing:
@@ -139,7 +157,7 @@ def _finish(job: Job, work: WorkFolder) -> Written:
         raise InputError(f"expected images to write, got none: all {missing:,} cannot be had; look where they are")
     parts = AllParts(work.out, job.out, job.overwrite, n_rows, work.places)
     try:
-        notes = job.kind.finish(parts, job.plan)
+        notes = job.plan.kind.finish(parts, job.plan)
         files, n_bytes, names = work.check(parts, job.plan.n_rows)
         listed = (_list_missing(work, job.out),) if missing else ()
         manifest = {"kind": KIND, "curate": __version__, **(job.fingerprint or {}), "rows": n_rows, "missing": missing}

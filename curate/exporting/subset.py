@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, LABEL, STATUS, URI
 from curate.counted import counted
 from curate.engines.log import RunLog
 from curate.exporting.batches import RANK, by_rank
-from curate.exporting.contract import Format
+from curate.exporting.contract import ExportRequest, Format, Plan
 from curate.exporting.encode import Encoding
+from curate.exporting.links import COPY, LINKS
 from curate.exporting.names import FileNames
 from curate.exporting.options import ExportOptions
-from curate.exporting.plan import COPY, LINKS, Plan
 from curate.exporting.row_images import SUFFIXES, RowImages
-from curate.exporting.rows import Memory, Source, WithPlaces, is_plain
+from curate.exporting.rows import Source, is_plain
 from curate.exporting.run import ExportProgress, Job, refused, write_out
 from curate.exporting.shards import N_BYTES, Shard
 from curate.exporting.sides import SIDES, SPLIT
-from curate.exporting.survey import Survey, SurveyRequest, columns_of, survey
+from curate.exporting.survey import columns_of, survey
 from curate.exporting.table import ALIASES, FORMATS
 from curate.exporting.work import MANIFEST, WorkFolder, is_untouched, read_manifest
 from curate.manifest.store_path import sha256_of
@@ -104,11 +105,10 @@ def run_export(options: ExportOptions) -> ExportResult:
     per = options.per or (sides_column(opened) if kind.sides else None)
     _check_classes(opened, label, per)
     chosen = _taken(opened, kind, options.take, label)
-    rows = _ranked(opened, kind, (*chosen, *([per] if per and per not in chosen else [])))
-    if options.source is None and opened.moved is not None:
-        rows = WithPlaces(rows, opened.moved)
+    table = _ranked(opened, kind, (*chosen, *([per] if per and per not in chosen else [])))
+    rows = Source(table, opened.path, opened.moved if options.source is None else None)
     sized = N_BYTES in opened.schema.names and encoding is None
-    request = SurveyRequest(
+    request = ExportRequest(
         kind, chosen, label, per,
         shard=Shard.of(options.shard, is_sized=sized) if kind.shards else Shard(),
         names=_file_names(kind, per, encoding),
@@ -116,21 +116,22 @@ def run_export(options: ExportOptions) -> ExportResult:
         looks=kind.reads_images and kind.folder and options.source is None and not options.skip_missing,
         replaced=place if place is not None and options.overwrite and kind.folder and place.is_dir() else None,
         null=options.null,
-        classes=class_list(opened, label, options.classes) if label else _no_classes(options.classes),
+        class_list=class_list(opened, label, options.classes) if label else _no_classes(options.classes),
     )  # fmt: skip
     plan, hashes, seen = survey(rows, request, place.name if place is not None else "export")
     located = _located(opened, hashes, options.source, skip_missing=options.skip_missing, plan=plan)
     if kind.reads_images and kind.folder:
         require_images(opened, options.source)
-    _refuse_gone(seen, plan)
-    notes = _notes(opened, plan, request, options.take)
+    if seen.gone:
+        raise refused(plan.n_rows, seen.gone, *seen.first_gone)
+    notes = _notes(opened, plan, options.take)
     result = ExportResult(options.to, plan.n_rows, plan.labelled, plan.left_out, notes=notes, classes=plan.classes,
                           lacking=plan.lacking)  # fmt: skip
     if place is None:
         return result
     result = replace(result, load=kind.load_lines(place, plan))
     digests = {"subset": digest_of(opened), "source": located and located.manifest.digest}
-    fingerprint = {**digests, **_settings(options, request, plan)}
+    fingerprint = {**digests, **_settings(options, plan)}
     done = _existing_export(place, kind, fingerprint, overwrite=options.overwrite, skips=options.skip_missing)
     if done is not None:
         return replace(result, rows=done["rows"], missing=done["missing"], n_bytes=done["bytes"], resumed=done["rows"],
@@ -139,7 +140,7 @@ def run_export(options: ExportOptions) -> ExportResult:
         options.log, command="export", table=str(options.table), to=options.to, out=str(place), rows=plan.n_rows
     ) as events:
         reports = _listener(events, options.report)
-        job = Job(kind, plan, rows, place, fingerprint, options.overwrite, options.skip_missing, report=reports)
+        job = Job(plan, rows, place, fingerprint, options.overwrite, options.skip_missing, report=reports)
         written = write_out(job, RowImages(None, located, encoding, options.link, checked=True, workers=usable_cores()))
         events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
     return replace(result, rows=written.n_rows, missing=written.missing, n_bytes=written.n_bytes,
@@ -149,12 +150,12 @@ def run_export(options: ExportOptions) -> ExportResult:
 export = callable_of(ExportOptions, run_export)
 
 
-def _settings(options: ExportOptions, request: SurveyRequest, plan: Plan) -> dict[str, Any]:
+def _settings(options: ExportOptions, plan: Plan) -> dict[str, Any]:
     """Return what decides, next to the rows and images, what an export writes."""
     same = {name: getattr(options, name) for name in ("link", "resize", "encode", "null")}
     return {
-        **{"format": options.to, "label": request.label, "classes": digest_of_names(plan.classes), "per": request.per},
-        **{"take": ", ".join(request.columns), **same, "shard": [request.shard.n_rows, request.shard.n_bytes]},
+        **{"format": options.to, "label": plan.label, "classes": digest_of_names(plan.classes), "per": plan.per},
+        **{"take": ", ".join(plan.columns), **same, "shard": [plan.shard.n_rows, plan.shard.n_bytes]},
         "version": __version__,
     }
 
@@ -192,13 +193,13 @@ def _no_classes(classes: str | Path | Sequence[str] | None) -> ClassList:
     return NO_CLASSES
 
 
-def _notes(table: Table, plan: Plan, request: SurveyRequest, take: str | Sequence[str] | None) -> tuple[str, ...]:
+def _notes(table: Table, plan: Plan, take: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return what is to be known of classes, sides and columns, whatever the format."""
     notes = []
     if plan.lacking:
         n = counted(len(plan.lacking), "class", "classes")
         notes.append(f"no image of {n} of {len(plan.classes):,}: {name_list(plan.lacking)}")
-    if plan.classes and not request.classes.names:
+    if plan.classes and not plan.class_list.names:
         notes.append(
             f"classes of {plan.label!r} are numbered by these rows alone, since nothing lists them: another subset may "
             "number them otherwise; list them with --classes"
@@ -209,7 +210,7 @@ def _notes(table: Table, plan: Plan, request: SurveyRequest, take: str | Sequenc
             "copies on one side, and --per names its column"
         )
     left = len(table.schema.names) - len(plan.schema.names)
-    if request.kind.minimal and take is None and left:
+    if plan.kind.minimal and take is None and left:
         notes.append(
             f"key and label go along; {counted(left, 'other column')} with --take '*', or some with --take a,b"
         )
@@ -280,12 +281,12 @@ def _check_classes(table: Table, label: str | None, per: str | None) -> None:
             raise InputError(f"expected text or numbers in the column {name!r}, got {table.schema.field(name).type}")
 
 
-def _ranked(table: Table, kind: Format, columns: Sequence[str]) -> Source:
+def _ranked(table: Table, kind: Format, columns: Sequence[str]) -> Table | pa.Table:
     """Return the rows in the order in which they are to be labelled, where they have one; else as they are."""
     if kind.read is None or RANK not in table.schema.names or table.n_rows > MOST_RANKED:
         return table
     names = [name for name in table.schema.names if name in (KEY, URI, STATUS, SHA256, *columns)]
-    return Memory(by_rank(table.read(list(dict.fromkeys([*names, RANK])))), table.path)
+    return by_rank(table.read(list(dict.fromkeys([*names, RANK]))))
 
 
 def _located(
@@ -300,11 +301,6 @@ def _located(
             "was scored, or leave such rows out with --skip-missing"
         )
     return located
-
-
-def _refuse_gone(seen: Survey, plan: Plan) -> None:
-    if seen.gone:
-        raise refused(plan.n_rows, seen.gone, *seen.first_gone)
 
 
 def _existing_export(

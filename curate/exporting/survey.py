@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,20 +13,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import ERROR, KEY, OK, STATUS, URI
-from curate.exporting.contract import Format
+from curate.exporting.contract import ExportRequest, Plan
 from curate.exporting.item import PREDICTED, PROBABILITY, Item
 from curate.exporting.names import SPLIT_WORDS, Claims, FileNames, folder_names
-from curate.exporting.plan import Plan
 from curate.exporting.row_images import NO_FILE
 from curate.exporting.rows import Source, is_plain
 from curate.exporting.shards import Shard
 from curate.exporting.sides import Sides, side_hashes
 from curate.manifest.keys import check_text
 from curate.tables.arrays import texts
-from curate.tables.classes import NO_CLASSES, ClassList
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.keys import check_unique
 from curate.tables.needs import refuse_other_status
+from curate.tables.table import Table
 from scoring.errors import InputError
 
 SAID_OF_OK = (STATUS, ERROR)  # columns that say the same of every row whose image was scored
@@ -66,38 +64,7 @@ class Survey:
     first_gone: tuple[str, str] = ("", "")
 
 
-@dataclass(frozen=True)
-class SurveyRequest:
-    """What a survey looks for.
-
-    Attributes:
-        kind: the format.
-        columns: that go out in addition to key and uri.
-        label: column of classes.
-        per: column of folders.
-        shard: size of a part.
-        names: of files, as far as they can be determined before the rows are seen.
-        takes_uri: see ``Plan``.
-        looks: whether local files are looked for.
-        replaced: a folder that will be replaced, in which no image may lie.
-        null: see ``Plan``.
-        classes: what lists the classes, whichever rows are exported.
-    """
-
-    kind: Format
-    columns: tuple[str, ...]
-    label: str | None
-    per: str | None = None
-    shard: Shard = field(default_factory=Shard)
-    names: FileNames = field(default_factory=FileNames)
-    takes_uri: bool = True
-    looks: bool = False
-    replaced: Path | None = None
-    null: bool = False
-    classes: ClassList = NO_CLASSES
-
-
-def survey(source: Source, request: SurveyRequest, name: str) -> tuple[Plan, NDArray[np.uint64], Survey]:
+def survey(source: Source, request: ExportRequest, name: str) -> tuple[Plan, NDArray[np.uint64], Survey]:
     """Look at all rows.
 
     Args:
@@ -144,36 +111,32 @@ def survey(source: Source, request: SurveyRequest, name: str) -> tuple[Plan, NDA
     return _plan(source, request, name, seen), hashes, seen
 
 
-def _plan(source: Source, request: SurveyRequest, name: str, seen: Survey) -> Plan:
+def _plan(source: Source, request: ExportRequest, name: str, seen: Survey) -> Plan:
     shown = [column for column in (KEY, URI) if column in source.schema.names] + list(request.columns)
     kind = source.schema.field(request.label).type if request.label is not None else pa.null()
-    classes = request.classes.complete(seen.classes, kind)
+    classes = request.class_list.complete(seen.classes, kind)
+    known = vars(request) | {"names": replace(request.names, shared=seen.claims.shared())}
     return Plan(
+        **known,
         name=name,
         schema=pa.schema([source.schema.field(column) for column in shown]),
         starts=tuple(seen.starts),
         n_rows=seen.n_rows,
         left_out=seen.row - seen.n_rows,
-        label=request.label,
         labelled=seen.labelled,
-        class_list=request.classes,
         classes=classes,
         lacking=tuple(each for each in classes if each not in seen.classes) if seen.classes else (),
         predicted=tuple(sorted(seen.predicted)),
-        names=replace(request.names, shared=seen.claims.shared()),
         has_split_words=seen.claims.has_split_words or any(map(SPLIT_WORDS.search, classes)),
         sides=_sides(request, seen),
-        takes_uri=request.takes_uri,
-        per=request.per,
         folders=folder_names(sorted(seen.values, key=lambda value: (value is not None, value or ""))),
         common=seen.common,
         longest=seen.longest,
         nullable=frozenset(seen.nullable),
-        null=request.null,
     )
 
 
-def _sides(request: SurveyRequest, seen: Survey) -> Sides:
+def _sides(request: ExportRequest, seen: Survey) -> Sides:
     if request.kind.sides and request.per is not None:
         return Sides.by_column(request.per, seen.values)
     if not request.kind.splits:
@@ -181,7 +144,7 @@ def _sides(request: SurveyRequest, seen: Survey) -> Sides:
     return Sides.held_out({name: np.concatenate(hashes) for name, hashes in seen.on_side.items()})
 
 
-def columns_of(source: Source, columns: Sequence[str], label: str | None) -> tuple[str, ...]:
+def columns_of(table: Table, columns: Sequence[str], label: str | None) -> tuple[str, ...]:
     """Return the columns to export in addition to key and uri: the label and those named; `*` matches any letters.
 
     By ``*`` all go out but what says the same of all rows.
@@ -189,11 +152,11 @@ def columns_of(source: Source, columns: Sequence[str], label: str | None) -> tup
     Raises:
         InputError: for one that the table has not.
     """
-    names = source.schema.names
+    names = table.schema.names
     chosen = dict.fromkeys([label] if label else [])
     for text in columns:
         matching = [name for name in names if fnmatchcase(name, text)] if "*" in text and text not in names else [text]
-        source.require(matching or [text])
+        table.require(matching or [text])
         chosen |= dict.fromkeys(name for name in matching if name == text or name not in SAID_OF_OK)
     return tuple(name for name in names if name in chosen and name not in (KEY, URI))
 
@@ -220,7 +183,7 @@ def _cut(seen: Survey, shard: Shard, batch: pa.RecordBatch, ok: NDArray[np.bool_
     seen.n_rows += len(rows)
 
 
-def _keys(seen: Survey, request: SurveyRequest, batch: pa.RecordBatch, where: object) -> None:
+def _keys(seen: Survey, request: ExportRequest, batch: pa.RecordBatch, where: object) -> None:
     encoded = key_bytes(batch[KEY], where, seen.row)
     check_text(plain(batch[KEY]).cast(pa.string()), seen.row, KEY, str(where))
     seen.hashes.append(tie_breaks(encoded))
@@ -228,7 +191,7 @@ def _keys(seen: Survey, request: SurveyRequest, batch: pa.RecordBatch, where: ob
         seen.claims.add(key.decode() for key in encoded)
 
 
-def _measure(seen: Survey, request: SurveyRequest, batch: pa.RecordBatch) -> None:
+def _measure(seen: Survey, request: ExportRequest, batch: pa.RecordBatch) -> None:
     for column in (KEY, *request.columns):
         values = batch[column] if column in batch.schema.names else None
         if values is None or not is_plain(values.type):
@@ -240,9 +203,9 @@ def _measure(seen: Survey, request: SurveyRequest, batch: pa.RecordBatch) -> Non
             seen.longest[column] = max(longest, seen.longest.get(column, 0))
 
 
-def _values(seen: Survey, request: SurveyRequest, batch: pa.RecordBatch) -> None:
+def _values(seen: Survey, request: ExportRequest, batch: pa.RecordBatch) -> None:
     if request.label is not None:
-        labels = request.classes.texts(batch[request.label])
+        labels = request.class_list.texts(batch[request.label])
         seen.classes |= dict.fromkeys(labels.unique().drop_null().to_pylist())
         seen.labelled += len(labels) - labels.null_count
         if request.kind.splits and request.per is None:
@@ -275,7 +238,7 @@ def _check_probabilities(batch: pa.RecordBatch) -> None:
             raise InputError(f"expected probabilities in [0, 1], got {value!r} for {key!r}; mend the column")
 
 
-def _files(seen: Survey, request: SurveyRequest, batch: pa.RecordBatch, top: bytes | None) -> None:
+def _files(seen: Survey, request: ExportRequest, batch: pa.RecordBatch, top: bytes | None) -> None:
     """Look at where local images are: the folder over all, and whether they are there."""
     if URI not in batch.schema.names:
         return

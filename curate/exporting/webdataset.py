@@ -4,9 +4,8 @@ import tarfile
 from typing import Any
 
 from curate.columns import KEY, LABEL, URI
-from curate.exporting.contract import Format, nothing_more
+from curate.exporting.contract import Format, Plan, nothing_more
 from curate.exporting.parts import HashedFile, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import RECORD_STEP, Rows
 from curate.manifest.text import to_json
 

@@ -106,11 +106,11 @@ class WorkFolder(HeldFolder):
     def commit(self, part: Part, missing: bytes) -> None:
         """Write the pieces of a part, and its line: from now on it is done."""
         listed = b"".join(to_json([e.name, e.n_bytes, e.sha256], indent=None) for e in part.entries)
-        pieces: dict[str, str] = {}
-        for name, data in {**part.pieces, ENTRIES: listed, MISSING: missing}.items():
-            with HashedFile(self._piece(name, part.number)) as file:
+        contents, written = {**part.pieces, ENTRIES: listed, MISSING: missing}, list[Entry]()
+        for name, data in contents.items():
+            with HashedFile(self._piece(name, part.number).parent, f"{part.number:06d}", written) as file:
                 file.write(bytes(data))
-            pieces[name] = file.entry(name).sha256
+        pieces = {name: entry.sha256 for name, entry in zip(contents, written, strict=True)}
         n_bytes = sum(entry.n_bytes for entry in part.entries)
         line = Done(part.number, part.written, len(part.entries), n_bytes, len(part.lost), pieces)
         append_line(self.folder / JOURNAL, line.__dict__)

@@ -1,9 +1,8 @@
 """YOLO's layout for classification: `SIDE/CLASS/IMAGE`, the classes in `data.yaml`."""
 
-from curate.exporting.contract import Format
+from curate.exporting.contract import Format, Plan
 from curate.exporting.imagefolder import class_folders, folder_notes
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.plan import Plan
 from curate.exporting.rows import Rows
 from curate.exporting.sides import VAL
 from curate.manifest.text import to_json

@@ -13,7 +13,6 @@ from curate.columns import KEY
 from curate.counted import counted
 from curate.exporting.batches import write_batch
 from curate.exporting.labels import shown
-from curate.exporting.plan import ExportOptions
 from curate.manifest.text import read_text
 from curate.rounds.files.settings import RoundSettings
 from scoring.errors import InputError
@@ -65,7 +64,7 @@ def export_problems(place: Path, noted: Mapping[str, Any], batch: pa.Table, sett
         return [str(error)]
     with tempfile.TemporaryDirectory(prefix="curate-") as folder:
         again = Path(folder) / name
-        write_batch(for_annotators(batch), again, CSV, ExportOptions(classes=settings.classes or ()))
+        write_batch(for_annotators(batch), again, CSV, classes=settings.classes or ())
         expected = _cells(again)
     extra = [key for key in present if key not in expected]
     lacking = [key for key in expected if key not in present]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from curate.counted import counted
 from curate.exporting.batches import write_batch
-from curate.exporting.plan import ExportOptions, ImageReader
+from curate.exporting.links import ImageReader
 from curate.exporting.table import TOOLS
 from curate.policies.receipts import environment
 from curate.policies.select.copies import find_picked_copies
@@ -188,9 +188,9 @@ def _export(place: Path, batch: pa.Table, folder: Folder, reader: ImageReader) -
     """Write the files for the annotators: nothing in them says which arm an image is of."""
     settings = folder.settings
     kind = TOOLS[settings.format]
-    export_options = ExportOptions(images=reader, link=settings.link, classes=settings.classes or ())
-    name = EXPORT + kind.suffix
-    written = write_batch(for_annotators(batch), place / name, settings.format, export_options)
+    name, classes = EXPORT + kind.suffix, settings.classes or ()
+    rows = for_annotators(batch)
+    written = write_batch(rows, place / name, settings.format, images=reader, link=settings.link, classes=classes)
     return name, list(written.notes)
 
 

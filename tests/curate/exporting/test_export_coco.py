@@ -7,7 +7,6 @@ import pytest
 from exporting import KEYS, batch, counts, pairs
 
 from curate.exporting.batches import read_labels, write_batch
-from curate.exporting.plan import ExportOptions
 from scoring.errors import InputError
 
 
@@ -26,7 +25,7 @@ def read(tmp_path, value, keys=("a", "b", "c"), **more):
 
 def test_every_key_comes_back_exactly_after_a_tool_renumbered_and_shuffled_the_images(tmp_path):
     out = tmp_path / "coco.json"
-    write_batch(batch(tmp_path / "images"), out, "coco", ExportOptions(classes=("cat", "dog")))
+    write_batch(batch(tmp_path / "images"), out, "coco", classes=("cat", "dog"))
     content = json.loads(out.read_text("utf-8"))
     assert content["annotations"] == []
     assert [category["name"] for category in content["categories"]] == ["cat", "dog"]

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from curate.exporting.batches import read_labels, write_batch
 from curate.exporting.names import Claims, FileNames, KeyNames
-from curate.exporting.plan import ExportOptions
 from curate.exporting.subset import export
 from curate.exporting.table import FORMATS
 from curate.manifest.contract import ReadError
@@ -167,7 +166,7 @@ def test_a_link_to_a_relative_path_points_at_the_image(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = batch(tmp_path / "i", ["a.png"])
     table = table.set_column(1, "uri", pa.array([os.path.relpath(table["uri"][0].as_py())]))
-    write_batch(table, "linked", "imagefolder", ExportOptions(link="symbolic"))
+    write_batch(table, "linked", "imagefolder", link="symbolic")
     linked = tmp_path / "linked" / "train" / "a.png"
     assert linked.is_symlink()
     assert linked.read_bytes() == picture(0)
@@ -178,7 +177,7 @@ def test_links_point_at_the_images_and_copies_hold_their_bytes(tmp_path, format)
     table = batch(tmp_path / "i", ["a.png", "B"])
     inner = {"imagefolder": "train", "fiftyone": "data"}[format]
     write_batch(table, tmp_path / "copied", format)
-    write_batch(table, tmp_path / "linked", format, ExportOptions(link="symbolic"))
+    write_batch(table, tmp_path / "linked", format, link="symbolic")
     for number, name in enumerate(["a.png", "B.png"]):
         copied, linked = (tmp_path / which / inner / name for which in ("copied", "linked"))
         assert copied.read_bytes() == linked.read_bytes() == picture(number)
@@ -192,7 +191,7 @@ def test_a_missing_image_is_named_and_nothing_appears(tmp_path, format, link):
     table = batch(tmp_path / "i", ["a", "b"])
     (tmp_path / "i" / "001.png").unlink()
     with pytest.raises(InputError, match=r"image of 'b': no such file; take it out"):
-        write_batch(table, tmp_path / "out", format, ExportOptions(link=link))
+        write_batch(table, tmp_path / "out", format, link=link)
     assert [path.name for path in tmp_path.iterdir()] == ["i"]
 
 
@@ -203,13 +202,11 @@ def test_images_come_from_the_reader_where_there_is_one(tmp_path):
         return picture(5, "JPEG")
 
     table = batch(tmp_path / "i", ["a", "s.tar/b"], uri=[None, "/data/s.tar::b"])
-    write_batch(table, tmp_path / "out", "imagefolder", ExportOptions(images=reader, link="symbolic"))
+    write_batch(table, tmp_path / "out", "imagefolder", images=reader, link="symbolic")
     names = sorted(path.name for path in (tmp_path / "out" / "train").iterdir())
     assert names == ["a.jpg", "b.jpg", "metadata.jsonl"]
     with pytest.raises(InputError, match="image of 'gone': no such member"):
-        write_batch(
-            batch(tmp_path / "i", ["gone"], uri=[None]), tmp_path / "o", "imagefolder", ExportOptions(images=reader)
-        )
+        write_batch(batch(tmp_path / "i", ["gone"], uri=[None]), tmp_path / "o", "imagefolder", images=reader)
 
 
 def test_files_and_members_of_tar_files_are_read_by_their_uri(tmp_path):
@@ -218,12 +215,12 @@ def test_files_and_members_of_tar_files_are_read_by_their_uri(tmp_path):
     with tarfile.open(tmp_path / "s.tar", "w") as shard:
         shard.add(member, "x.png")
     table = batch(tmp_path / "i", ["a.png", "x.png"], uri=[str(member), f"{tmp_path / 's.tar'}::x.png"])
-    write_batch(table, tmp_path / "out", "imagefolder", ExportOptions(images=images_by_key(table)))
+    write_batch(table, tmp_path / "out", "imagefolder", images=images_by_key(table))
     for name in ("a.png", "x.png"):
         assert (tmp_path / "out" / "train" / name).read_bytes() == picture(3)
     none = batch(tmp_path / "i", ["a.png"], uri=[None])
     with pytest.raises(InputError, match=r"image of 'a.png': the table names no file"):
-        write_batch(none, tmp_path / "other", "imagefolder", ExportOptions(images=images_by_key(none)))
+        write_batch(none, tmp_path / "other", "imagefolder", images=images_by_key(none))
 
 
 def test_a_url_that_may_be_signed_is_not_told_in_the_message(tmp_path, monkeypatch):
@@ -341,7 +338,7 @@ def test_every_key_comes_back_exactly_from_a_fiftyone_folder(tmp_path):
 
 
 def test_the_fields_of_a_fiftyone_dataset_are_declared(tmp_path):
-    write_batch(batch(tmp_path / "i", ["a", "b"]), tmp_path / "out", "fiftyone", ExportOptions(classes=("cat", "dog")))
+    write_batch(batch(tmp_path / "i", ["a", "b"]), tmp_path / "out", "fiftyone", classes=("cat", "dog"))
     value = json.loads((tmp_path / "out" / "metadata.json").read_text())
     declared = {field["name"]: field["ftype"].removeprefix("fiftyone.core.fields.") for field in value["sample_fields"]}
     assert declared["curate_key"] == "StringField"

@@ -10,7 +10,6 @@ import pytest
 from exporting import KEYS, batch, counts, pairs, picture
 
 from curate.exporting.batches import read_labels, write_batch
-from curate.exporting.plan import ExportOptions
 from curate.exporting.subset import export as export_subset
 from scoring.errors import InputError
 
@@ -94,7 +93,7 @@ def test_only_the_folder_of_the_images_is_served_and_never_the_whole_disk(tmp_pa
 def test_images_that_only_the_whole_disk_holds_are_embedded(tmp_path, places):
     data = {"a": picture(1), "b": picture(2)}
     table = batch(tmp_path / "i", ["a", "b"], uri=list(places))
-    written = write_batch(table, tmp_path / "t.json", "label-studio", ExportOptions(images=data.__getitem__))
+    written = write_batch(table, tmp_path / "t.json", "label-studio", images=data.__getitem__)
     images = [entry["data"]["image"] for entry in json.loads((tmp_path / "t.json").read_text())]
     assert [base64.b64decode(image.split(",")[1]) for image in images] == [data["a"], data["b"]]
     assert not any("DOCUMENT_ROOT" in note for note in written.notes)
@@ -109,7 +108,7 @@ def test_predictions_never_count_as_labels(tmp_path):
 def test_images_inside_a_table_are_embedded_and_urls_stay(tmp_path):
     table = batch(tmp_path / "i", ["a", "b", "c"], uri=[None, "https://host/b.jpg?x=1", "/data/s.tar::c.jpg"])
     data = {"a": picture(1), "c": picture(2, "JPEG")}
-    write_batch(table, tmp_path / "t.json", "label-studio", ExportOptions(images=data.__getitem__))
+    write_batch(table, tmp_path / "t.json", "label-studio", images=data.__getitem__)
     images = [entry["data"]["image"] for entry in json.loads((tmp_path / "t.json").read_text())]
     assert images[0].startswith("data:image/png;base64,")
     assert base64.b64decode(images[0].split(",")[1]) == data["a"]
@@ -126,9 +125,7 @@ def test_an_image_that_no_tool_can_open_is_refused_without_a_reader_and_leaves_n
 
 def test_the_configuration_offers_the_classes_and_quotes_them(tmp_path):
     classes = ("cat & dog", 'the "big" <one>', "猫")
-    written = write_batch(
-        batch(tmp_path / "i", ["a"]), tmp_path / "t.json", "label-studio", ExportOptions(classes=classes)
-    )
+    written = write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "t.json", "label-studio", classes=classes)
     assert [path.name for path in written.paths] == ["t.json", "t.xml"]
     root = ET.fromstring((tmp_path / "t.xml").read_text("utf-8"))
     assert tuple(choice.get("value") for choice in root.iter("Choice")) == classes
@@ -137,8 +134,7 @@ def test_the_configuration_offers_the_classes_and_quotes_them(tmp_path):
 
 def test_a_class_with_a_character_that_no_xml_may_hold_leaves_the_configuration_readable(tmp_path):
     classes = ("a\x00b", "c\x1bd", "e\ufffef", "tab\tline\n")
-    options = ExportOptions(classes=classes)
-    write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "t.json", "label-studio", options)
+    write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "t.json", "label-studio", classes=classes)
     root = ET.fromstring((tmp_path / "t.xml").read_bytes())
     assert [choice.get("value") for choice in root.iter("Choice")] == [
         "a\ufffdb",
@@ -165,7 +161,7 @@ def test_overwrite_replaces_a_configuration_of_its_own_and_no_other_file(tmp_pat
 def test_neither_file_appears_where_one_of_the_two_names_is_taken(tmp_path):
     (tmp_path / "t.xml").write_text("mine")
     with pytest.raises(InputError, match=r"t.xml exists already"):
-        write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "t.json", "label-studio", ExportOptions(classes=("a",)))
+        write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "t.json", "label-studio", classes=("a",))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["i", "t.xml"]
     assert (tmp_path / "t.xml").read_text() == "mine"
 

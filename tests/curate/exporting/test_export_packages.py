@@ -15,7 +15,6 @@ import pytest
 from exporting import KEYS, batch, counts, pairs
 
 from curate.exporting.batches import read_labels, write_batch
-from curate.exporting.plan import ExportOptions
 from curate.exporting.subset import export
 
 CLASSES = ("cat", "dog & co", "猫")
@@ -41,7 +40,7 @@ def run(package, code, *arguments):
     "link", ["symbolic", *(pytest.param(link, marks=pytest.mark.slow) for link in ("copy", "hard"))]
 )
 def test_datasets_loads_an_image_folder_as_one_split_with_every_key_and_picture(tmp_path, link):
-    write_batch(batch(tmp_path / "i"), tmp_path / "out", "imagefolder", ExportOptions(link=link))
+    write_batch(batch(tmp_path / "i"), tmp_path / "out", "imagefolder", link=link)
     code = """
 import json, sys
 from datasets import load_dataset
@@ -101,7 +100,7 @@ print(loaded.to_json(sys.argv[3]))
 
 def test_pycocotools_reads_the_images_and_its_results_come_back(tmp_path):
     out = tmp_path / "coco.json"
-    write_batch(batch(tmp_path / "i"), out, "coco", ExportOptions(classes=CLASSES))
+    write_batch(batch(tmp_path / "i"), out, "coco", classes=CLASSES)
     code = """
 import contextlib, json, sys
 from pycocotools.coco import COCO
@@ -126,7 +125,7 @@ print(json.dumps([names, [coco.imgs[i]["curate_key"] for i in sorted(coco.imgs)]
 
 def test_label_studio_takes_tasks_predictions_and_configuration_and_its_exports_come_back(tmp_path):
     out = tmp_path / "tasks.json"
-    write_batch(batch(tmp_path / "i"), out, "label-studio", ExportOptions(classes=CLASSES))
+    write_batch(batch(tmp_path / "i"), out, "label-studio", classes=CLASSES)
     code = """
 import json, os, sys
 from label_studio_sdk.label_interface import LabelInterface
@@ -170,7 +169,7 @@ def test_fiftyone_imports_the_folder_and_what_it_exports_comes_back(tmp_path):
     """The database is mongomock's, in memory: FiftyOne's importer and exporter are the real ones."""
     keys = KEYS[:6]
     table = batch(tmp_path / "i", keys).append_column("phash", pa.array([2**64 - 1] * len(keys), pa.uint64()))
-    write_batch(table, tmp_path / "out", "fiftyone", ExportOptions(classes=CLASSES))
+    write_batch(table, tmp_path / "out", "fiftyone", classes=CLASSES)
     code = """
 import os, sys
 os.environ["FIFTYONE_DATABASE_URI"] = "mongodb://localhost"
