@@ -15,6 +15,8 @@ typer.testing._get_command = cache(typer.testing._get_command)  # it builds all 
 os.fsync = lambda handle: None  # no test cuts the power of its own process, and thousands of files are written
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what goes to a file is not to be broken at a width
 
+collect_ignore_glob = ["*conftest.py"]  # none is a module of tests; of two folders, pytest would mix them up
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
