@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.manifest.keys import check_text, first_true
-from curate.policies.select.plan import Plan
+from curate.policies.select.request import SelectRequest
 from curate.rounds.files.folder import HOLDOUT, Folder, open_folder
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.settings import CONFIG, SKIP, Guard, RoundSettings
@@ -125,7 +125,7 @@ def _check_keys(table: Table) -> None:
 
 def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> None:
     """Refuse a strategy or parameter that would only be refused by the first round."""
-    selector = Plan(strategy, settings=parameters, **guard.plan).selector()
+    selector = SelectRequest(strategy, settings=parameters, **guard.plan).selector()
     for need, flag in (("uncertainty", "score"), ("quality", "quality")):
         if need in selector.needs and not getattr(guard, flag):
             raise InputError(f"the strategy {strategy} needs a column of numbers; name it with --{flag}")

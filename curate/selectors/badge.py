@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from curate.selectors.contract import Selector, blocks, check
 from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
-from curate.selectors.scores import of
 
 ROUNDING = 1e-6  # squared distances below this share of the squared norms are float32 noise, and count as 0
 BLOCK = 16_384  # rows whose bound is computed at a time
@@ -71,7 +70,7 @@ class _Gradients:
     def __init__(self, pool: Pool) -> None:
         self.rows = pool.candidates
         self.whole = len(self.rows) == pool.n_rows  # then blocks are views
-        self.h, self.p = of(pool, "vectors"), of(pool, "probabilities")
+        self.h, self.p = pool.array("vectors"), pool.array("probabilities")
         self.top = self.p.argmax(1)[self.rows]
         m = len(self.rows)
         self.length = np.empty(m, np.float32)  # quality times |h|

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from curate.selectors.contract import Selector, check
 from curate.selectors.pool import Pool, Selection
-from curate.selectors.scores import of
 from scoring.errors import InputError
 
 STRATA = {"predicted": "probabilities", "given": "labels"}  # whose class -> what it takes
@@ -66,12 +66,12 @@ class StratifiedRandom(Selector):
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
-        stratum = of(pool, "labels") if self.by == "given" else of(pool, "probabilities").argmax(1)
+        stratum = pool.array("labels") if self.by == "given" else pool.array("probabilities").argmax(1)
         generator = np.random.default_rng(seed)
         order = generator.permutation(len(pool.candidates))
         shuffled = stratum[pool.candidates[order]]
         classes, of_row, sizes = np.unique(shuffled, return_inverse=True, return_counts=True)
-        turn = turn_in_class(of_row, sizes)  # 0, 1, ... inside each class, in the shuffled order
+        turn = turn_in_class(of_row)  # 0, 1, ... inside each class, in the shuffled order
         if self.shares == "proportional":
             when = (turn + 0.5) / sizes[of_row]
         else:
@@ -82,17 +82,15 @@ class StratifiedRandom(Selector):
         return Selection(pool.candidates[order[chosen]], np.ones(budget), notes=notes)
 
 
-def turn_in_class(of_row: NDArray[np.intp], sizes: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return how many rows of its class come before each row, shape (N,).
+def turn_in_class(classes: NDArray[np.integer], key: NDArray | None = None) -> NDArray[np.int64]:
+    """Return how many rows of its class come before each row, shape (N,): by a key, the lowest first, or as they come.
 
     Args:
-        of_row: class of each row, shape (N,), in [0, C).
-        sizes: rows of each class, shape (C,).
+        classes: of each row, shape (N,).
+        key: shape (N,), finite; ties go to the lower row. None for the order of the rows.
     """
-    by_class = np.argsort(of_row, kind="stable")
-    turn = np.empty(len(of_row), np.int64)
-    turn[by_class] = np.arange(len(of_row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return turn
+    rows = pl.DataFrame({"class": classes, "key": np.arange(len(classes)) if key is None else key})
+    return rows.select(pl.col("key").rank("ordinal").over("class")).to_series().to_numpy().astype(np.int64) - 1
 
 
 def labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -120,18 +120,21 @@ class TypiClust(Selector):
         return Selection(clusters.rows[picks], typical[picks], notes=(*notes, *measure.notes, *graph_notes))
 
 
-def cluster(pool: Pool, k: int, seed: int) -> tuple[Clusters, NDArray]:
-    """Return k clusters of all candidates and labelled rows, and the vectors of these rows, shape (M, D)."""
+def grouped(vectors: NDArray, k: int, seed: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the cluster of each row, -1 for rows of length 0, shape (M,), and the k centroids, unit rows (k, D)."""
     from scoring.search.kmeans import assign, spherical_kmeans
 
-    if pool.vectors is None:
-        raise ValueError("a pool that was checked has vectors")
-    rows = members(pool.candidates, pool.labelled)
-    vectors = subset(pool.vectors, rows)
-    sample = min(PER_CENTROID * k, max(SAMPLE, k), len(rows))
+    sample = min(PER_CENTROID * k, max(SAMPLE, k), len(vectors))
     centroids = spherical_kmeans(vectors, k, seed=seed, iterations=ROUNDS, sample=sample)
-    index, _ = assign(vectors, centroids)
-    of_row = np.where(index[:, 0] < 0, k, index[:, 0]).astype(np.int32)
+    return assign(vectors, centroids)[0][:, 0], centroids
+
+
+def cluster(pool: Pool, k: int, seed: int) -> tuple[Clusters, NDArray]:
+    """Return k clusters of all candidates and labelled rows, and the vectors of these rows, shape (M, D)."""
+    rows = members(pool.candidates, pool.labelled)
+    vectors = subset(pool.array("vectors"), rows)
+    index, centroids = grouped(vectors, k, seed)
+    of_row = np.where(index < 0, k, index).astype(np.int32)
     centroids = np.vstack([centroids, np.zeros((1, centroids.shape[1]), np.float32)])
     taken = np.isin(rows, pool.labelled, assume_unique=True)
     sizes = np.bincount(of_row, minlength=k + 1)

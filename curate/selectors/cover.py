@@ -7,13 +7,16 @@ it, and keeps all gains up to date. Both pick the same rows from the same simila
 Source: Minoux 1978, "Accelerated greedy algorithms for maximizing submodular set functions".
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.geometry import spans
 from curate.selectors.picking import picking
+
+if TYPE_CHECKING:
+    from curate.selectors.herding import Itself
 
 CHUNK = 32  # rows whose gain is first measured again
 TIE = 1e-9  # gains nearer than this, relative to the best, are a tie: rounding must not decide
@@ -33,21 +36,11 @@ def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
 class Cover(Protocol):
     """What is covered so far, and what each row that may be picked would add."""
 
-    def best(self, among: NDArray[np.int64] | None = None) -> tuple[int, float]:
-        """Return the row that adds most, the lowest of a tie, and what it adds; only of ``among`` if given."""
+    def best(self) -> tuple[int, float]:
+        """Return the row that adds most, the lowest of a tie, and what it adds."""
 
     def take(self, row: int) -> None:
         """Pick a row: it covers what it can, and is never the best again."""
-
-
-class Alone(Protocol):
-    """What a row adds by covering itself, where the rows to cover are a sample and it is not among them."""
-
-    def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return what each row adds after all that was taken, shape (B,); never more than before a row was taken."""
-
-    def take(self, row: int) -> None:
-        """Pick a row."""
 
 
 class DenseCover:
@@ -58,8 +51,9 @@ class DenseCover:
             or uint16 from ``to_fixed``, a quarter of the memory and several times as fast.
         weights: what covering a row counts, shape (R,), at least 0.
         covered: best similarity so far, shape (R,), in [0, 1] with uint16.
-        own: which of the R each of the M is, -1 for none, shape (M,); where the R are a sample, the similarity of a row
-            to itself is set to 0 by the caller, so that being drawn is no merit, and it is covered when it is picked.
+        as_reference: which of the R each of the M is, -1 for none, shape (M,); where the R are a sample, the similarity
+            of a row to itself is set to 0 by the caller, so that being drawn is no merit, and it is covered when it is
+            picked.
         most: what each of the M adds at most, shape (M,), where that is known; else it is measured.
         alone: what a row also adds by covering itself; None for nothing.
     """
@@ -71,7 +65,7 @@ class DenseCover:
         covered: NDArray,
         as_reference: NDArray[np.int64] | None = None,
         most: NDArray[np.float64] | None = None,
-        alone: Alone | None = None,
+        alone: "Itself | None" = None,
     ) -> None:
         self._similarity, self._as_reference, self._alone = similarity, as_reference, alone
         fixed = similarity.dtype == np.uint16
@@ -96,12 +90,8 @@ class DenseCover:
             self._bound[rows] += self._alone.gains(rows)
         self._measured[rows] = self._round
 
-    def best(self, among: NDArray[np.int64] | None = None) -> tuple[int, float]:
-        """Return the row that adds most, the lowest of a tie, and what it adds; only of ``among`` if given."""
-        if among is not None:
-            for span in spans(len(among), 512):
-                self._measure(among[span])
-            return _lowest(self._bound, among, self._floor)
+    def best(self) -> tuple[int, float]:
+        """Return the row that adds most, the lowest of a tie, and what it adds."""
         chunk, size = CHUNK, len(self._bound)
         while True:
             top = float(self._bound.max())
@@ -111,7 +101,7 @@ class DenseCover:
                 stale = np.flatnonzero(~current & (self._bound >= known - TIE * abs(known) - self._floor))
                 stale = stale[self._bound[stale] > 0]  # a gain of 0 stays 0
                 if not len(stale):
-                    return _lowest(self._bound, None, self._floor)
+                    return _lowest(self._bound, self._floor)
             else:
                 bound = np.where(current, -np.inf, self._bound)
                 count = min(chunk, size)
@@ -175,9 +165,9 @@ class SparseCover:
         self._gains[taken] = -np.inf
         self._floor = FLOOR * size
 
-    def best(self, among: NDArray[np.int64] | None = None) -> tuple[int, float]:
-        """Return the row that adds most, the lowest of a tie, and what it adds; only of ``among`` if given."""
-        return _lowest(self._gains, among, self._floor)
+    def best(self) -> tuple[int, float]:
+        """Return the row that adds most, the lowest of a tie, and what it adds."""
+        return _lowest(self._gains, self._floor)
 
     def take(self, row: int) -> None:
         """Pick a row: it covers what it can, and is never the best again."""
@@ -222,12 +212,10 @@ def by_server(server: NDArray[np.int32], size: int) -> tuple[NDArray[np.integer]
     return entries, until
 
 
-def _lowest(gains: NDArray[np.float64], rows: NDArray[np.int64] | None, floor: float) -> tuple[int, float]:
-    """Return the lowest row, of ``rows`` or of all, whose gain is the best but for rounding; and that gain, >= 0."""
-    among = gains if rows is None else gains[rows]
-    top = float(among.max())
-    at = int((among >= top - TIE * abs(top) - floor).argmax())
-    row = at if rows is None else int(rows[at])
+def _lowest(gains: NDArray[np.float64], floor: float) -> tuple[int, float]:
+    """Return the lowest row whose gain is the best but for rounding; and that gain, >= 0."""
+    top = float(gains.max())
+    row = int((gains >= top - TIE * abs(top) - floor).argmax())
     return row, max(float(gains[row]), 0.0)
 
 

@@ -11,7 +11,6 @@ from curate.selectors.cover import Cover, DenseCover, SparseCover, greedy
 from curate.selectors.geometry import members, unit
 from curate.selectors.graphs import check_neighbours, neighbours, not_looked_at
 from curate.selectors.pool import Pool, Selection
-from scoring.errors import InputError
 
 TRIAL = 2_000  # rows on which the sparse form is held against the dense one
 TRIAL_PICKS = 200
@@ -38,9 +37,7 @@ class FacilityLocation(Selector):
     )
 
     def __post_init__(self) -> None:
-        check_neighbours(self.neighbours)
-        if self.exact_rows < 1:
-            raise InputError(f"exact_rows must be at least 1, got {self.exact_rows}")
+        check_neighbours(self.neighbours, self.exact_rows)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
@@ -54,17 +51,16 @@ def _cover(
     pool: Pool, k: int, exact_rows: int, budget: int, seed: int
 ) -> tuple[Cover, NDArray[np.int64], tuple[str, ...]]:
     """Return what is covered by the labelled rows, the pool's rows that its numbers represent, and notes."""
-    if pool.vectors is None:
-        raise ValueError("a pool that was checked has vectors")
+    vectors = pool.array("vectors")
     rows = members(pool.candidates, pool.labelled)
     taken = np.flatnonzero(np.isin(rows, pool.labelled, assume_unique=True))
     if len(rows) <= exact_rows:
-        return _dense(pool.vectors[rows], taken), rows, not_looked_at(pool, len(rows))
+        return _dense(vectors[rows], taken), rows, not_looked_at(pool, len(rows))
     rows, graph, notes = neighbours(pool, k, seed)
     near, entries = graph.index.shape[1], _entries(graph.index, graph.cosine)
     del graph  # half a gigabyte of a million rows, which the entries hold again
     cover = _sparse(*entries, taken)
-    share = _trial(pool.vectors, rows, k, min(budget, TRIAL_PICKS), seed)
+    share = _trial(vectors, rows, k, min(budget, TRIAL_PICKS), seed)
     note = (
         f"approximate: a row is served by its {near} nearest only; on {min(TRIAL, len(rows)):,} rows"
         f" drawn, with as many neighbours for their number, this reaches {share:.2%} of what all similarities reach"

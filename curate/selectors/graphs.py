@@ -1,6 +1,5 @@
 """The k nearest neighbours of a pool's rows, as the sparse selectors use them."""
 
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,35 +17,21 @@ MOST = 64  # neighbours that a graph holds at most
 LOST = 0.75  # share of the neighbours that may be missing; where more are, another graph is computed
 
 
-def check_neighbours(k: int) -> None:
-    """Refuse a number of neighbours that no graph has.
+def check_neighbours(k: int, exact_rows: int = 1) -> None:
+    """Refuse a number of neighbours that no graph has, or of rows that are compared all with all.
 
     Raises:
-        InputError: if k is not between 1 and 64.
+        InputError: if k is not between 1 and 64, or there is no such row.
     """
     if not 1 <= k <= MOST:
         raise InputError(f"neighbours must be between 1 and {MOST}, got {k}")
-
-
-@dataclass(frozen=True)
-class Neighboured(Pool):
-    """A pool that brings the graph of all its rows along, so that no selector computes it again.
-
-    Attributes:
-        graph: of the pool's rows, indices are rows of the pool; None to compute it.
-    """
-
-    graph: "Graph | None" = None
+    if exact_rows < 1:
+        raise InputError(f"exact_rows must be at least 1, got {exact_rows}")
 
 
 def computes_graph(selector: object, n_rows: int) -> bool:
     """Return whether a selector computes the graph of a pool of so many rows where none is brought along."""
     return hasattr(selector, "neighbours") and n_rows > getattr(selector, "exact_rows", 0)
-
-
-def with_graph(pool: Pool, graph: "Graph") -> Neighboured:
-    """Return a pool that brings the graph of its rows along."""
-    return Neighboured(**{each.name: getattr(pool, each.name) for each in fields(Pool)}, graph=graph)
 
 
 def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph", tuple[str, ...]]:
@@ -62,12 +47,10 @@ def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph
     """
     from scoring.search.graph import knn_graph
 
-    if pool.vectors is None:
-        raise ValueError("a pool that was checked has vectors")
     rows = members(pool.candidates, pool.labelled)
     k = min(k, len(rows) - 1)
     notes: tuple[str, ...] = ()
-    if isinstance(pool, Neighboured) and pool.graph is not None and pool.graph.index.shape[1] >= k:
+    if pool.graph is not None and pool.graph.index.shape[1] >= k:
         graph = _among(pool.graph, rows, k)
         lost = float((graph.index < 0).mean())
         if not lost:
@@ -76,7 +59,7 @@ def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph
         if lost <= LOST:
             return rows, graph, (f"approximate: {notes[0]}",)
         notes = (f"{notes[0]}: a graph of the {len(rows):,} others is computed",)
-    graph = knn_graph(subset(pool.vectors, rows), k, seed=seed)
+    graph = knn_graph(subset(pool.array("vectors"), rows), k, seed=seed)
     return rows, graph, (*notes, *_recall_note(graph))
 
 
@@ -84,12 +67,12 @@ def graph_of_rows(pool: Pool, rows: NDArray[np.int64]) -> tuple["Graph | None", 
     """Return the graph that a pool brings along, among some of its rows, and how good it is; None without one.
 
     Args:
-        pool: of any kind.
+        pool: with or without a graph.
         rows: of the pool, ascending, shape (M,); indices of the graph are positions among them.
     """
-    if not isinstance(pool, Neighboured) or pool.graph is None:
-        return None, ()
     graph = pool.graph
+    if graph is None:
+        return None, ()
     if len(rows) < len(graph.index):
         graph = _among(graph, rows, graph.index.shape[1])
     return graph, _recall_note(graph)
@@ -97,7 +80,7 @@ def graph_of_rows(pool: Pool, rows: NDArray[np.int64]) -> tuple["Graph | None", 
 
 def not_looked_at(pool: Pool, n_rows: int) -> tuple[str, ...]:
     """Return what to say of a graph that a pool of so few rows brings along in vain."""
-    if not isinstance(pool, Neighboured) or pool.graph is None:
+    if pool.graph is None:
         return ()
     return (f"the graph is not looked at: {n_rows:,} rows are few enough to be compared all with all",)
 

@@ -92,17 +92,13 @@ def coverage_weights(pool: Pool) -> NDArray[np.float32]:
 
 
 def _herd(self: MaxHerding, pool: Pool, weights: NDArray[np.float32], budget: int, seed: int) -> Selection:
-    if pool.vectors is None:
-        raise ValueError("a pool that was checked has vectors")
-
-    parts = {"weight": weights}
+    vectors = pool.array("vectors")
     if len(pool.candidates) <= self.exact_rows:
-        picks, gains = _exact(pool, pool.vectors, weights, self.bandwidth, budget)
+        picks, gains = _exact(pool, vectors, weights, self.bandwidth, budget)
         notes: tuple[str, ...] = ()
     else:
-        picks, gains, notes = _staged(self, pool, pool.vectors, weights, budget, seed)
-    chosen = {name: values[picks].astype(np.float64) for name, values in parts.items()}
-    return Selection(pool.candidates[picks], gains, chosen, notes)
+        picks, gains, notes = _staged(self, pool, vectors, weights, budget, seed)
+    return Selection(pool.candidates[picks], gains, {"weight": weights[picks].astype(np.float64)}, notes)
 
 
 def _exact(
@@ -146,7 +142,7 @@ def _staged(
         itself = weights[left] * (len(drawn) / size)
         most += itself
         order = np.argsort(-most, kind="stable")
-        alone = _Itself(vectors, pool.candidates[left], itself, done, order, self.bandwidth)
+        alone = Itself(vectors, pool.candidates[left], itself, done, order, self.bandwidth)
         likely = order[:LIKELY]
         most[likely] += alone.gains(likely) - itself[likely]
         cover = DenseCover(similarity, weights[drawn], before, as_reference, most, alone)
@@ -164,7 +160,7 @@ def _staged(
     return picks, gains, (note,)
 
 
-class _Itself:
+class Itself:
     """What rows add by covering themselves: their weight, but for how similar the nearest labelled row or pick is.
 
     One row in N is next to nothing while picks are few. When they are many and the rest is covered it is what decides,
@@ -262,7 +258,7 @@ def _drawn(
 
     Cosines are products in bfloat16, right to about 0.004, which is several times as fast and averages out over the
     references. A row gains nothing by being a reference: covering itself counts as one row in N, not one in R,
-    so its kernel with itself is set to 0 and ``_Itself`` counts it, as every other row's.
+    so its kernel with itself is set to 0 and ``Itself`` counts it, as every other row's.
     """
     import torch
 

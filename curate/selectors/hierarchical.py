@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.selectors.chance import turn_in_class
 from curate.selectors.contract import Selector, check
 from curate.selectors.geometry import members, subset
 from curate.selectors.pool import Pool, Selection
@@ -61,10 +62,8 @@ class Hierarchical(Selector):
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
-        if pool.vectors is None:
-            raise ValueError("a pool that was checked has vectors")
         rows = members(pool.candidates, pool.labelled)
-        vectors = subset(pool.vectors, rows)
+        vectors = subset(pool.array("vectors"), rows)
         finest = max(1, min(self.most_clusters, len(rows) // ROWS_A_CLUSTER))
         sizes = [max(1, finest // self.branching**level) for level in range(self.levels)]
         home, nearness, parents = hierarchy(vectors, sizes, resamples=self.resamples, seed=seed)
@@ -143,9 +142,7 @@ def spread_centroids(
 
 def nearest_of_each(cluster: NDArray[np.int32], nearness: NDArray[np.float32], most: int) -> NDArray[np.int64]:
     """Return the rows nearest to each centroid, at most ``most`` of a cluster, ascending; none of cluster -1."""
-    order = np.lexsort((-nearness, cluster))
-    order = order[cluster[order] >= 0]
-    return np.sort(order[_place(cluster[order]) < most])
+    return np.flatnonzero((turn_in_class(cluster, -nearness) < most) & (cluster >= 0))
 
 
 def balanced(

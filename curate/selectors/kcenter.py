@@ -45,10 +45,8 @@ class KCenter(Selector):
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
-        if pool.vectors is None:
-            raise ValueError("a pool that was checked has vectors")
         first = int(np.random.default_rng(seed).integers(len(pool.candidates)))
-        search = Farthest(pool.vectors, pool.candidates, pool.labelled, budget, first, unit_length=self.unit)
+        search = Farthest(pool.array("vectors"), pool.candidates, pool.labelled, budget, first, unit_length=self.unit)
         gains = [] if len(pool.labelled) else [np.inf]
         for position in picking(budget):
             if position < len(gains):  # it was drawn

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from curate.selectors.contract import HOW_TO_GET, Selector, check
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.ranked import HighestScore, Ranked
-from curate.selectors.scores import SCORES, of
 from scoring.errors import InputError
 from scoring.metrics.ranking import ranks
 
@@ -46,7 +45,7 @@ def gate(pool: Pool, least: float) -> Pool:
     if not 0 <= least < 1:
         raise InputError(f"the gate must be in [0, 1), got {least:g}; 0.3 leaves out the worst three tenths")
     used = np.concatenate([pool.candidates, pool.labelled])
-    place = rank_share(of(pool, "quality")[used])[: len(pool.candidates)]
+    place = rank_share(pool.array("quality")[used])[: len(pool.candidates)]
     kept = pool.candidates[place >= least]
     if not len(kept):
         raise InputError(
@@ -56,7 +55,7 @@ def gate(pool: Pool, least: float) -> Pool:
     return replace(pool, candidates=kept)
 
 
-def discount(pool: Pool, score: str) -> Pool:
+def discount(pool: Pool, selector: Ranked) -> Pool:
     """Return the pool with ``uncertainty`` a score's rank times quality's, in (0, 1), for ``HighestScore`` to rank by.
 
     With e the score, a = -quality and rank the place of a candidate among the candidates: rank(e) * (1 - rank(a)).
@@ -64,23 +63,18 @@ def discount(pool: Pool, score: str) -> Pool:
 
     Args:
         pool: has quality and what the score needs.
-        score: a name of ``SCORES``.
+        selector: that ranks by the score.
 
     Raises:
         InputError: if the pool lacks what is needed.
     """
     _check_quality(pool)
-    check(pool, 1, SCORES[score].needs)
-    learnt_last = rank_share(SCORES[score].compute(pool)[pool.candidates])
-    bad = rank_share(-of(pool, "quality")[pool.candidates].astype(np.float64))
+    check(pool, 1, selector.needs)
+    learnt_last = rank_share(selector.scores(pool)[pool.candidates])
+    bad = rank_share(-pool.array("quality")[pool.candidates].astype(np.float64))
     uncertainty = np.zeros(pool.n_rows, np.float64)
     uncertainty[pool.candidates] = learnt_last * (1 - bad)
     return replace(pool, uncertainty=uncertainty)
-
-
-def has_score(selector: Selector) -> bool:
-    """Return whether a selector ranks by one score, which a discount can change."""
-    return isinstance(selector, Ranked)
 
 
 @dataclass(frozen=True)
@@ -93,14 +87,14 @@ class Discounted(Selector):
         selector: one with a score, such as ``Margin()``.
     """
 
-    selector: Selector
+    selector: Ranked
 
     needs: ClassVar[tuple[str, ...]] = ("quality",)
     prefix: ClassVar[bool] = False
     cost: ClassVar[str] = "three times the selector's, and O(N log N) time"
 
     def __post_init__(self) -> None:
-        if not has_score(self.selector):
+        if not isinstance(self.selector, Ranked):
             raise InputError(
                 "only a strategy that ranks by a score can be discounted by rank"
                 f" (margin, entropy, ...), got {type(self.selector).__name__}; use the gate"
@@ -111,15 +105,14 @@ class Discounted(Selector):
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
-        score: str = self.selector.score  # type: ignore[attr-defined]
-        mixed = discount(pool, score)
-        selection = HighestScore()(mixed, budget, seed=seed)
+        score = self.selector.score
+        selection = HighestScore()(discount(pool, self.selector), budget, seed=seed)
         parts = {
             **selection.parts,
-            score: SCORES[score].compute(pool)[selection.rows],
-            "quality": of(pool, "quality")[selection.rows].astype(np.float64),
+            score: self.selector.scores(pool)[selection.rows],
+            "quality": pool.array("quality")[selection.rows].astype(np.float64),
         }
-        by_quality = replace(pool, uncertainty=of(pool, "quality"))
+        by_quality = replace(pool, uncertainty=pool.array("quality"))
         alone = (self.selector(pool, budget, seed=seed).rows, HighestScore()(by_quality, budget).rows)
         shared = [int(np.isin(selection.rows, rows).sum()) for rows in alone]
         note = f"of {budget} picks, {shared[0]} are also picked by {score} alone and {shared[1]} by quality alone"

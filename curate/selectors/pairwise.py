@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 
 from curate.selectors.contract import Selector, check
 from curate.selectors.cover import by_server
-from curate.selectors.geometry import spans
+from curate.selectors.geometry import members, spans
 from curate.selectors.graphs import check_neighbours, neighbours
 from curate.selectors.herding import coverage_weights
 from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
+from scoring.metrics.ranking import ranks
 
 BLOCK = 65_536  # rows, or entries, that are looked at in one go
 
@@ -46,7 +47,7 @@ class Pairwise(Selector):
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
-        rows = np.sort(np.concatenate([pool.candidates, pool.labelled]))
+        rows = members(pool.candidates, pool.labelled)
         start, other, cosine, notes = edges(pool, self.neighbours, seed)
         places = np.searchsorted(rows, pool.candidates)
         value = np.full(len(rows), -np.inf)
@@ -74,9 +75,7 @@ def _quality(pool: Pool) -> NDArray[np.float64]:
     """Return how good each candidate is, shape (M,), in [0, 1]."""
     if pool.uncertainty is None:
         return coverage_weights(pool).astype(np.float64)
-    _, inverse, counts = np.unique(pool.uncertainty[pool.candidates], return_inverse=True, return_counts=True)
-    upper = np.cumsum(counts)
-    rank = (upper - (counts - 1) / 2)[inverse] / len(inverse)  # ties share their mean rank
+    rank = ranks(pool.uncertainty[pool.candidates]) / len(pool.candidates)  # ties share their mean rank
     return rank if pool.quality is None else rank * pool.quality[pool.candidates]
 
 

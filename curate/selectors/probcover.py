@@ -48,17 +48,13 @@ class ProbCover(Selector):
             raise InputError(f"the radius must be above 0 and below 2, a distance between unit rows, got {self.radius}")
         if not 0 < self.purity <= 1:
             raise InputError(f"the purity must be above 0 and at most 1, a share of balls, got {self.purity}")
-        check_neighbours(self.neighbours)
-        if self.exact_rows < 1:
-            raise InputError(f"exact_rows must be at least 1, got {self.exact_rows}")
+        check_neighbours(self.neighbours, self.exact_rows)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
-        if pool.vectors is None:
-            raise ValueError("a pool that was checked has vectors")
         rows = members(pool.candidates, pool.labelled)
-        vectors = subset(pool.vectors, rows)
+        vectors = subset(pool.array("vectors"), rows)
         notes: tuple[str, ...] = ()
         radius = self.radius
         if radius is None:

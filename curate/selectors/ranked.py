@@ -1,13 +1,121 @@
-"""Selectors that take the rows with the highest score: cheap, and blind to rows that resemble one another."""
+"""Scores of rows on their own, and the selectors that take the highest: cheap, and blind to rows that are alike."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from curate.selectors.contract import Selector, check
+from curate.selectors.contract import Selector, blocks, check
 from curate.selectors.pool import Pool, Selection
-from curate.selectors.scores import SCORES
+
+Floats = NDArray[np.float64]
+
+
+def least_confidence(probabilities: NDArray) -> Floats:
+    """Return 1 - p1, p1 the probability of the likeliest class; higher is less certain.
+
+    Args:
+        probabilities: shape (N, C), rows sum to 1.
+
+    Returns:
+        Shape (N,), in [0, 1 - 1/C].
+
+    Source: Settles 2009, "Active Learning Literature Survey", sec. 3.1.
+
+    >>> least_confidence(np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])).tolist()
+    [0.5, 0.0]
+    """
+    return 1 - np.asarray(probabilities).max(1).astype(np.float64)
+
+
+def margin(probabilities: NDArray) -> Floats:
+    """Return 1 - (p1 - p2), p1 and p2 the probabilities of the two likeliest classes; higher is less certain.
+
+    Args:
+        probabilities: shape (N, C), rows sum to 1; with one class there is no second, and p2 is 0.
+
+    Returns:
+        Shape (N,), in [0, 1].
+
+    Source: Settles 2009, sec. 3.1; turned around, so that higher is picked first.
+
+    >>> margin(np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])).tolist()
+    [0.75, 0.0]
+    """
+    probabilities = np.asarray(probabilities)
+    margins = np.empty(len(probabilities))
+    for start, block in blocks(probabilities):
+        if block.shape[1] > 1:
+            top = np.partition(block, -2, axis=1)[:, -2:].astype(np.float64)
+            margins[start : start + len(block)] = 1 - (top[:, 1] - top[:, 0])
+        else:
+            margins[start : start + len(block)] = 1 - block[:, 0]
+    return margins
+
+
+def entropy(probabilities: NDArray) -> Floats:
+    """Return -sum_c p_c log p_c in nats; higher is less certain.
+
+    Args:
+        probabilities: shape (N, C), rows sum to 1.
+
+    Returns:
+        Shape (N,), in [0, ln C].
+
+    Source: Settles 2009, sec. 3.1.
+
+    >>> entropy(np.array([[0.5, 0.5], [1.0, 0.0]])).round(4).tolist()
+    [0.6931, 0.0]
+    """
+    probabilities = np.asarray(probabilities)
+    entropies = np.empty(len(probabilities))
+    for start, block in blocks(probabilities):
+        p = block.astype(np.float64)
+        log = np.log(p, out=np.zeros_like(p), where=p > 0)
+        entropies[start : start + len(p)] = 0.0 - (p * log).sum(1)
+    return entropies
+
+
+def bald(draws: NDArray) -> Floats:
+    """Return H[mean of the draws] - mean of H[draw] in nats: what the label would show about the model.
+
+    Noise that all draws agree on does not count: coin flips that every model calls coin flips score 0.
+
+    Args:
+        draws: probabilities by M models, shape (M, N, C).
+
+    Returns:
+        Shape (N,), in [0, min(ln M, ln C)].
+
+    Source: Houlsby et al. 2011, arXiv:1112.5745, eq. 2.
+
+    >>> bald(np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])).round(4).tolist()
+    [0.6931, 0.0]
+    """
+    mean, inner = np.zeros(draws.shape[1:], np.float64), np.zeros(draws.shape[1])
+    for draw in draws:
+        mean += draw
+        inner += entropy(draw)
+    return np.maximum(entropy(mean / len(draws)) - inner / len(draws), 0.0)
+
+
+def rho_loss(loss: NDArray, holdout_loss: NDArray) -> Floats:
+    """Return the loss that training can still take away: loss - holdout loss; higher is picked first.
+
+    Rows that are learnt have a low loss, and rows that cannot be learnt (noise, wrong labels) a high one under both.
+
+    Args:
+        loss: of each row's label under the model in training, shape (N,).
+        holdout_loss: of each row's label under a model that was trained on other rows, shape (N,).
+
+    Source: Mindermann et al. 2022, arXiv:2206.07137, eq. 3.
+
+    >>> rho_loss(np.array([2.0, 2.0, 0.1]), np.array([0.1, 2.0, 0.1])).round(2).tolist()
+    [1.9, 0.0, 0.0]
+    """
+    return np.asarray(loss, np.float64) - np.asarray(holdout_loss, np.float64)
 
 
 @dataclass(frozen=True)
@@ -15,17 +123,24 @@ class Ranked(Selector):
     """The candidates with the highest score, the highest first; ties go to the lower row. Gains are the scores.
 
     Attributes:
-        score: a name of ``SCORES``; each score has its own class.
+        score: its name; each score has its own class.
+        compute: the fields that the selector needs, in that order -> a number for each row of the pool, shape (N,)
+            float64, finite where the pool is; higher is picked first.
     """
 
     score: ClassVar[str]
+    compute: ClassVar[Callable[..., Floats]]
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = "O(NC + N log N) time, O(N) memory"
+
+    def scores(self, pool: Pool) -> Floats:
+        """Return the score of every row of a pool, shape (N,)."""
+        return type(self).compute(*(pool.array(need) for need in self.needs))
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
-        values = SCORES[self.score].compute(pool)[pool.candidates]
+        values = self.scores(pool)[pool.candidates]
         order = np.argsort(-values, kind="stable")[:budget]
         return Selection(pool.candidates[order], values[order])
 
@@ -38,6 +153,7 @@ class LeastConfidence(Ranked):
 
     needs = ("probabilities",)
     score = "least-confidence"
+    compute = staticmethod(least_confidence)
 
 
 class Margin(Ranked):
@@ -51,6 +167,7 @@ class Margin(Ranked):
 
     needs = ("probabilities",)
     score = "margin"
+    compute = staticmethod(margin)
 
 
 class Entropy(Ranked):
@@ -61,6 +178,7 @@ class Entropy(Ranked):
 
     needs = ("probabilities",)
     score = "entropy"
+    compute = staticmethod(entropy)
 
 
 class Bald(Ranked):
@@ -72,6 +190,7 @@ class Bald(Ranked):
     needs = ("draws",)
     cost = "O(MNC + N log N) time for M models, O(NC) memory"
     score = "bald"
+    compute = staticmethod(bald)
 
 
 class HighestScore(Ranked):
@@ -83,6 +202,7 @@ class HighestScore(Ranked):
     needs = ("uncertainty",)
     cost = "O(N log N) time, O(N) memory"
     score = "score"
+    compute = staticmethod(lambda uncertainty: uncertainty.astype(np.float64))
 
 
 class RhoLoss(Ranked):
@@ -96,3 +216,4 @@ class RhoLoss(Ranked):
     needs = ("loss", "holdout_loss")
     cost = "O(N log N) time, O(N) memory"
     score = "rho-loss"
+    compute = staticmethod(rho_loss)

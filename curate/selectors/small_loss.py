@@ -10,7 +10,6 @@ from curate.counted import counted
 from curate.selectors.chance import labelled_in, turn_in_class
 from curate.selectors.contract import Selector, check
 from curate.selectors.pool import Pool, Selection
-from curate.selectors.scores import of
 from scoring.errors import InputError
 
 LEAST = -1e-3  # a cross-entropy may be below 0 by rounding alone
@@ -56,15 +55,15 @@ class SmallLoss(Selector):
         """
         check(pool, budget, self.needs)
         rows = pool.candidates
-        labels, loss = of(pool, "labels")[rows], of(pool, "holdout_loss")[rows].astype(np.float64)
+        labels, loss = pool.array("labels")[rows], pool.array("holdout_loss")[rows].astype(np.float64)
         unknown = labels < 0
         _refuse_negative(rows[~unknown], loss[~unknown])
         classes, of_row, sizes = np.unique(labels, return_inverse=True, return_counts=True)
         generator = np.random.default_rng(seed)
         lot, class_lot = generator.permutation(len(rows)), generator.permutation(len(classes))
-        nth = _turns(of_row, sizes, np.where(unknown, 0.0, loss))  # 0, 1, ... in each class, smallest loss first
+        nth = turn_in_class(of_row, np.where(unknown, 0.0, loss))  # 0, 1, ... in each class, smallest loss first
         trusted = (nth < np.ceil((self.share * sizes).round(6))[of_row]) & ~unknown
-        turn = _turns(of_row, sizes, np.where(trusted | unknown, lot, len(rows) + nth))
+        turn = turn_in_class(of_row, np.where(trusted | unknown, lot, len(rows) + nth))
         when = turn + labelled_in(pool, classes)[of_row]
         picked = np.lexsort((class_lot[of_row], when, unknown))[:budget]
         return Selection(
@@ -73,14 +72,6 @@ class SmallLoss(Selector):
             {"trusted": trusted[picked].astype(np.float64)},
             _notes(trusted[picked], unknown[picked], self.share),
         )
-
-
-def _turns(of_row: NDArray[np.intp], sizes: NDArray[np.intp], key: NDArray) -> NDArray[np.int64]:
-    """Return the place of each row in its class by a key, the lowest first; ties go to the lower row."""
-    order = np.argsort(key, kind="stable")
-    turn = np.empty(len(key), np.int64)
-    turn[order] = turn_in_class(of_row[order], sizes)
-    return turn
 
 
 def _refuse_negative(rows: NDArray[np.int64], loss: NDArray[np.float64]) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.probes.linear import FeatureScale, bootstrap_draws, fit_linear_probe, spread_of
 from curate.selectors.chance import Random
 from curate.selectors.contract import Selector
-from curate.selectors.graphs import MOST, computes_graph, with_graph
+from curate.selectors.graphs import MOST, computes_graph
 from curate.selectors.pool import Pool
 from curate.simulation.curves import Curves
 from scoring.errors import InputError
@@ -119,7 +119,7 @@ class _Run:
         chooser = first if waits else selector
         pool = self._pool(chooser.needs)
         if self.data.graph is not None and computes_graph(chooser, len(self.data.labels)):
-            pool = with_graph(pool, self.data.graph)
+            pool = replace(pool, graph=self.data.graph)
         # every round draws again, but two strategies with the same rows so far draw alike
         seed = int(np.random.SeedSequence([self.seed, len(self.picked)]).generate_state(1)[0])
         selection = chooser(pool, budget - len(self.picked), seed=seed)

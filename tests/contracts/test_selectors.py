@@ -12,8 +12,6 @@ import torch
 
 from curate.selectors.contract import HOW_TO_GET, check
 from curate.selectors.pool import Pool
-from curate.selectors.ranked import Ranked
-from curate.selectors.scores import SCORES
 from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
 
@@ -85,11 +83,6 @@ def test_only_what_it_names_changes_its_picks(selector):
     named = {*selector.needs, *selector.optional, "candidates", "labelled"}
     bare = Pool(**{name: array for name, array in arrays_of(pool).items() if name in named})
     assert np.array_equal(selector(pool, 12, seed=3).rows, selector(bare, 12, seed=3).rows)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in SELECTORS.values() if issubclass(kind, Ranked)])
-def test_a_ranked_selector_needs_what_its_score_needs(kind):
-    assert kind.needs == SCORES[kind.score].needs
 
 
 def test_the_same_seed_gives_the_same_picks(selector):
@@ -236,8 +229,6 @@ THREADS = """
 import sys, numpy as np, torch
 torch.set_num_threads(int(sys.argv[1]))
 from curate.selectors.pool import Pool
-from curate.selectors.ranked import Ranked
-from curate.selectors.scores import SCORES
 from curate.selectors.table import SELECTORS
 g = np.random.default_rng(0)
 v = g.standard_normal((3001, 48)).astype("f4")

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.selectors.clusters import grouped
 from curate.selectors.typicality import Typicality
 from curate.tables.rows import Codes
 from scoring.errors import InputError
@@ -15,9 +16,6 @@ WITHIN = {
 }
 CLUSTERS = "clusters"
 USUAL_CLUSTERS = 100
-ROUNDS = 25  # iterations of k-means, at most
-PER_CENTROID = 256  # rows that train one centroid, at most
-SAMPLE = 262_144  # rows that train all of them
 
 
 def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
@@ -31,15 +29,11 @@ def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
     Raises:
         InputError: for more clusters than rows, or none.
     """
-    from scoring.search.kmeans import assign, spherical_kmeans
-
     n = len(vectors)
     k = max(1, min(USUAL_CLUSTERS, n // 10)) if k is None else k
     if not 1 <= k <= n:
         raise InputError(f"--clusters must be between 1 and the {n:,} rows with an embedding, got {k:,}")
-    sample = min(PER_CENTROID * k, max(SAMPLE, k), n)
-    index, _ = assign(vectors, spherical_kmeans(vectors, k, seed=seed, iterations=ROUNDS, sample=sample))
-    used, codes = np.unique(index[:, 0], return_inverse=True)
+    used, codes = np.unique(grouped(vectors, k, seed)[0], return_inverse=True)
     width = len(str(k - 1))
     return Codes(codes.astype(np.int32), [f"{number:0{width}}" for number in used.tolist()])
 

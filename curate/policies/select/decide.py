@@ -23,7 +23,6 @@ from curate.policies.select.words import (
     ChoiceVerdict,
 )
 from curate.probes.chances import Labelled, codes_of
-from curate.selectors.graphs import with_graph
 from curate.selectors.picking import ReportPicks
 from curate.selectors.table import SELECTORS
 from curate.tables.amount import Amount
@@ -114,7 +113,7 @@ def pick(
         InputError: for a column, key, label or budget that cannot be used.
     """
     signals = request.signals(table)
-    if request.graph and not request.plan.selector().uses_graph:
+    if request.graph and not request.selector().uses_graph:
         users = ", ".join(name for name, kind in SELECTORS.items() if kind.uses_graph)
         raise InputError(f"--graph is for the strategies {users}; {request.strategy} looks at none")
     known = spelled_as(read_known(request.labelled, request.label), table) if request.labelled else None
@@ -130,18 +129,15 @@ def pick(
     labelled = _labelled(table, request, rows, known)
     notes = _nothing_labelled(request, known, rows)
     excluded = _excluded(left_out, rows, labelled, notes)
-    plan = request.plan
-    ready = prepare(
-        rows, plan, labelled, excluded=excluded, signals=signals, group=request.group, class_column=class_column
-    )
+    ready = prepare(rows, request, labelled, excluded=excluded, signals=signals, class_column=class_column)
     _refuse_budget(request, rows, ready, labelled, excluded)
     files: dict[str, Known | Stored] = {}
     if request.graph:
         stored = _graph(request, rows, ready, write=write_graph)
         files["graph"] = stored
         notes += stored.notes if write_graph else ()  # what is derived again finds the file that was made
-        ready = replace(ready, pool=with_graph(ready.pool, stored.graph))
-    chosen = choose(ready.pool, plan, ready.groups, picked=picked)
+        ready = replace(ready, pool=replace(ready.pool, graph=stored.graph))
+    chosen = choose(ready.pool, request, ready.groups, picked=picked)
     verdict = _verdict(request, rows, ready, chosen, labelled, excluded)
     files.update({name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None})
     picks = rows.place[ready.table_row[chosen.rows]]

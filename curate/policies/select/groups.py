@@ -65,7 +65,7 @@ def part_of(pool: Pool, candidates: NDArray[np.int64], labelled: NDArray[np.int6
     taken: dict[str, Any] = {}
     for each in fields(Pool):
         values = getattr(pool, each.name)
-        if each.name in ("candidates", "labelled") or values is None:
+        if each.name in ("candidates", "labelled", "graph") or values is None:
             continue
         taken[each.name] = values[:, rows] if each.name == "draws" else values[rows]
     return Pool(np.searchsorted(rows, candidates), np.searchsorted(rows, labelled), **taken), rows

@@ -1,4 +1,4 @@
-"""What to choose and how, and the choice: from arrays alone, so that rounds and replays choose as the command does."""
+"""The choice from arrays alone, so that rounds choose as the command does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,72 +8,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.policies.select.gaps import first_too_near
 from curate.policies.select.groups import group_order, pick_in_groups, water_fill
-from curate.policies.select.strategy import SAFE_GATE, can_discount, guard, make_selector
+from curate.policies.select.request import SelectRequest
+from curate.policies.select.strategy import SAFE_GATE, can_discount, guard
 from curate.selectors.contract import Selector
+from curate.selectors.geometry import spans, squared_distances, unit
 from curate.selectors.picking import ReportPicks, reporting_picks
 from curate.selectors.pool import Pool
 from curate.tables.amount import Amount
 from scoring.errors import InputError
 
-PER, BALANCE = "per", "balance"
 N_NOTES = 3
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to choose.
-
-    Attributes:
-        strategy: a key of ``SELECTORS``.
-        budget: rows to pick: a count, or a share of the candidates (``0.1``, ``10%``).
-        settings: of the strategy's own parameters, those that are not the default.
-        gate: candidates whose quality is in this lowest share are left out; 0 for none.
-        discount: whether quality lowers ranks and weights.
-        noise_guard: the safe setting of both: a gate at 0.2, and the discount where the strategy has one.
-        min_distance: stop before the first pick that is nearer to an earlier pick, or to a labelled row; a Euclidean
-            distance between unit rows, in (0, 2]. None for no such stop.
-        shares: "per" for the budget in every group, "balance" for equal shares of it; None for neither.
-        seed: of everything that is drawn.
-    """
-
-    strategy: str = "auto"
-    budget: str = "100"
-    settings: Mapping[str, object] = field(default_factory=dict)
-    gate: float = 0.0
-    discount: bool = False
-    noise_guard: bool = False
-    min_distance: float | None = None
-    shares: str | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        Amount.parse(self.budget, "--budget")
-        if not 0 <= self.gate < 1:
-            raise InputError(f"the gate must be in [0, 1), got {self.gate:g}; 0.3 leaves out the worst three tenths")
-        if self.min_distance is not None and not 0 < self.min_distance <= 2:
-            raise InputError(
-                "the least distance must be in (0, 2], between embeddings of unit length (0.32 is a cosine of 0.95), "
-                f"got {self.min_distance:g}"
-            )
-        if self.shares not in (None, PER, BALANCE):
-            raise ValueError(f"shares must be None, {PER!r} or {BALANCE!r}, got {self.shares!r}")
-        if self.seed < 0:
-            raise InputError(f"the seed must be 0 or more, got {self.seed}")
-
-    def selector(self) -> Selector:
-        """Return the strategy with its parameters.
-
-        Raises:
-            InputError: for an unknown strategy or parameter, or a value out of range.
-        """
-        return make_selector(self.strategy, self.settings)
-
-    @property
-    def wants_quality(self) -> bool:
-        """Whether a quality column is needed."""
-        return bool(self.gate) or self.discount or self.noise_guard
 
 
 @dataclass(frozen=True)
@@ -112,70 +57,72 @@ class Chosen:
 
 
 def choose(
-    pool: Pool, plan: Plan, groups: Groups | None = None, *, picked: ReportPicks = lambda done, total: None
+    pool: Pool, request: SelectRequest, groups: Groups | None = None, *, picked: ReportPicks = lambda done, total: None
 ) -> Chosen:
-    """Choose rows of a pool; the same pool, plan and groups give the same choice.
+    """Choose rows of a pool; the same pool, request and groups give the same choice.
 
     In groups, each group's rows are picked as if there were no other candidates, with all labelled rows
     (``pick_in_groups``), and the picks then take turns: the first of each group, the second, and so on.
 
     Args:
         pool: rows sorted by a hash of their keys; has what the strategy needs.
-        plan: what to choose and how.
-        groups: of the pool's rows, where the plan has shares.
+        request: what to choose and how.
+        groups: of the pool's rows, where the request has groups.
         picked: called with rows picked, of all, where they are picked one after another.
 
     Raises:
         InputError: if the pool lacks what the strategy needs, or has fewer candidates than the budget.
-        ValueError: if the plan has shares and there are no groups.
+        ValueError: if there are no groups and the request has some.
     """
-    if plan.shares and groups is None:
-        raise ValueError("a plan with shares needs groups")
-    if plan.min_distance is not None and pool.vectors is None:
+    if request.group and groups is None:
+        raise ValueError("a choice in groups needs groups")
+    if request.min_distance is not None and pool.vectors is None:
         raise ValueError("a least distance needs vectors")
-    selector = plan.selector()
-    amount, n = Amount.parse(plan.budget, "--budget"), len(pool.candidates)
-    by_group = _by_group(pool.candidates, groups) if plan.shares and groups else {}
-    quotas = _quotas(plan, amount, by_group, n)
+    selector = request.selector()
+    amount, n = Amount.parse(request.budget, "--budget"), len(pool.candidates)
+    by_group = _by_group(pool.candidates, groups) if request.group and groups else {}
+    quotas = _quotas(request, amount, by_group, n)
     budget = sum(quotas.values())
     _check_budget(amount, budget, n)
-    before, least = pool.candidates, plan.gate or (SAFE_GATE if plan.noise_guard else 0.0)
-    pool, selector, notes = _guarded(pool, plan, selector, least, budget)
-    if groups is not None and plan.shares:
+    before, least = pool.candidates, request.gate or (SAFE_GATE if request.noise_guard else 0.0)
+    pool, selector, notes = _guarded(pool, request, selector, least, budget)
+    if groups is not None and request.group:
         by_group = _by_group(pool.candidates, groups)  # those that passed the gate
-        quotas = _quotas(plan, amount, by_group, len(pool.candidates), passed=quotas)
-        notes += _short_groups(plan, amount, by_group, quotas)
+        quotas = _quotas(request, amount, by_group, len(pool.candidates), passed=quotas)
+        notes += _short_groups(request, amount, by_group, quotas)
         labelled = _by_group(pool.labelled, groups)
         with reporting_picks(picked, sum(quotas.values())):
-            choice = pick_in_groups(pool, selector, by_group, quotas, labelled, plan.seed)
+            choice = pick_in_groups(pool, selector, by_group, quotas, labelled, request.seed)
     else:
         with reporting_picks(picked, budget):
-            choice = selector(pool, budget, seed=plan.seed)
+            choice = selector(pool, budget, seed=request.seed)
     chosen = Chosen(
         choice.rows,
         choice.gains,
         choice.parts,
         (*notes, *_some(choice.notes)),
         sum(quotas.values()),
-        quotas=quotas if plan.shares else {},
+        quotas=quotas if request.group else {},
         gated=np.setdiff1d(before, pool.candidates, assume_unique=True),
         least=least,
     )
-    return chosen if plan.min_distance is None else _stopped(pool, chosen, plan.min_distance)
+    return chosen if request.min_distance is None else _stopped(pool, chosen, request.min_distance)
 
 
-def _guarded(pool: Pool, plan: Plan, selector: Selector, least: float, budget: int) -> tuple[Pool, Selector, list[str]]:
-    """Return the candidates that pass the gate, a selector that heeds quality as the plan says, and notes."""
+def _guarded(
+    pool: Pool, request: SelectRequest, selector: Selector, least: float, budget: int
+) -> tuple[Pool, Selector, list[str]]:
+    """Return the candidates that pass the gate, a selector that heeds quality as requested, and notes."""
     n = len(pool.candidates)
-    discount = plan.discount or (plan.noise_guard and can_discount(selector))
-    pool, selector, notes = guard(pool, plan.strategy, selector, least=least, discount=discount)
-    if plan.shares != PER and budget > len(pool.candidates):
+    discount = request.discount or (request.noise_guard and can_discount(selector))
+    pool, selector, notes = guard(pool, request.strategy, selector, least=least, discount=discount)
+    if not request.per and budget > len(pool.candidates):
         raise InputError(
             f"the budget must be at most the {len(pool.candidates):,} of {n:,} candidates that pass the gate at "
             f"{least:g}, got {budget:,}; lower the gate or the budget"
         )
-    if plan.noise_guard and not discount:
-        notes.append(f"{plan.strategy} has no discount: the noise guard is the gate alone")
+    if request.noise_guard and not discount:
+        notes.append(f"{request.strategy} has no discount: the noise guard is the gate alone")
     return pool, selector, notes
 
 
@@ -196,17 +143,17 @@ def _by_group(rows: NDArray[np.int64], groups: Groups) -> dict[str, NDArray[np.i
 
 
 def _quotas(
-    plan: Plan,
+    request: SelectRequest,
     amount: Amount,
     by_group: Mapping[str, NDArray[np.int64]],
     n: int,
     passed: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """Return how many rows each group gives; without groups, one nameless group gives all."""
-    if plan.shares is None:
+    if not request.group:
         return {"": amount.count if amount.count is not None else amount.of(n, up=False)}
     sizes = [len(rows) for rows in by_group.values()]
-    if plan.shares == PER:
+    if request.per:
         if passed is not None and amount.count is None:
             return {name: min(passed[name], len(rows)) for name, rows in by_group.items()}
         return {name: amount.of(size, up=False) for name, size in zip(by_group, sizes, strict=True)}
@@ -217,9 +164,9 @@ def _quotas(
 
 
 def _short_groups(
-    plan: Plan, amount: Amount, by_group: Mapping[str, NDArray[np.int64]], quotas: Mapping[str, int]
+    request: SelectRequest, amount: Amount, by_group: Mapping[str, NDArray[np.int64]], quotas: Mapping[str, int]
 ) -> list[str]:
-    if plan.shares == BALANCE:
+    if request.balance:
         most = max(quotas.values(), default=0)
         short = [name for name in quotas if quotas[name] < most - 1]
         what = "have fewer rows than an equal share and give all they have"
@@ -241,9 +188,7 @@ def _some(notes: Sequence[str]) -> list[str]:
 
 def _stopped(pool: Pool, chosen: Chosen, least: float) -> Chosen:
     """Return the picks before the first that is too near."""
-    if pool.vectors is None:
-        raise ValueError("a pool that was checked has vectors")
-    n, distance = first_too_near(pool.vectors, pool.labelled, chosen.rows, least)
+    n, distance = first_too_near(pool.array("vectors"), pool.labelled, chosen.rows, least)
     if n == len(chosen.rows):
         picks = "the one pick is" if n == 1 else f"all {n:,} picks are"
         note = f"{picks} at least {least:g} from one another and from the labelled rows"
@@ -260,3 +205,33 @@ def _stopped(pool: Pool, chosen: Chosen, least: float) -> Chosen:
         notes=(*chosen.notes, note),
         stopped=distance,
     )
+
+
+def first_too_near(
+    vectors: NDArray, labelled: NDArray[np.int64], picks: NDArray[np.int64], least: float
+) -> tuple[int, float]:
+    """Return how many picks come before the first that is nearer than ``least`` to an earlier pick or labelled row.
+
+    Args:
+        vectors: shape (N, D); scaled to unit length here.
+        labelled: rows, shape (L,).
+        picks: rows in the order picked, shape (K,).
+        least: Euclidean distance between unit rows, in (0, 2].
+
+    Returns:
+        K and infinity where all picks are far enough; else the place of that pick, and its distance.
+    """
+    for block in spans(len(picks)):
+        rows = unit(vectors[picks[block]], np.float64)  # in float32 copies would be some 0.0003 apart
+        nearest = np.full(len(rows), np.inf)
+        for earlier in (labelled, picks[: block.start]):
+            for span in spans(len(earlier)):
+                gaps = squared_distances(rows, unit(vectors[earlier[span]], np.float64))
+                nearest = np.minimum(nearest, gaps.min(axis=1))
+        between = squared_distances(rows, rows)
+        between[np.triu_indices(len(rows))] = np.inf  # only those before it
+        nearest = np.sqrt(np.minimum(nearest, between.min(axis=1)))
+        near = np.flatnonzero(nearest < least)
+        if len(near):
+            return block.start + int(near[0]), float(nearest[near[0]])
+    return len(picks), float("inf")

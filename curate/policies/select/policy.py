@@ -90,7 +90,7 @@ class Select:
     picked: ReportPicks = lambda done, total: None
 
     def __post_init__(self) -> None:
-        self.request.plan.selector()
+        self.request.selector()
 
     @property
     def files(self) -> Files:
@@ -140,7 +140,7 @@ class Select:
             groups=chosen.quotas if chosen.stopped is None else {},
             model=picked.ready.model,
             strategy=self.request.strategy,
-            settings=settings_of(self.request.plan.selector()),
+            settings=settings_of(self.request.selector()),
             notes=[
                 *picked.notes,
                 *fitted_apart(table, self.request.signals(table).columns),

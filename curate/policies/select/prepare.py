@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.policies.select.plan import Groups, Plan
+from curate.policies.select.plan import Groups
+from curate.policies.select.request import SelectRequest
 from curate.probes.chances import CHANCES, Labelled, model_notes, with_chances
-from curate.selectors.contract import HOW_TO_GET, Selector
+from curate.selectors.contract import HOW_TO_GET
 from curate.selectors.mixing import rank_share
 from curate.selectors.pool import Pool
 from curate.tables.rows import NO_NUMBER, Rows
@@ -48,51 +49,34 @@ class Ready:
     notes: tuple[str, ...]
 
 
-def needs_vectors(plan: Plan, selector: Selector, signals: Signals) -> bool:
-    """Return whether a plan uses embeddings."""
-    by_vectors = bool({"vectors", *CHANCES} & set(selector.needs))
-    return plan.min_distance is not None or by_vectors or derives_losses(selector, signals)
-
-
-def derives_losses(selector: Selector, signals: Signals) -> bool:
-    """Return whether the losses under models of other rows are to come from embeddings, for want of a column.
-
-    Not next to the loss of a model in training, which comes with its own.
-    """
-    return "holdout_loss" in selector.needs and "loss" not in selector.needs and signals.holdout_loss is None
-
-
 def prepare(
     rows: Rows,
-    plan: Plan,
+    request: SelectRequest,
     labelled: Labelled | None = None,
     *,
     excluded: NDArray[np.bool_] | None = None,
     signals: Signals | None = None,
-    group: str | None = None,
     class_column: str | None = None,
 ) -> Ready:
-    """Make the pool of a plan, with the probabilities of a probe where the strategy asks for them.
+    """Make the pool of a choice, with the probabilities of a probe where the strategy asks for them.
 
-    Rows that were not scored are not in the pool, nor are those without a usable embedding where the plan uses
-    embeddings. Rows without a value in a column that the plan reads are in it, but no candidates.
+    Rows that were not scored are not in the pool, nor are those without a usable embedding where the choice uses
+    embeddings. Rows without a value in a column that the choice reads are in it, but no candidates.
 
     Args:
-        rows: with all that the plan reads.
-        plan: what will be chosen, and how.
+        rows: with all that the request reads.
+        request: what will be chosen, and how.
         labelled: what is labelled so far.
         excluded: rows that may not be picked, shape (N,) bool.
         signals: which columns say how good a row is.
-        group: column of names whose values are the groups of the plan.
         class_column: of the classes of all rows, for strategies that use classes that are given.
 
     Raises:
         InputError: if the strategy needs labels, or a column, and none is given.
     """
     labelled, signals = labelled or Labelled(), signals or Signals()
-    selector = plan.selector()
-    by_vectors = needs_vectors(plan, selector, signals)
-    why, reasons = _undecided(rows, plan, signals, by_vectors)
+    selector, by_vectors = request.selector(), request.needs_vectors(signals)
+    why, reasons = _undecided(rows, request.strategy, signals, by_vectors)
     inside = rows.ok & (rows.embedding_problem == 0) if by_vectors else rows.ok
     at = np.flatnonzero(inside)
     taken = np.zeros(len(rows), bool)
@@ -106,40 +90,37 @@ def prepare(
     if class_column is not None:
         labelled, codes = labelled.among(rows.names[class_column])
         notes += _without_class(class_column, codes[open_rows], last="holdout_loss" in selector.needs)
-    vectors = _inside(rows, at) if by_vectors else None
-    fields: dict[str, Any] = _numbers(rows, signals, at)
     pool = Pool(
         candidates=place[open_rows],
         labelled=np.sort(place[labelled.rows[usable]]),
-        vectors=vectors,
+        vectors=_inside(rows, at) if by_vectors else None,
         labels=codes[at] if labelled.classes else None,
-        **fields,
+        **_numbers(rows, signals, at),
     )
     out = excluded[at] if excluded is not None else np.zeros(len(at), bool)
-    pool, model, of_model = _modelled(
-        pool, labelled, plan, class_column if derives_losses(selector, signals) else None, out
-    )
+    judged = class_column if request.derives_losses(signals) else None
+    pool, model, of_model = _modelled(pool, labelled, request, judged, out)
     notes += [*of_model, *_all_equal(pool, signals)]
     for need in selector.needs:
         if getattr(pool, need) is None:
-            raise InputError(_missing(plan.strategy, need, labelled))
-    groups = _groups(rows, group, at) if group is not None else None
+            raise InputError(_missing(request.strategy, need, labelled))
+    groups = _groups(rows, request.group, at) if request.group else None
     return Ready(pool, at, groups, labelled.classes, reasons, why, model, tuple(notes))
 
 
 def _modelled(
-    pool: Pool, labelled: Labelled, plan: Plan, judged: str | None, excluded: NDArray[np.bool_]
+    pool: Pool, labelled: Labelled, request: SelectRequest, judged: str | None, excluded: NDArray[np.bool_]
 ) -> tuple[Pool, dict[str, Any], list[str]]:
     """Return the pool with what probes say of its rows, where the strategy asks; what they are; and notes.
 
     Args:
         pool: the rows.
         labelled: what is labelled so far, and the names of the classes.
-        plan: what will be chosen.
+        request: what will be chosen.
         judged: column of the classes whose rows get a loss, each of models of other rows; or None.
         excluded: rows of the pool that are not learned from there, shape (M,) bool.
     """
-    selector = plan.selector()
+    selector = request.selector()
     needed = CHANCES & set(selector.needs)
     if judged is not None and pool.labels is not None:
         from curate.probes.out_of_fold import with_label_losses
@@ -147,9 +128,9 @@ def _modelled(
         return with_label_losses(pool, labelled, judged, excluded)
     if pool.vectors is None or not (needed or "probabilities" in selector.optional):
         return pool, {}, []
-    pool, model = with_chances(pool, labelled, seed=plan.seed, draws="draws" in needed)
+    pool, model = with_chances(pool, labelled, seed=request.seed, draws="draws" in needed)
     if needed and not model:
-        raise InputError(_missing(plan.strategy, "labels", labelled))
+        raise InputError(_missing(request.strategy, "labels", labelled))
     return pool, model, model_notes(model, labelled)
 
 
@@ -204,12 +185,14 @@ def _missing(strategy: str, need: str, labelled: Labelled) -> str:
     return f"the strategy {strategy} needs {flags.get(need, HOW_TO_GET[need])}"
 
 
-def _undecided(rows: Rows, plan: Plan, signals: Signals, by_vectors: bool) -> tuple[NDArray[np.int8], tuple[str, ...]]:
+def _undecided(
+    rows: Rows, strategy: str, signals: Signals, by_vectors: bool
+) -> tuple[NDArray[np.int8], tuple[str, ...]]:
     """Return the number of the reason why each row cannot be judged, -1 for none, and the reasons."""
     lacking: dict[str, NDArray[np.bool_]] = {}
     if by_vectors:
         problems = enumerate(EMBEDDING_PROBLEMS, 1)
-        lacking = {f"has {what}, which {plan.strategy} uses": rows.embedding_problem == n for n, what in problems}
+        lacking = {f"has {what}, which {strategy} uses": rows.embedding_problem == n for n, what in problems}
     lacking |= {f"{name} has {NO_NUMBER}": ~np.isfinite(rows.numbers[name]) for name in signals.columns}
     return np.where(rows.ok, rows.first_lacking(lacking), np.int8(-1)), tuple(lacking)
 

@@ -1,12 +1,13 @@
 """A request for a choice, checked against the table; also what the receipt records."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from curate.policies.request import Request
-from curate.policies.select.plan import BALANCE, PER, Plan
-from curate.policies.select.prepare import needs_vectors
-from curate.policies.select.strategy import strategies_with
+from curate.policies.select.strategy import make_selector, strategies_with
+from curate.probes.chances import CHANCES
+from curate.selectors.contract import Selector
+from curate.tables.amount import Amount
 from curate.tables.known import LABEL
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.signals import Signal, Signals, quality_signal, signal
@@ -16,7 +17,10 @@ from scoring.errors import InputError
 
 @dataclass(frozen=True)
 class SelectRequest(Request):
-    """A choice, as requested: fields are as in ``SelectOptions``, but ``settings`` are of the strategy."""
+    """A choice, as requested: fields are as in ``SelectOptions``, but ``settings`` are of the strategy.
+
+    A noise guard is the safe setting of two others: a gate at 0.2, and the discount where the strategy has one.
+    """
 
     rule: ClassVar[str] = "select"
     strategy: str = "auto"
@@ -55,14 +59,31 @@ class SelectRequest(Request):
             )
         if self.noise_guard and (self.gate or self.discount):
             raise InputError("--noise-guard is a gate and a discount in one; leave out --gate and --discount")
-        if self.quality and not self.plan.wants_quality:
+        Amount.parse(self.budget, "--budget")
+        if not 0 <= self.gate < 1:
+            raise InputError(f"the gate must be in [0, 1), got {self.gate:g}; 0.3 leaves out the worst three tenths")
+        if self.min_distance is not None and not 0 < self.min_distance <= 2:
+            raise InputError(
+                "the least distance must be in (0, 2], between embeddings of unit length (0.32 is a cosine of 0.95), "
+                f"got {self.min_distance:g}"
+            )
+        if self.seed < 0:
+            raise InputError(f"the seed must be 0 or more, got {self.seed}")
+        if self.quality and not self.wants_quality:
             raise InputError(f"--quality {self.quality} is for --gate, --discount or --noise-guard; add one of them")
 
+    def selector(self) -> Selector:
+        """Return the strategy with its parameters.
+
+        Raises:
+            InputError: for an unknown strategy or parameter, or a value out of range.
+        """
+        return make_selector(self.strategy, self.settings)
+
     @property
-    def plan(self) -> Plan:
-        """How to choose, apart from where things come from."""
-        values = {each.name: getattr(self, each.name) for each in fields(Plan) if each.name != "shares"}
-        return Plan(**values, shares=PER if self.per else BALANCE if self.balance else None)
+    def wants_quality(self) -> bool:
+        """Whether a quality column is needed."""
+        return bool(self.gate) or self.discount or self.noise_guard
 
     @property
     def group(self) -> str | None:
@@ -75,7 +96,7 @@ class SelectRequest(Request):
         Raises:
             InputError: for a column that is missing, of no known direction, or of no use to the strategy.
         """
-        selector = self.plan.selector()
+        selector = self.selector()
         needs = selector.needs
         if self.score and "uncertainty" not in (*needs, *selector.optional):
             known = strategies_with("uncertainty")
@@ -91,19 +112,31 @@ class SelectRequest(Request):
         score: Signal | None = None
         if self.score:
             score = signal(self.score, table, certain_first=False, flag="--score")
-        quality = quality_signal(self.quality, table) if self.plan.wants_quality else None
+        quality = quality_signal(self.quality, table) if self.wants_quality else None
         return Signals(score, quality, self.loss, self.holdout_loss)
 
     def needs(self, table: Table, signals: Signals, *, labels_of_table: bool) -> Needs:
         """Return what has to be read of the table."""
-        plan = self.plan
         names = [name for name in (self.group, self.label_column(table) if labels_of_table else None) if name]
         return Needs(
-            representations=EMBEDDINGS if needs_vectors(plan, plan.selector(), signals) else frozenset(),
+            representations=EMBEDDINGS if self.needs_vectors(signals) else frozenset(),
             numbers=signals.columns,
             names=tuple(dict.fromkeys(names)),
             conditions=(("--labelled-where", self.labelled_where),) if self.labelled_where else (),
         )
+
+    def needs_vectors(self, signals: Signals) -> bool:
+        """Return whether embeddings are looked at."""
+        by_vectors = bool({"vectors", *CHANCES} & set(self.selector().needs))
+        return self.min_distance is not None or by_vectors or self.derives_losses(signals)
+
+    def derives_losses(self, signals: Signals) -> bool:
+        """Return whether the losses under models of other rows are to come from embeddings, for want of a column.
+
+        Not next to the loss of a model in training, which comes with its own.
+        """
+        needs = self.selector().needs
+        return "holdout_loss" in needs and "loss" not in needs and signals.holdout_loss is None
 
     def class_column(self, table: Table) -> str | None:
         """Return the column of the classes of all rows, where the strategy uses them; else None.
@@ -111,7 +144,7 @@ class SelectRequest(Request):
         Raises:
             InputError: if it uses them and there is no such column.
         """
-        if "labels" not in self.plan.selector().needs:
+        if "labels" not in self.selector().needs:
             return None
         column = self.label_column(table)
         if column is None:

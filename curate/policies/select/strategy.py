@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from curate.selectors.contract import Selector
-from curate.selectors.mixing import Discounted, gate, has_score
+from curate.selectors.mixing import Discounted, gate
 from curate.selectors.pool import Pool
+from curate.selectors.ranked import Ranked
 from curate.selectors.table import SELECTORS, selector_named
 from scoring.errors import InputError
 from scoring.settings import with_settings
@@ -33,7 +34,7 @@ def settings_of(selector: Selector) -> dict[str, object]:
 
 def can_discount(selector: Selector) -> bool:
     """Return whether quality can lower the rank or the weight of a strategy's rows."""
-    return "quality" in selector.optional or has_score(selector)
+    return "quality" in selector.optional or isinstance(selector, Ranked)
 
 
 def strategies_with(field: str) -> str:
@@ -66,9 +67,11 @@ def guard(
         notes.append(f"the gate at {least:g} left out {before - len(pool.candidates):,} of {before:,} candidates")
     if not discount:
         return replace(pool, quality=None), selector, notes
-    if not can_discount(selector):
-        raise InputError(
-            "--discount works with strategies that rank by a score (margin, entropy, ...) or weigh rows "
-            f"({strategies_with('quality')}), got {name}; use --gate"
-        )
-    return pool, selector if "quality" in selector.optional else Discounted(selector), notes
+    if "quality" in selector.optional:
+        return pool, selector, notes
+    if isinstance(selector, Ranked):
+        return pool, Discounted(selector), notes
+    raise InputError(
+        "--discount works with strategies that rank by a score (margin, entropy, ...) or weigh rows "
+        f"({strategies_with('quality')}), got {name}; use --gate"
+    )

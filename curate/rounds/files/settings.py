@@ -39,7 +39,7 @@ class Guard:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What a ``Plan`` takes of it."""
+        """What a ``SelectRequest`` takes of it."""
         return {"gate": self.gate, "discount": self.discount, "noise_guard": self.noise_guard}
 
     def to_json(self) -> dict[str, Any]:

@@ -8,8 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, URI
-from curate.policies.select.plan import Chosen, Plan, choose
+from curate.policies.select.plan import Chosen, choose
 from curate.policies.select.prepare import prepare
+from curate.policies.select.request import SelectRequest
 from curate.probes.accuracy import KnownClasses
 from curate.probes.chances import CHANCES, Labelled
 from curate.probes.linear import Probe
@@ -114,7 +115,7 @@ def _by_strategy(
     nothing = np.zeros(0)
     if budget < 1:
         return Chosen(nothing.astype(np.int64), nothing, {}, (), 0), nothing.astype(np.int64), {"name": None}
-    plan = Plan(
+    request = SelectRequest(
         settings.strategy,
         str(budget),
         settings=settings.parameters,
@@ -122,8 +123,8 @@ def _by_strategy(
         **settings.guard.plan,
     )
     notes: tuple[str, ...] = ()
-    if not len(standing.known) and ({"labels", *CHANCES} & set(plan.selector().needs)):
-        plan = replace(plan, strategy=FIRST, settings={})
+    if not len(standing.known) and ({"labels", *CHANCES} & set(request.selector().needs)):
+        request = replace(request, strategy=FIRST, settings={})
         notes = (f"{settings.strategy} needs labels, and none is given yet: {FIRST} picks this batch",)
     excluded = np.zeros(len(scored.rows), bool)
     excluded[standing.holdout] = excluded[standing.requested] = True
@@ -131,7 +132,7 @@ def _by_strategy(
     rows = replace(rows, ok=rows.ok & ~np.isin(np.arange(len(rows)), standing.holdout))
     ready = prepare(
         rows,
-        plan,
+        request,
         _labelled(standing, control),
         excluded=excluded,
         signals=signals_of(settings.guard, scored.table),
@@ -139,12 +140,12 @@ def _by_strategy(
     pool = ready.pool
     if settings.probe != "linear" and probe is not None and pool.probabilities is not None and pool.vectors is not None:
         pool = replace(pool, probabilities=probe.predict(pool.vectors))
-    if graph is not None and computes_graph(plan.selector(), len(pool.candidates) + len(pool.labelled)):
+    if graph is not None and computes_graph(request.selector(), len(pool.candidates) + len(pool.labelled)):
         inside = ~np.isin(ready.table_row, standing.holdout)
         pool, of_graph = graph.add_to(pool, scored.rows.hashes[ready.table_row], inside, scored.rows.model)
         notes += of_graph
-    chosen = choose(pool, plan)
-    used = {"name": plan.strategy, "parameters": dict(plan.settings), "seed": plan.seed}
+    chosen = choose(pool, request)
+    used = {"name": request.strategy, "parameters": dict(request.settings), "seed": request.seed}
     return replace(chosen, notes=(*notes, *chosen.notes)), ready.table_row[chosen.rows], used
 
 

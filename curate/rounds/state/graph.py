@@ -1,5 +1,6 @@
 """The graph of nearest neighbours of a folder of rounds: made once for its pool, and used again by every round."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from curate.rounds.files.folder import GRAPH
 from curate.rounds.files.sealed import ChangedError
-from curate.selectors.graphs import with_graph
+from curate.selectors.geometry import subset
 from curate.selectors.pool import Pool
 from curate.tables.graph import Stored, computed_graph, stored_graph
 from curate.tables.graph_file import AGAIN
@@ -54,15 +55,13 @@ class PoolGraph:
         Raises:
             InputError: if the file is of other rows, or not the expected one.
         """
-        if pool.vectors is None:
-            raise ValueError("a graph needs vectors")
         rows = np.flatnonzero(inside)
         stored = self._stored
         if stored is None or not np.array_equal(self._hashes, hashes[rows]):
-            vectors = pool.vectors if inside.all() else pool.vectors[rows]
+            vectors = subset(pool.array("vectors"), rows)
             self._stored = stored = self._graph_of(hashes[rows], vectors, model)
             self._hashes = hashes[rows]
-        return with_graph(pool, _spread(stored.graph, rows, len(hashes))), self.notes
+        return replace(pool, graph=_spread(stored.graph, rows, len(hashes))), self.notes
 
     def _graph_of(self, hashes: NDArray[np.uint64], vectors: NDArray, model: str) -> Stored:
         if not self.use_file:

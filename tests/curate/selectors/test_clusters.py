@@ -6,7 +6,6 @@ from coverage_pools import small_pool
 
 from curate.selectors import typicality
 from curate.selectors.clusters import KMeans, TypiClust, cluster
-from curate.selectors.graphs import with_graph
 from curate.selectors.pool import Pool
 from curate.selectors.typicality import Typicality
 from scoring.errors import InputError
@@ -106,7 +105,10 @@ def test_neighbours_in_a_large_cluster_are_looked_for_among_rows_drawn(monkeypat
 def test_typiclust_picks_the_same_with_an_exact_graph(seed, budget):
     pool, _ = small_pool(seed)
     rule = TypiClust(most_clusters=12)
-    plain, listed = rule(pool, budget, seed=seed), rule(with_graph(pool, graph_of(pool.vectors, 64)), budget, seed=seed)
+    plain, listed = (
+        rule(pool, budget, seed=seed),
+        rule(replace(pool, graph=graph_of(pool.vectors, 64)), budget, seed=seed),
+    )
     assert listed.rows.tolist() == plain.rows.tolist()
     assert listed.gains == pytest.approx(plain.gains, rel=1e-4)
     assert listed.notes[-1].endswith("from the graph, the others' measured")

@@ -60,7 +60,7 @@ def test_equal_qualities_pass_or_fail_together():
 def test_the_discount_is_its_definition_row_by_row():
     pool = pool_of()
     e = {row: margin_of(pool.probabilities[row]) for row in pool.candidates}
-    discounted = discount(pool, "margin").uncertainty
+    discounted = discount(pool, Margin()).uncertainty
     for row in pool.candidates:
         rank_e = place_of(e[row], list(e.values()))
         rank_a = place_of(-pool.quality[row], -pool.quality[pool.candidates])
@@ -75,7 +75,7 @@ def test_a_discount_of_equal_qualities_changes_no_pick():
 def test_a_discounted_selector_ranks_by_the_mix_and_says_what_it_cost():
     pool = pool_of()
     selection = Discounted(Margin())(pool, 8)
-    mixed = discount(pool, "margin").uncertainty
+    mixed = discount(pool, Margin()).uncertainty
     assert selection.rows.tolist() == sorted(pool.candidates, key=lambda row: (-mixed[row], row))[:8]
     assert selection.gains.tolist() == [mixed[row] for row in selection.rows]
     assert selection.parts["margin"] == pytest.approx([margin_of(pool.probabilities[row]) for row in selection.rows])
@@ -96,7 +96,7 @@ def test_a_discount_promises_what_it_wraps():
     ("call", "said"),
     [
         (lambda pool: gate(replace(pool, quality=None), 0.5), "the gate and the discount need a quality column"),
-        (lambda pool: discount(replace(pool, quality=None), "margin"), "need a quality column"),
+        (lambda pool: discount(replace(pool, quality=None), Margin()), "need a quality column"),
         (lambda pool: gate(pool, 1.0), r"gate must be in \[0, 1\), got 1"),
         (lambda pool: gate(pool, float("nan")), r"gate must be in \[0, 1\), got nan"),
         (lambda pool: Discounted(Random()), "only a strategy that ranks by a score .* got Random; use the gate"),

@@ -6,7 +6,6 @@ import pytest
 from coverage_pools import lowest_best, small_pool
 
 from curate.selectors import cover, pairwise
-from curate.selectors.graphs import Neighboured
 from curate.selectors.pairwise import Pairwise, edges
 from curate.selectors.pool import Pool
 from scoring.errors import InputError
@@ -78,7 +77,7 @@ def pool_with_graph(seed, size, width, lost=0.2):
     index = np.where(generator.random(index.shape) < lost, -1, index).astype(np.int32)
     cosine = np.where(index < 0, -np.inf, generator.uniform(-1, 1, index.shape)).astype(np.float32)
     graph = Graph(index, cosine, Recall.of_everything())
-    return Neighboured(np.arange(size), vectors=np.ones((size, 1), np.float32), graph=graph), graph
+    return Pool(np.arange(size), vectors=np.ones((size, 1), np.float32), graph=graph), graph
 
 
 @pytest.mark.parametrize("block", [1, 5, 65_536])
@@ -112,7 +111,7 @@ def test_edges_take_little_more_memory_than_they_are(monkeypatch):
     many = np.concatenate([graph.index + 3_000 * block for block in range(20)])  # 60,000 rows
     cosine = np.tile(graph.cosine, (20, 1))
     rows = np.arange(len(many))
-    pool = Neighboured(rows, vectors=np.ones((len(many), 1), np.float32), graph=Graph(many, cosine, graph.recall))
+    pool = Pool(rows, vectors=np.ones((len(many), 1), np.float32), graph=Graph(many, cosine, graph.recall))
     edges(pool, 10, 0)
     tracemalloc.start()
     _, other, weights, _ = edges(pool, 10, 0)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from curate.policies.select.plan import PER, Groups, Plan, choose
+from curate.policies.select.plan import Groups, choose
+from curate.policies.select.request import SelectRequest
 from curate.selectors.picking import picking, reporting_picks
 from curate.selectors.pool import Pool
 
@@ -15,7 +16,7 @@ POOL = Pool(np.arange(60), vectors=VECTORS)
 @pytest.mark.parametrize("strategy", ["k-center", "herding", "typiclust", "prob-cover", "pairwise"])
 def test_every_pick_is_reported_and_reporting_changes_none(strategy):
     progress = []
-    plan = Plan(strategy, "12")
+    plan = SelectRequest(strategy, "12")
     chosen = choose(POOL, plan, picked=lambda done, total: progress.append((done, total)))
     done = [each for each, _ in progress]
     assert {total for _, total in progress} == {12}
@@ -27,7 +28,7 @@ def test_every_pick_is_reported_and_reporting_changes_none(strategy):
 def test_groups_count_together():
     progress = []
     groups = Groups((np.arange(60) % 3).astype(np.int32), ("a", "b", "c"))
-    choose(POOL, Plan("k-center", "4", shares=PER), groups, picked=lambda *at: progress.append(at))
+    choose(POOL, SelectRequest("k-center", "4", per="group"), groups, picked=lambda *at: progress.append(at))
     # what one group ends with is what the next begins with
     assert progress == [(done, 12) for done in (0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12)]
 

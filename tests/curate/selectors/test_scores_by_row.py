@@ -4,8 +4,19 @@ import numpy as np
 import pytest
 
 from curate.selectors.pool import Pool
-from curate.selectors.ranked import Bald, Entropy, HighestScore, LeastConfidence, Margin, RhoLoss
-from curate.selectors.scores import SCORES, bald, entropy, least_confidence, margin, rho_loss
+from curate.selectors.ranked import (
+    Bald,
+    Entropy,
+    HighestScore,
+    LeastConfidence,
+    Margin,
+    RhoLoss,
+    bald,
+    entropy,
+    least_confidence,
+    margin,
+    rho_loss,
+)
 
 
 def chances(*shape, seed=0):
@@ -77,7 +88,7 @@ def test_a_ranked_selector_takes_the_candidates_one_by_one_from_the_highest(kind
     generator = np.random.default_rng(seed)
     values = {name: generator.integers(0, 9, 50).astype(np.float32) for name in ("uncertainty", "loss", "holdout_loss")}
     pool = Pool(np.arange(0, 50, 2), np.array([1, 3]), probabilities=chances(50, 3), draws=chances(2, 50, 3), **values)
-    score = SCORES[kind.score].compute(pool)
+    score = kind().scores(pool)
     left, expected = list(range(0, 50, 2)), []
     while len(expected) < 11:
         best = max(left, key=lambda row: (score[row], -row))  # of equal ones the lower row

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from choosing import columns_of, table, write
 
-from curate.policies.select.plan import Plan
 from curate.policies.select.prepare import prepare
+from curate.policies.select.request import SelectRequest
 from curate.probes.chances import Labelled, codes_of
 from curate.tables.digests import tie_breaks
 from curate.tables.needs import EMBEDDINGS, Needs
@@ -78,7 +78,7 @@ def test_rows_without_what_the_strategy_goes_by_are_no_candidates(tmp_path):
     of_place = np.empty(8, int)
     of_place[rows.place] = np.arange(8)
     labelled = Labelled(np.sort(of_place[[2, 0, 5]]))
-    ready = prepare(rows, Plan("auto", "2", noise_guard=True), labelled, signals=signals)
+    ready = prepare(rows, SelectRequest("auto", "2", noise_guard=True), labelled, signals=signals)
     picked = sorted(rows.place[ready.table_row[ready.pool.candidates]].tolist())
     assert picked == [3, 4, 6, 7]
     # a labelled row without a value in the quality column still keeps picks away; one without an embedding cannot
@@ -88,7 +88,7 @@ def test_rows_without_what_the_strategy_goes_by_are_no_candidates(tmp_path):
         0: "has an embedding that is missing, NaN or infinite, which auto uses",
         2: "kappa_mcinfonce has no value (null, NaN or infinite)",
     }
-    by_chance = prepare(rows, Plan("random", "2"))
+    by_chance = prepare(rows, SelectRequest("random", "2"))
     assert sorted(rows.place[by_chance.table_row[by_chance.pool.candidates]].tolist()) == [0, 2, 3, 4, 5, 6, 7]
 
 
@@ -98,7 +98,9 @@ def test_quality_is_a_rank_in_the_direction_of_the_column(tmp_path):
         Needs(representations=EMBEDDINGS, numbers=("unc_losspred",)),
         by_hash=True,
     )
-    ready = prepare(rows, Plan("auto", "2", discount=True), signals=Signals(quality=Signal("unc_losspred", -1)))
+    ready = prepare(
+        rows, SelectRequest("auto", "2", discount=True), signals=Signals(quality=Signal("unc_losspred", -1))
+    )
     place = np.argsort(np.argsort(-rows.numbers["unc_losspred"]))
     assert np.allclose(ready.pool.quality, (place + 0.5) / 40)
 
@@ -111,11 +113,11 @@ def test_the_chances_are_those_of_the_linear_probe(tmp_path):
     )
     codes_of_labels = rows.names["label"]
     labelled = Labelled(np.arange(0, 60, 2), codes_of_labels.codes[::2].astype(np.int64), tuple(codes_of_labels.names))
-    ready = prepare(rows, Plan("margin", "2"), labelled)
+    ready = prepare(rows, SelectRequest("margin", "2"), labelled)
     probe = fit_linear_probe(rows.embedding[::2], labelled.codes, 5, spread=spread_of(rows.embedding))
     assert np.allclose(ready.pool.probabilities, probe.predict(rows.embedding), atol=1e-6)
     assert (ready.pool.probabilities.argmax(1) == codes_of_labels.codes).mean() > 0.9
-    assert prepare(rows, Plan("bald", "2"), labelled).pool.draws.shape == (10, 60, 5)
+    assert prepare(rows, SelectRequest("bald", "2"), labelled).pool.draws.shape == (10, 60, 5)
 
 
 def test_labels_are_numbered_in_their_own_order():

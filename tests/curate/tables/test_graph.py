@@ -12,7 +12,7 @@ from choosing import columns_of, csv, write
 import curate
 from curate.commands.verify_words import lines_of
 from curate.policies.verify import verify
-from curate.selectors.graphs import Neighboured, computes_graph, neighbours
+from curate.selectors.graphs import computes_graph, neighbours
 from curate.selectors.pool import Pool
 from curate.selectors.table import SELECTORS
 from curate.tables.graph import stored_graph
@@ -99,7 +99,7 @@ def test_the_graph_among_some_rows_is_their_own_graph_while_it_reaches(seed):
     vectors = generator.standard_normal((50, 6)).astype(np.float32)
     of_all = knn_graph(vectors, 49)
     rows = np.sort(generator.choice(50, 30, replace=False))
-    pool = Neighboured(rows[:20], rows[20:], vectors, graph=of_all)
+    pool = Pool(rows[:20], rows[20:], vectors, graph=of_all)
     at, graph, notes = neighbours(pool, 7, 0)
     of_rows = knn_graph(vectors[rows], 7)
     assert at.tolist() == rows.tolist()
@@ -110,7 +110,7 @@ def test_the_graph_among_some_rows_is_their_own_graph_while_it_reaches(seed):
 
 def test_neighbours_that_a_short_graph_lacks_are_missing_and_told():
     vectors = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
-    pool = Neighboured(np.arange(0, 50, 2), vectors=vectors, graph=knn_graph(vectors, 8))
+    pool = Pool(np.arange(0, 50, 2), vectors=vectors, graph=knn_graph(vectors, 8))
     _, graph, notes = neighbours(pool, 8, 0)
     assert (graph.index < 0).any()
     assert np.isneginf(graph.cosine[graph.index < 0]).all()
@@ -122,7 +122,7 @@ def test_neighbours_that_a_short_graph_lacks_are_missing_and_told():
 
 def test_a_graph_that_knows_little_of_the_rows_that_are_left_is_computed_anew():
     vectors = np.random.default_rng(0).standard_normal((200, 6)).astype(np.float32)
-    pool = Neighboured(np.arange(0, 200, 10), vectors=vectors, graph=knn_graph(vectors, 8))
+    pool = Pool(np.arange(0, 200, 10), vectors=vectors, graph=knn_graph(vectors, 8))
     _, graph, notes = neighbours(pool, 8, 0)
     assert np.array_equal(graph.index, knn_graph(vectors[::10], 8).index)
     assert len(notes) == 1
@@ -134,7 +134,7 @@ def test_a_graph_that_knows_little_of_the_rows_that_are_left_is_computed_anew():
 def test_a_pool_with_a_graph_is_a_pool_for_every_other_strategy():
     vectors = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
     plain = Pool(np.arange(30), vectors=vectors)
-    with_graph = Neighboured(np.arange(30), vectors=vectors, graph=knn_graph(vectors, 5))
+    with_graph = Pool(np.arange(30), vectors=vectors, graph=knn_graph(vectors, 5))
     for name in ("auto", "k-center", "random", "k-means"):
         assert SELECTORS[name]()(with_graph, 6).rows.tolist() == SELECTORS[name]()(plain, 6).rows.tolist()
     assert isinstance(with_graph.graph, Graph)

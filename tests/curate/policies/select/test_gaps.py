@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from curate.policies.select.gaps import first_too_near
+from curate.policies.select.plan import first_too_near
 
 
 def slow(vectors, labelled, picks, least):

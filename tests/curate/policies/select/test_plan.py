@@ -7,7 +7,8 @@ import pytest
 from choosing import vectors_of
 
 from curate.policies.select.groups import part_of, water_fill
-from curate.policies.select.plan import Groups, Plan, choose
+from curate.policies.select.plan import Groups, choose
+from curate.policies.select.request import SelectRequest
 from curate.selectors.herding import MaxHerding
 from curate.selectors.mixing import Discounted, gate
 from curate.selectors.pool import Pool
@@ -39,21 +40,21 @@ def groups_of(pool, sizes):
 
 def test_without_groups_and_quality_the_choice_is_the_strategys():
     pool = pool_of()
-    chosen = choose(pool, Plan("herding", "12"))
+    chosen = choose(pool, SelectRequest("herding", "12"))
     assert chosen.rows.tolist() == MaxHerding()(pool, 12).rows.tolist()
     assert chosen.budget == 12
 
 
 def test_a_share_is_of_the_candidates_rounded_down():
-    assert len(choose(pool_of(), Plan("random", "10%")).rows) == 8  # of 84
-    assert len(choose(pool_of(), Plan("random", "1.0")).rows) == 84
+    assert len(choose(pool_of(), SelectRequest("random", "10%")).rows) == 8  # of 84
+    assert len(choose(pool_of(), SelectRequest("random", "1.0")).rows) == 84
 
 
 @pytest.mark.parametrize("strategy", ["random", "auto", "margin", "k-center"])
 def test_balanced_shares_are_filled_like_water(strategy):
     pool = pool_of()
     groups = groups_of(pool, [3, 60, 20, 1])
-    chosen = choose(pool, Plan(strategy, "30", shares="balance"), groups)
+    chosen = choose(pool, SelectRequest(strategy, "30", balance="group"), groups)
     got = np.bincount(groups.codes[chosen.rows], minlength=4)
     order = [list(chosen.quotas).index(name) for name in groups.names]
     assert got.tolist() == [list(chosen.quotas.values())[place] for place in order]
@@ -65,26 +66,26 @@ def test_balanced_shares_are_filled_like_water(strategy):
 def test_per_group_each_gives_the_budget_or_all_it_has():
     pool = pool_of()
     groups = groups_of(pool, [3, 60, 21])
-    chosen = choose(pool, Plan("auto", "5", shares="per"), groups)
+    chosen = choose(pool, SelectRequest("auto", "5", per="group"), groups)
     assert np.bincount(groups.codes[chosen.rows]).tolist() == [3, 5, 5]
     assert any("1 of 3 groups have fewer than 5 rows and give all they have: g0 (3)" in note for note in chosen.notes)
-    shared = choose(pool, Plan("auto", "10%", shares="per"), groups)
+    shared = choose(pool, SelectRequest("auto", "10%", per="group"), groups)
     assert np.bincount(groups.codes[shared.rows], minlength=3).tolist() == [0, 6, 2]
 
 
 def test_a_smaller_balanced_budget_is_the_start_of_a_larger_one():
     pool = pool_of()
     groups = groups_of(pool, [10, 50, 24])
-    large = choose(pool, Plan("herding", "40", shares="balance"), groups).rows
+    large = choose(pool, SelectRequest("herding", "40", balance="group"), groups).rows
     for budget in (1, 7, 20):
-        small = choose(pool, Plan("herding", str(budget), shares="balance"), groups).rows
+        small = choose(pool, SelectRequest("herding", str(budget), balance="group"), groups).rows
         assert small.tolist() == large[:budget].tolist()
 
 
 def test_a_group_is_picked_as_if_there_were_no_other_candidates():
     pool = pool_of()
     groups = groups_of(pool, [40, 44])
-    chosen = choose(pool, Plan("herding", "5", shares="per"), groups)
+    chosen = choose(pool, SelectRequest("herding", "5", per="group"), groups)
     for code in (0, 1):
         in_group = pool.candidates[groups.codes[pool.candidates] == code]
         alone = MaxHerding()(replace(pool, candidates=in_group), 5).rows
@@ -95,7 +96,7 @@ def test_with_many_groups_and_labels_each_group_sees_its_own_labelled_rows(monke
     monkeypatch.setattr("curate.policies.select.groups.MEETINGS", 11)  # 2 groups, 6 labelled rows
     pool = pool_of()
     groups = groups_of(pool, [40, 44])
-    chosen = choose(pool, Plan("herding", "5", shares="per"), groups)
+    chosen = choose(pool, SelectRequest("herding", "5", per="group"), groups)
     for code in (0, 1):
         in_group, known = (rows[groups.codes[rows] == code] for rows in (pool.candidates, pool.labelled))
         alone = MaxHerding()(replace(pool, candidates=in_group, labelled=known), 5).rows
@@ -114,34 +115,34 @@ def test_part_of_a_pool_keeps_its_rows_together():
 
 def test_the_gate_leaves_out_the_worst_and_does_not_weigh_the_rest():
     pool = pool_of()
-    chosen = choose(pool, Plan("auto", "20", gate=0.5))
+    chosen = choose(pool, SelectRequest("auto", "20", gate=0.5))
     passed = gate(pool, 0.5)
-    assert chosen.rows.tolist() == choose(replace(passed, quality=None), Plan("auto", "20")).rows.tolist()
+    assert chosen.rows.tolist() == choose(replace(passed, quality=None), SelectRequest("auto", "20")).rows.tolist()
     assert set(chosen.gated.tolist()) == set(pool.candidates.tolist()) - set(passed.candidates.tolist())
 
 
 def test_the_discount_ranks_by_the_product_or_weighs():
     pool = pool_of()
-    ranked = choose(pool, Plan("margin", "10", discount=True))
+    ranked = choose(pool, SelectRequest("margin", "10", discount=True))
     assert ranked.rows.tolist() == Discounted(Margin())(pool, 10).rows.tolist()
-    weighed = choose(pool, Plan("auto", "10", discount=True)).rows.tolist()
+    weighed = choose(pool, SelectRequest("auto", "10", discount=True)).rows.tolist()
     assert weighed == SELECTORS["auto"]()(pool, 10).rows.tolist()
-    assert weighed != choose(pool, Plan("auto", "10")).rows.tolist()
+    assert weighed != choose(pool, SelectRequest("auto", "10")).rows.tolist()
 
 
 def test_the_noise_guard_is_a_gate_and_the_discount_where_there_is_one():
     pool = pool_of()
-    guarded = choose(pool, Plan("margin", "10", noise_guard=True)).rows
+    guarded = choose(pool, SelectRequest("margin", "10", noise_guard=True)).rows
     assert guarded.tolist() == Discounted(Margin())(gate(pool, 0.2), 10).rows.tolist()
-    far = choose(pool, Plan("k-center", "10", noise_guard=True))
+    far = choose(pool, SelectRequest("k-center", "10", noise_guard=True))
     assert "k-center has no discount: the noise guard is the gate alone" in far.notes
     assert set(far.rows.tolist()) <= set(gate(pool, 0.2).candidates.tolist())
 
 
 def test_a_least_distance_stops_at_the_first_pick_that_is_too_near():
     pool = pool_of()
-    complete = choose(pool, Plan("k-center", "40"))
-    stopped = choose(pool, Plan("k-center", "40", min_distance=0.6))
+    complete = choose(pool, SelectRequest("k-center", "40"))
+    stopped = choose(pool, SelectRequest("k-center", "40", min_distance=0.6))
     n = len(stopped.rows)
     assert 0 < n < 40
     assert stopped.budget == 40
@@ -155,26 +156,29 @@ def test_nothing_is_written_to_the_pool():
     pool = pool_of()
     for array in (pool.vectors, pool.probabilities, pool.quality, pool.candidates, pool.labelled):
         array.flags.writeable = False
-    chosen = choose(pool, Plan("auto", "5", noise_guard=True, shares="balance"), groups_of(pool, [40, 44]))
+    chosen = choose(pool, SelectRequest("auto", "5", noise_guard=True, balance="group"), groups_of(pool, [40, 44]))
     assert len(chosen.rows) == 5  # and no array refused to be written to
 
 
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        (Plan(budget="85"), "between 1 and the 84 rows that may be picked, got 85"),
-        (Plan(budget="1%", strategy="random"), "got 0"),
+        (SelectRequest(budget="85"), "between 1 and the 84 rows that may be picked, got 85"),
+        (SelectRequest(budget="1%", strategy="random"), "got 0"),
         (
-            Plan("k-center", "3", discount=True),
+            SelectRequest("k-center", "3", discount=True),
             r"works with strategies that rank by a score .* got k-center; use --gate",
         ),
-        (Plan("random", "80", gate=0.5), "candidates that pass the gate at 0.5, got 80; lower the gate"),
-        (Plan("pick-me", "3"), "unknown strategy 'pick-me'"),
-        (Plan("auto", "3", {"bandwith": 1}), "the strategy auto has no parameter 'bandwith'; did you mean 'bandwidth'"),
-        (Plan("auto", "3", {"bandwidth": "wide"}), "auto's bandwidth takes a number, got 'wide'"),
-        (Plan("auto", "3", {"bandwidth": "-1"}), "the bandwidth must be between 0.001 and 1000"),
-        (Plan("k-center", "3", {"unit": "maybe"}), "k-center's unit takes true or false, got 'maybe'"),
-        (Plan("random", "3", {"x": 1}), r"the strategy random has no parameter 'x' \(its parameters: none\)"),
+        (SelectRequest("random", "80", gate=0.5), "candidates that pass the gate at 0.5, got 80; lower the gate"),
+        (SelectRequest("pick-me", "3"), "unknown strategy 'pick-me'"),
+        (
+            SelectRequest("auto", "3", {"bandwith": 1}),
+            "the strategy auto has no parameter 'bandwith'; did you mean 'bandwidth'",
+        ),
+        (SelectRequest("auto", "3", {"bandwidth": "wide"}), "auto's bandwidth takes a number, got 'wide'"),
+        (SelectRequest("auto", "3", {"bandwidth": "-1"}), "the bandwidth must be between 0.001 and 1000"),
+        (SelectRequest("k-center", "3", {"unit": "maybe"}), "k-center's unit takes true or false, got 'maybe'"),
+        (SelectRequest("random", "3", {"x": 1}), r"the strategy random has no parameter 'x' \(its parameters: none\)"),
     ],
 )
 def test_what_cannot_be_chosen_is_one_line(plan, said):
@@ -201,17 +205,17 @@ def test_what_cannot_be_chosen_is_one_line(plan, said):
 )
 def test_a_plan_out_of_range_is_one_line(given, said):
     with pytest.raises(InputError, match=said):
-        Plan(**given)
+        SelectRequest(**given)
 
 
 def test_a_plan_with_shares_and_no_groups_is_the_callers_bug():
     with pytest.raises(ValueError, match="needs groups"):
-        choose(pool_of(), Plan(shares="per"))
+        choose(pool_of(), SelectRequest(per="group"))
 
 
 def test_settings_are_read_as_their_types():
-    plan = Plan("prob-cover", "3", {"radius": "0.5", "neighbours": "7"})
+    plan = SelectRequest("prob-cover", "3", {"radius": "0.5", "neighbours": "7"})
     assert (plan.selector().radius, plan.selector().neighbours) == (0.5, 7)
-    assert Plan("prob-cover", "3", {"radius": "none"}).selector().radius is None
-    assert Plan("k-center", "3", {"unit": "false"}).selector().unit is False
-    assert Plan("stratified", "3", {"shares": "equal"}).selector().shares == "equal"
+    assert SelectRequest("prob-cover", "3", {"radius": "none"}).selector().radius is None
+    assert SelectRequest("k-center", "3", {"unit": "false"}).selector().unit is False
+    assert SelectRequest("stratified", "3", {"shares": "equal"}).selector().shares == "equal"
