@@ -36,18 +36,16 @@ if TYPE_CHECKING:
     from curate.reporting.write import report
     from curate.retrieval.run import retrieve
     from curate.reviewing.serve import review
+    from curate.rounds.import_labels import round_import
+    from curate.rounds.init import round_init
+    from curate.rounds.labels import round_labels
+    from curate.rounds.next import round_next
+    from curate.rounds.status import round_status
     from curate.selftests.run import selftest
     from curate.sheets.contact import sheet
     from curate.sheets.notebook import open as open
-    from curate.simulation.functions import (
-        round_import,
-        round_init,
-        round_labels,
-        round_next,
-        round_plot,
-        round_simulate,
-        round_status,
-    )
+    from curate.simulation.plot import round_plot
+    from curate.simulation.run import round_simulate
     from curate.training.cache import cache
     from curate.training.convert import models_convert
     from curate.training.info import info
@@ -67,13 +65,13 @@ _MODULES = {
     "select": "curate.policies.select.policy",
     "balance": "curate.policies.balance.policy",
     "split": "curate.policies.split.policy",
-    "round_init": "curate.simulation.functions",
-    "round_next": "curate.simulation.functions",
-    "round_import": "curate.simulation.functions",
-    "round_status": "curate.simulation.functions",
-    "round_labels": "curate.simulation.functions",
-    "round_simulate": "curate.simulation.functions",
-    "round_plot": "curate.simulation.functions",
+    "round_init": "curate.rounds.init",
+    "round_next": "curate.rounds.next",
+    "round_import": "curate.rounds.import_labels",
+    "round_status": "curate.rounds.status",
+    "round_labels": "curate.rounds.labels",
+    "round_simulate": "curate.simulation.run",
+    "round_plot": "curate.simulation.plot",
     "run": "curate.pipelines",
     "clean": "curate.pipelines",
     "info": "curate.training.info",

@@ -7,7 +7,7 @@ from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import emit, say
 from curate.counted import counted
-from curate.simulation.options import RoundInitOptions
+from curate.rounds.options import RoundInitOptions
 
 if TYPE_CHECKING:
     from curate.rounds.files.folder import Folder
@@ -27,7 +27,7 @@ def run(
         curate round init rounds scores.parquet --classes cat,dog,bird --format label-studio
         curate round init rounds scores.parquet --classes cat,dog --stop 'accuracy >= 90%'
     """
-    from curate.simulation.functions import run_round_init
+    from curate.rounds.init import run_round_init
 
     names = ",".join(request.classes) if isinstance(request.classes, list) else None  # a,b and c, typed apart
     opened = run_round_init(replace(request, classes=names))

@@ -11,7 +11,7 @@ from curate.commands.groups import plain_app
 from curate.commands.printing import emit, say
 from curate.commands.round_words import import_notes
 from curate.counted import counted
-from curate.simulation.options import RoundImportOptions, RoundLabelsOptions, RoundNextOptions, RoundPlotOptions
+from curate.rounds.options import RoundImportOptions, RoundLabelsOptions, RoundNextOptions, RoundPlotOptions
 
 if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
@@ -49,7 +49,7 @@ def next_(
         curate round next rounds
         curate round next rounds --source images.parquet
     """
-    from curate.simulation.functions import run_round_next
+    from curate.rounds.next import run_round_next
 
     made = run_round_next(request)
     if json_:
@@ -85,7 +85,7 @@ def import_(
         curate round import rounds labels.csv
         curate round import rounds export.json --format label-studio --annotator ann
     """
-    from curate.simulation.functions import run_round_import
+    from curate.rounds.import_labels import run_round_import
 
     imported = run_round_import(request)
     if json_:
@@ -121,7 +121,7 @@ def labels_(
     \b
         curate round labels rounds -o labels.parquet
     """
-    from curate.simulation.functions import run_round_labels
+    from curate.rounds.labels import run_round_labels
 
     counts = run_round_labels(request)
     if json_:
@@ -143,7 +143,7 @@ def plot_(
     \b
         curate round plot rounds -o curve.png
     """
-    from curate.simulation.functions import run_round_plot
+    from curate.simulation.plot import run_round_plot
 
     out = run_round_plot(request)
     if json_:

@@ -8,7 +8,7 @@ from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import emit, say, show, show_table
 from curate.counted import counted
-from curate.simulation.options import RoundSimulateOptions
+from curate.rounds.options import RoundSimulateOptions
 
 if TYPE_CHECKING:
     from curate.simulation.run import Simulation
@@ -32,7 +32,7 @@ def run(
     would have shown with so few held-out images: whether the intervals held, and where --stop would have stopped.
     """
     from curate.rounds.init import other_holdout
-    from curate.simulation.functions import run_round_simulate
+    from curate.simulation.run import run_round_simulate
 
     line = (lambda text: None) if quiet else say
 

@@ -17,7 +17,7 @@ from curate.commands.round_words import (
     status_notes,
 )
 from curate.counted import counted
-from curate.simulation.options import RoundStatusOptions
+from curate.rounds.options import RoundStatusOptions
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(
 
     The intervals named "at every look" hold together: look after every round, and stop when you like.
     """
-    from curate.simulation.functions import run_round_status
+    from curate.rounds.status import run_round_status
 
     status = run_round_status(request)
     if fail_unless_stop and status.stop is None:

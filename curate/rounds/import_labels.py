@@ -6,9 +6,11 @@ from typing import Any
 
 from curate.exporting.batches import read_labels
 from curate.exporting.labels import CANCELLED, MISSING, N_EXAMPLES, Label, Labels, Problem, shown
+from curate.options.function import callable_of
 from curate.rounds.files.folder import Folder, held, label_paths
 from curate.rounds.files.label_files import LabelFile, write_labels
 from curate.rounds.files.votes import TIED, News, RoundVotes, Vote, agree
+from curate.rounds.options import RoundImportOptions
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
@@ -55,47 +57,32 @@ class ImportResult:
         }
 
 
-def import_labels(
-    folder: str | Path,
-    file: str | Path,
-    *,
-    format: str | None = None,
-    name: str | None = None,
-    annotator: str | None = None,
-    skip_rest: bool = False,
-) -> ImportResult:
+def run_round_import(options: RoundImportOptions) -> ImportResult:
     """Read labels of annotators, check them, and keep them with the round.
 
     A label of an annotator for a key takes the place of what the same annotator said of it in an earlier import; the
     earlier file stays. Labels of earlier rounds' images are taken too.
 
-    Args:
-        folder: of `curate round init`.
-        file: what the annotation tool exported.
-        format: of it; None for the folder's own.
-        name: the column, control or field that holds the labels, where the file has several.
-        annotator: who made the labels that name no annotator.
-        skip_rest: images of the last round that are still without a label count as skipped.
-
     Raises:
         InputError: if no batch was made yet, nothing in the file can be used, or the folder was changed or is held.
     """
-    with held(folder) as opened:
+    annotator, skip_rest = options.annotator, options.skip_rest
+    with held(options.folder) as opened:
         if not opened.rounds:
             raise InputError(
                 f"no batch was made yet in {opened.path}; make a batch with `curate round next {opened.path}`"
             )
-        path = Path(file)
+        path = Path(options.file)
         if path.exists() and not path.is_file() and not path.is_dir():
             raise InputError(
                 f"expected a file or a folder of labels, and {path} is a device or a pipe; save it as a file"
             )
         digest = file_sha256(path)
-        kind = format or opened.settings.format
+        kind = options.format or opened.settings.format
         earlier = _imported_before(opened, digest, annotator) if digest else None
         if earlier is not None and not skip_rest and earlier[0] == opened.rounds[-1].number:
             return _nothing_new(opened, earlier[1])
-        labels = read_labels(path, kind, keys=opened.uris, classes=opened.settings.names, name=name)
+        labels = read_labels(path, kind, keys=opened.uris, classes=opened.settings.names, name=options.name)
         votes = _votes(opened, labels, annotator)
         if earlier is not None:
             votes = _requested_since(opened, votes, earlier[0])
@@ -112,6 +99,9 @@ def import_labels(
         result = _add(opened, votes, source, labels)
         before = None if earlier is None else opened.name(earlier[1].path)
         return replace(result, rest_skipped=len(rest) if skip_rest else None, earlier=before)
+
+
+round_import = callable_of(RoundImportOptions, run_round_import)
 
 
 def _imported_before(folder: Folder, digest: str, annotator: str | None) -> tuple[int, LabelFile] | None:

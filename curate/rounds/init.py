@@ -1,7 +1,7 @@
 """Making a folder of rounds: who is held out, and what is fixed."""
 
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +10,18 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.manifest.keys import check_text, first_true
+from curate.options.function import callable_of
+from curate.options.values import part_of
+from curate.policies.audit.request import parse_share
 from curate.policies.select.request import SelectRequest
 from curate.rounds.files.folder import HOLDOUT, Folder, open_folder
 from curate.rounds.files.sealed import write_sealed
-from curate.rounds.files.settings import CONFIG, SKIP, Guard, RoundSettings
+from curate.rounds.files.settings import CONFIG, SKIP, Guard, RoundSettings, class_names
 from curate.rounds.measures.rules import refuse_unreachable
+from curate.rounds.options import RoundInitOptions
 from curate.rounds.state.pool import TableRows, read_table, refuse_another, signals_of
 from curate.tables.amount import Amount
+from curate.tables.classes import read_classes
 from curate.tables.digests import plain
 from curate.tables.known import LABEL, read_known, refuse_unknown_keys
 from curate.tables.spelling import spelled_as
@@ -34,71 +39,42 @@ SHARE, MOST = 0.1, 500  # of the rows that can be compared, held out unless said
 HOLDOUT_SCHEMA = pa.schema([(KEY, pa.string()), ("label", pa.string())])
 
 
-class RoundOptions(TypedDict, total=False):
-    """What may be said of the rounds of a folder, as in ``RoundSettings``."""
-
-    batch: int
-    control: float
-    strategy: str
-    parameters: dict[str, Any]
-    guard: Guard
-    format: str
-    link: str
-    probe: str
-    budget: int | None
-    seed: int
-    skip: tuple[str, ...]
-    confidence: float
-    stop: tuple[str, ...]
-
-
-def start(
-    folder: str | Path,
-    table: str | Path,
-    *,
-    classes: tuple[str, ...] | None = None,
-    holdout: str | None = None,
-    label: str | None = None,
-    labelled: str | Path | None = None,
-    **options: Unpack[RoundOptions],
-) -> Folder:
+def run_round_init(options: RoundInitOptions) -> Folder:
     """Make a folder of rounds for a table; no batch is made yet.
-
-    Args:
-        folder: not there yet, or empty.
-        table: with keys and embeddings; it is never changed.
-        classes: names that labels may have; None takes every name.
-        holdout: rows to hold out, a count or a share; None for a tenth, at most 500; "0" for none.
-        label: column of the classes that held-out rows have already, in ``labelled`` or in the table; None for the
-            column ``label`` of ``labelled``.
-        labelled: file with keys and classes of held-out rows.
-        options: as in ``RoundSettings``.
 
     Raises:
         InputError: for a table, option or place that cannot be used; naming both tables where the folder has another.
     """
-    path = Path(folder)
-    options.setdefault("skip", tuple(label for label in (SKIP,) if label not in (classes or ())))
-    guard = options.get("guard", Guard())
-    opened = open_table(table, require=[KEY])
-    _check_strategy(options.get("strategy", "auto"), options.get("parameters", {}), guard)
+    path = Path(options.folder)
+    classes = _classes(options)
+    skip = tuple(label for label in (SKIP,) if label not in (classes or ())) if options.skip is None else options.skip
+    guard = Guard(options.score, options.quality, options.gate or 0.0, options.discount, options.noise_guard)
+    opened = open_table(options.table, require=[KEY])
+    parameters = dict(options.set or {})
+    _check_strategy(options.strategy, parameters, guard)
     if path.is_dir() and (path / CONFIG).is_file():
-        _refuse_taken(path, table)
-    scored = read_table(table, signals_of(guard, opened).columns)
+        _refuse_taken(path, options.table)
+    scored = read_table(options.table, signals_of(guard, opened).columns)
     _check_keys(opened)
-    settings = RoundSettings(
-        table=str(Path(table).resolve()),
+    settings = part_of(
+        RoundSettings,
+        options,
+        table=str(Path(options.table).resolve()),
         digest=scored.rows.digest,
         model=scored.rows.model,
         n_rows=len(scored.rows),
         classes=classes,
-        holdout=n_held_out(holdout, int(scored.usable.sum())),
+        holdout=n_held_out(options.holdout, int(scored.usable.sum())),
         holdout_sha256="",
-        **options,
+        skip=tuple(skip),
+        parameters=parameters,
+        guard=guard,
+        confidence=parse_share(options.confidence, "--confidence"),
+        stop=tuple(options.stop or ()),
     )
     refuse_unreachable(settings.rules, settings.holdout, settings.n_control, settings.confidence)
     held_out = held_out_rows(scored, settings)
-    labels = _labels(scored, held_out, label, labelled, settings)
+    labels = _labels(scored, held_out, options.label, options.labelled, settings)
     _refuse_foreign(path)
     with HeldFolder(path):
         _refuse_foreign(path)  # another process may have made it meanwhile
@@ -106,6 +82,16 @@ def start(
         values = {**settings.to_json(), "holdout_sha256": file_sha256(path / HOLDOUT), "curate": __version__}
         write_sealed(path / CONFIG, values)
     return open_folder(path)
+
+
+round_init = callable_of(RoundInitOptions, run_round_init)
+
+
+def _classes(options: RoundInitOptions) -> tuple[str, ...] | None:
+    """Return the classes that were typed, in one text or several; None if absent."""
+    if options.classes is None or not isinstance(options.classes, str | Path):
+        return None if options.classes is None else read_classes(options.classes, options.label or LABEL)
+    return class_names([str(options.classes)], options.label)
 
 
 def _check_keys(table: Table) -> None:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from curate.columns import LABEL, describe_all
+from curate.options.function import callable_of
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, label_table
+from curate.rounds.options import RoundLabelsOptions
 from curate.tables.classes import CLASSES
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
@@ -30,13 +32,8 @@ def votes_in(folder: str | Path) -> list[tuple[str, str, str]]:
     return opened.votes.said()
 
 
-def write_consensus(folder: str | Path, out: str | Path, *, overwrite: bool = False) -> dict[str, int]:
+def run_round_labels(options: RoundLabelsOptions) -> dict[str, int]:
     """Write the label of every key that came back, its state, number of labels, their entropy, round, and arm.
-
-    Args:
-        folder: of `curate round init`.
-        out: a name ending in ``.parquet``.
-        overwrite: replace a file that is there.
 
     Returns:
         rows by state.
@@ -44,10 +41,10 @@ def write_consensus(folder: str | Path, out: str | Path, *, overwrite: bool = Fa
     Raises:
         InputError: if the folder was changed, nothing came back yet, or the place refuses.
     """
-    path = Path(out)
+    path = Path(options.out)
     if path.suffix != ".parquet":
         raise InputError(f"the labels are a Parquet file: expected a name like labels.parquet, got {path}")
-    opened = open_folder(folder)
+    opened = open_folder(options.folder)
     opened.check()
     table = label_table(opened.votes, opened.requested, opened.arms)
     if not table.num_rows:
@@ -58,7 +55,10 @@ def write_consensus(folder: str | Path, out: str | Path, *, overwrite: bool = Fa
     metadata = {"kind": "consensus", "rounds": len(opened.rounds), "head": opened.head, "columns": columns}
     if opened.settings.classes is not None:
         metadata[CLASSES] = {LABEL: list(opened.settings.classes)}
-    with TableWriter(path, table.schema, metadata, overwrite=overwrite) as writer:
+    with TableWriter(path, table.schema, metadata, overwrite=options.overwrite) as writer:
         writer.write(table)
     states = table["state"].to_pylist()
     return {state: states.count(state) for state in (LABELLED, TIED, SKIPPED)}
+
+
+round_labels = callable_of(RoundLabelsOptions, run_round_labels)

@@ -12,6 +12,7 @@ from curate.counted import counted
 from curate.exporting.batches import write_batch
 from curate.exporting.links import ImageReader
 from curate.exporting.table import TOOLS
+from curate.options.function import callable_of
 from curate.policies.receipts import environment
 from curate.policies.select.copies import find_picked_copies
 from curate.rounds.exported import for_annotators, noted_export
@@ -19,6 +20,7 @@ from curate.rounds.files.folder import BATCH, CONTROL, GRAPH, HELD_OUT, STATE, S
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
 from curate.rounds.measures.anytime import PairLift
+from curate.rounds.options import RoundNextOptions
 from curate.rounds.state.batch import BatchRows
 from curate.rounds.state.derived import derive
 from curate.rounds.state.graph import PoolGraph
@@ -56,32 +58,25 @@ class NextResult:
     notes: tuple[str, ...]
 
 
-def next_round(
-    folder: str | Path,
-    *,
-    partial: bool = False,
-    table: str | Path | None = None,
-    source: str | None = None,
-) -> NextResult:
+def run_round_next(options: RoundNextOptions) -> NextResult:
     """Fit the model on what is labelled so far, pick the next batch, and write it for the annotators.
 
-    Args:
-        folder: of `curate round init`.
-        partial: go on though images of the last batch have no label; they stay requested, and are not requested again.
-        table: where the table is now, if it was moved.
-        source: what was scored, for tables that name no files.
+    Images of an earlier batch that have no label stay requested, and are not requested again.
 
     Raises:
         InputError: if images of the last batch have no label, nothing is left, the folder was changed or is held, or
             the table is another one.
     """
     began = time.monotonic()
-    with held(folder) as opened:
+    with held(options.folder) as opened:
         progress = progress_of(opened)
-        _refuse_open(opened, progress, partial)
-        scored = table_of(opened.settings, opened.path, table)
+        _refuse_open(opened, progress, options.partial)
+        scored = table_of(opened.settings, opened.path, options.table)
         standing = standing_of(opened, scored, progress)
-        return _write(opened, scored, progress, standing, began, source)
+        return _write(opened, scored, progress, standing, began, options.source)
+
+
+round_next = callable_of(RoundNextOptions, run_round_next)
 
 
 def _refuse_open(folder: Folder, progress: LabelProgress, partial: bool) -> None:

@@ -5,47 +5,35 @@ from pathlib import Path
 from curate.rounds.files.folder import open_folder
 from curate.rounds.measures.lift import arm_accuracy
 from curate.rounds.measures.rules import ACCURACY
+from curate.rounds.options import RoundStatusOptions
 from curate.rounds.state.model import arms_of
 from curate.rounds.state.pool import table_of
 from curate.rounds.state.standing import progress_of, standing_of
-from curate.rounds.status import status
-from curate.sheets.chart import Curve, Panel, draw_chart
-from curate.sheets.style import check_chart, save_chart
+from curate.rounds.status import run_round_status
+from curate.sheets.chart import Curve, Panel
 from scoring.errors import InputError
 
 LEAST_ARM = 5  # labels of an arm from which it is drawn
 
 
-def plot_folder(
-    folder: str | Path, out: str | Path, *, table: str | Path | None = None, overwrite: bool = False
-) -> None:
-    """Draw the learning curve of a folder of rounds, with the band that holds at every look.
-
-    Args:
-        folder: of `curate round init`.
-        out: a name ending in ``.png``, ``.svg`` or ``.pdf``.
-        table: where the table of the folder is now, if it was moved.
-        overwrite: replace an image that is there.
+def folder_panel(folder: Path, table: str | Path | None) -> Panel:
+    """Return the learning curve of a folder of rounds, with the band that holds at every look.
 
     Raises:
-        InputError: if the folder cannot be read, has nothing to draw, or the place refuses.
+        InputError: if the folder cannot be read, or has nothing to draw.
     """
-    folder, out = Path(folder), Path(out)
-    check_chart(out, overwrite=overwrite)
     curves, bounds = folder_curves(folder, table)
     axis = f"labels (band: {100 * open_folder(folder).settings.confidence:.10g} % at every look)"
-    panel = Panel(curves, axis, "accuracy", percent=True, beside=bounds)
-    figure = draw_chart([panel], title=f"Accuracy on held-out images: {folder.name}")
-    save_chart(figure, out, overwrite=overwrite)
+    return Panel(curves, axis, "accuracy", percent=True, beside=bounds)
 
 
 def folder_curves(folder: Path, table: str | Path | None = None) -> tuple[list[Curve], list[Curve]]:
     """Return accuracy by labels with its interval, and of either arm at equal numbers of labels; and bounds to reach.
 
     Raises:
-        InputError: as `status`; if no model was measured yet.
+        InputError: as ``run_round_status``; if no model was measured yet.
     """
-    progress = status(folder, table=table, lift=False)
+    progress = run_round_status(RoundStatusOptions(folder, table=table), lift=False)
     points = [point for point in progress.curve if point["n"]]
     if not points:
         raise InputError(

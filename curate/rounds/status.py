@@ -1,13 +1,13 @@
 """How far the rounds of a folder are, how good the model is, and whether to stop."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from curate.options.function import callable_of
 from curate.rounds.files.folder import Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
 from curate.rounds.measures.anytime import PairLift, Prequential
@@ -15,6 +15,7 @@ from curate.rounds.measures.lift import ArmLift, arm_lift
 from curate.rounds.measures.measured import ModelQuality
 from curate.rounds.measures.rules import LIFT, RuleCheck, check_rule, parse_rules
 from curate.rounds.measures.stopping import Advice, advise
+from curate.rounds.options import RoundStatusOptions
 from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.prequential import prequential_in
@@ -80,27 +81,21 @@ class Status:
         return {**asdict(self), "path": str(self.path), "held_out": held_out, "stop": self.stop}
 
 
-def status(
-    folder: str | Path, *, table: str | Path | None = None, lift: bool = True, stop: Iterable[str] = ()
-) -> Status:
-    """Say how far the rounds of a folder are; nothing is written, and nothing has to be held.
+def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Status:
+    """Return how far the rounds of a folder are, how accurate the model is by now, and whether to stop.
 
-    Args:
-        folder: of `curate round init`.
-        table: where the table is now, if it was moved.
-        lift: whether to compare the arms, which takes some seconds.
-        stop: rules next to the folder's, such as "accuracy >= 90%".
+    Nothing is written, and nothing has to be held. Only to compare the arms (``lift``) takes some seconds.
 
     Raises:
         InputError: for an invalid rule; if it is no such folder, one of its small files was changed, or the table
             is another one.
     """
-    typed_rules = parse_rules(stop)
-    opened = open_folder(folder)
+    typed_rules = parse_rules(options.stop or ())
+    opened = open_folder(options.folder)
     rules = tuple(dict.fromkeys((*opened.settings.rules, *typed_rules)))
     changed = opened.changed()
     progress = progress_of(opened)
-    scored = table_of(opened.settings, opened.path, table)
+    scored = table_of(opened.settings, opened.path, options.table)
     standing = standing_of(opened, scored, progress)
     look, confidence = len(opened.label_files), opened.settings.confidence
     models = {each.number - 1: each.state.model for each in opened.rounds}
@@ -134,6 +129,9 @@ def status(
         rules=[check_rule(rule, look, confidence, last, pair_lift) for rule in rules],
         changed=changed,
     )
+
+
+round_status = callable_of(RoundStatusOptions, run_round_status)
 
 
 def _point(number: int, model: ModelQuality) -> dict[str, Any]:

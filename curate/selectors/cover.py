@@ -7,16 +7,13 @@ it, and keeps all gains up to date. Both pick the same rows from the same simila
 Source: Minoux 1978, "Accelerated greedy algorithms for maximizing submodular set functions".
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.geometry import spans
 from curate.selectors.picking import picking
-
-if TYPE_CHECKING:
-    from curate.selectors.herding import Itself
 
 CHUNK = 32  # rows whose gain is first measured again
 TIE = 1e-9  # gains nearer than this, relative to the best, are a tie: rounding must not decide
@@ -43,6 +40,16 @@ class Cover(Protocol):
         """Pick a row: it covers what it can, and is never the best again."""
 
 
+class Alone(Protocol):
+    """What a row adds by covering itself, where the rows to cover are a sample and it is not among them."""
+
+    def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what each row adds after all that was taken, shape (B,); never more than before a row was taken."""
+
+    def take(self, row: int) -> None:
+        """Pick a row."""
+
+
 class DenseCover:
     """Coverage where all similarities are known.
 
@@ -65,7 +72,7 @@ class DenseCover:
         covered: NDArray,
         as_reference: NDArray[np.int64] | None = None,
         most: NDArray[np.float64] | None = None,
-        alone: "Itself | None" = None,
+        alone: Alone | None = None,
     ) -> None:
         self._similarity, self._as_reference, self._alone = similarity, as_reference, alone
         fixed = similarity.dtype == np.uint16

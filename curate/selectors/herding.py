@@ -142,7 +142,7 @@ def _staged(
         itself = weights[left] * (len(drawn) / size)
         most += itself
         order = np.argsort(-most, kind="stable")
-        alone = Itself(vectors, pool.candidates[left], itself, done, order, self.bandwidth)
+        alone = _Itself(vectors, pool.candidates[left], itself, done, order, self.bandwidth)
         likely = order[:LIKELY]
         most[likely] += alone.gains(likely) - itself[likely]
         cover = DenseCover(similarity, weights[drawn], before, as_reference, most, alone)
@@ -160,7 +160,7 @@ def _staged(
     return picks, gains, (note,)
 
 
-class Itself:
+class _Itself:
     """What rows add by covering themselves: their weight, but for how similar the nearest labelled row or pick is.
 
     One row in N is next to nothing while picks are few. When they are many and the rest is covered it is what decides,
@@ -258,7 +258,7 @@ def _drawn(
 
     Cosines are products in bfloat16, right to about 0.004, which is several times as fast and averages out over the
     references. A row gains nothing by being a reference: covering itself counts as one row in N, not one in R,
-    so its kernel with itself is set to 0 and ``Itself`` counts it, as every other row's.
+    so its kernel with itself is set to 0 and ``_Itself`` counts it, as every other row's.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Learning curves of a replay as an image."""
+"""Learning curves as an image: of a replay, or of a folder of rounds."""
 
 import json
 import math
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.options.function import callable_of
+from curate.rounds.options import RoundPlotOptions
+from curate.rounds.plot import folder_panel
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import check_chart, save_chart
 from curate.tables.typed_json import from_json
@@ -57,19 +60,23 @@ class ReplayCurves:
         return from_json(cls, replay, what="the replay", ignored=replay)
 
 
-def plot_replay(path: Path, out: Path, *, overwrite: bool = False) -> None:
-    """Draw the curves of a file that `curate round simulate` wrote.
-
-    Args:
-        path: the file.
-        out: a name ending in ``.png``, ``.svg`` or ``.pdf``.
-        overwrite: replace an image that is there.
+def run_round_plot(options: RoundPlotOptions) -> Path:
+    """Draw learning curves with their intervals, of a folder of rounds or of a replay; return the chart's path.
 
     Raises:
-        InputError: if the file is no replay, the name no image's, or the place refuses.
+        InputError: if there is nothing to draw, or the place refuses.
     """
-    check_chart(out, overwrite=overwrite)
-    _draw(read_replay(path), out, path.name, overwrite)
+    source, out = Path(options.source), Path(options.out)
+    check_chart(out, overwrite=options.overwrite)
+    if source.is_dir():
+        panel, title = folder_panel(source, options.table), f"Accuracy on held-out images: {source.name}"
+    else:
+        panel, title = _replay_panel(read_replay(source)), f"Replayed rounds: {source.name}"
+    save_chart(draw_chart([panel], title=title), out, overwrite=options.overwrite)
+    return out
+
+
+round_plot = callable_of(RoundPlotOptions, run_round_plot)
 
 
 def read_replay(path: Path) -> ReplayCurves:
@@ -95,11 +102,10 @@ def read_replay(path: Path) -> ReplayCurves:
         raise InputError(f"{path} is no replay; expected what `curate round simulate` wrote ({error})") from None
 
 
-def _draw(replay: ReplayCurves, out: Path, name: str, overwrite: bool) -> None:
+def _replay_panel(replay: ReplayCurves) -> Panel:
     curves = []
     for strategy, curve in replay.strategies.items():
         error = [math.nan if value is None else value for value in curve.error]
         low, high = ([a + sign * e for a, e in zip(curve.mean, error, strict=True)] for sign in (-1, 1))
         curves.append(Curve(strategy, replay.budgets, curve.mean, low, high))
-    panel = Panel(curves, AXIS, "accuracy", percent=True)
-    save_chart(draw_chart([panel], title=f"Replayed rounds: {name}"), out, overwrite=overwrite)
+    return Panel(curves, AXIS, "accuracy", percent=True)

@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY
+from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies.audit.request import parse_share
 from curate.policies.receipts import environment
 from curate.policies.select.strategy import make_selector
 from curate.rounds.init import n_held_out
 from curate.rounds.measures.rules import parse_rules, refuse_unreachable
+from curate.rounds.options import RoundSimulateOptions
 from curate.selectors.contract import Selector
 from curate.simulation.curves import Curves, Lift, lift
 from curate.simulation.looks import Looks, Watched, watch
-from curate.simulation.options import RoundSimulateOptions
 from curate.simulation.replay import Replay, compare
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
@@ -85,7 +86,7 @@ class Simulation:
         }
 
 
-def simulate(options: RoundSimulateOptions) -> Simulation:
+def run_round_simulate(options: RoundSimulateOptions) -> Simulation:
     """Replay strategies on a table whose labels are all known, always with random as the one to beat.
 
     Rows whose label or embedding is missing are left out. A part of the rows, drawn at random and the same for all
@@ -93,8 +94,10 @@ def simulate(options: RoundSimulateOptions) -> Simulation:
     measured on, as many rows as rounds would, at most half.
 
     Raises:
-        InputError: for a column, strategy or budget that cannot be used.
+        InputError: for a table, column, strategy, budget or place that cannot be used.
     """
+    out = None if options.out is None else Path(options.out)
+    check_outputs(out, overwrite=options.overwrite)
     seeds, test, confidence = options.seeds, options.test, parse_share(options.confidence, "--confidence")
     label, noisy_label, calibrate = options.label, options.noisy_label, not options.no_calibration
     if seeds < 1:
@@ -118,7 +121,13 @@ def simulate(options: RoundSimulateOptions) -> Simulation:
     if held:
         for name, curve in curves.items():
             watched[name] = watch(curve, curves[BASELINE] if name != BASELINE else None, confidence, rules)
-    return Simulation(curves, lifts, facts, watched)
+    simulation = Simulation(curves, lifts, facts, watched)
+    if out is not None:
+        write_simulation(simulation, out, overwrite=options.overwrite)
+    return simulation
+
+
+round_simulate = callable_of(RoundSimulateOptions, run_round_simulate)
 
 
 def _n_held_out(text: str | None, rows: dict[str, int]) -> int:

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from curate.rounds.options import RoundStatusOptions
+from curate.rounds.status import run_round_status
 from curate.tables.table import METADATA_KEY, embedding_field
 
 CLASSES = ("ant", "bee", "cow")
@@ -117,6 +119,11 @@ def content(folder: Path) -> dict[str, bytes]:
                 data = json.dumps({k: v for k, v in value.items() if k not in DIFFERS}).encode()
             files[path.relative_to(folder).as_posix()] = data
     return files
+
+
+def status(folder: Path, *, lift: bool = True):
+    """How far a folder of rounds is; the arms are compared only on request, for that takes seconds."""
+    return run_round_status(RoundStatusOptions(folder), lift=lift)
 
 
 DIFFERS = ("wall_s", "peak_mb", "digest", "parent", "labels")

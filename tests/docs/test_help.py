@@ -53,7 +53,7 @@ CALLS = {
         ["s.parquet", "--bad", "x > 1"],
         ["none.parquet", "--bad", "x > 1"],
     ),
-    "round": ("curate.simulation.functions.status", ["status", "r"], ["status", "none"]),
+    "round": ("curate.rounds.status.run_round_status", ["status", "r"], ["status", "none"]),
     "run": ("curate.pipeline.run.read_pipeline", ["curate.toml"], ["none.toml"]),
     "info": ("curate.training.info.describe_file", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.lineage.verify.run_verify", ["k.receipt.json"], ["none.receipt.json"]),

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from curate.cli import app
 from curate.fitting.fit import fit
 from curate.fitting.verify import verify_fit
-from curate.rounds.import_labels import import_labels
-from curate.rounds.init import start
-from curate.rounds.next import next_round
+from curate.rounds.import_labels import round_import
+from curate.rounds.init import round_init
+from curate.rounds.next import round_next
 from curate.tables.table import open_table
 from scoring.checkpoint import load_model, read_header
 from scoring.errors import InputError
@@ -168,9 +168,9 @@ def test_what_cannot_be_derived_is_one_line(table, tmp_path, tiny_checkpoint):
 
 def test_what_came_back_to_rounds_teaches(tmp_path):
     truth = table_of_rounds(tmp_path / "t.parquet", noise=0.6)
-    start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=40, holdout="20")
-    made = next_round(tmp_path / "r")
-    import_labels(tmp_path / "r", answer(made, truth, tmp_path / "answers.csv"))
+    round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=40, holdout="20")
+    made = round_next(tmp_path / "r")
+    round_import(tmp_path / "r", answer(made, truth, tmp_path / "answers.csv"))
     result = fit(tmp_path / "t.parquet", apply=tmp_path / "a.parquet", labelled=tmp_path / "r")
     assert result.labels["rows"] == 60
     assert result.labels["classes"] == 3
@@ -178,7 +178,7 @@ def test_what_came_back_to_rounds_teaches(tmp_path):
 
 def test_a_folder_of_rounds_to_which_too_little_came_back_is_refused(tmp_path):
     table_of_rounds(tmp_path / "t.parquet")
-    start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="12")
+    round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="12")
     with pytest.raises(InputError, match=r"at least 50 labelled images.* got 0"):
         fit(tmp_path / "t.parquet", apply=tmp_path / "a.parquet", labelled=tmp_path / "r")
 

@@ -14,8 +14,8 @@ from curate.commands.verify_words import lines_of
 from curate.manifest.store_path import sha256_of
 from curate.policies.filter.amounts import KeepTop
 from curate.policies.filter.bounds import Minimum
-from curate.rounds.init import start
-from curate.rounds.next import next_round
+from curate.rounds.init import round_init
+from curate.rounds.next import round_next
 from curate.rounds.verify import verify_rounds
 from scoring.errors import InputError
 
@@ -145,8 +145,8 @@ def rewritten(path, rows, delimiter=","):
 
 @pytest.fixture
 def round_one(folder, tmp_path):
-    start(tmp_path / "r", folder / "scores.parquet", batch=6, holdout="0")
-    return next_round(tmp_path / "r").export
+    round_init(tmp_path / "r", folder / "scores.parquet", batch=6, holdout="0")
+    return round_next(tmp_path / "r").export
 
 
 def test_an_export_that_shows_other_images_than_its_batch_is_found(round_one):
@@ -175,8 +175,8 @@ def test_an_export_with_other_rows_is_found(round_one, change):
 
 
 def test_tasks_of_a_tool_that_changed_are_found(folder, tmp_path):
-    start(tmp_path / "r", folder / "scores.parquet", batch=6, holdout="0", format="coco", classes=["cat", "dog"])
-    export = next_round(tmp_path / "r").export
+    round_init(tmp_path / "r", folder / "scores.parquet", batch=6, holdout="0", format="coco", classes=["cat", "dog"])
+    export = round_next(tmp_path / "r").export
     assert verify_rounds(tmp_path / "r").identical
     export.write_bytes(export.read_bytes().replace(b".png", b".jpg", 1))
     assert not verify_rounds(tmp_path / "r").identical

@@ -8,24 +8,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import run
-from rounds_table import CLASSES, answer, sheet, table
+from rounds_table import CLASSES, answer, sheet, status, table
 
 from curate.commands.round_words import rule_words
 from curate.probes.accuracy import Accuracy
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.sealed import digest_of
-from curate.rounds.import_labels import import_labels
-from curate.rounds.init import start
+from curate.rounds.import_labels import round_import
+from curate.rounds.init import round_init
 from curate.rounds.measures.anytime import Anytime, PairLift, anytime_accuracy, anytime_difference
 from curate.rounds.measures.rules import StopRule, check_rule, parse_rules, refuse_unreachable
-from curate.rounds.next import next_round
-from curate.rounds.plot import folder_curves, plot_folder
-from curate.rounds.status import status
+from curate.rounds.next import round_next
+from curate.rounds.plot import folder_curves
 from curate.rounds.verify import verify_rounds
+from curate.simulation.plot import round_plot
 from curate.statistics.anytime import level_of_look, running_mean_interval
 from curate.statistics.paired import paired_interval
 from scoring.errors import InputError
 from scoring.metrics.proportions import clopper_pearson
+
+RULES = ["accuracy >= 40%"]
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +36,13 @@ def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
     truth = table(place / "t.parquet", n=400)
     folder = place / "r"
-    start(folder, place / "t.parquet", classes=CLASSES, batch=40, holdout="60", control=0.5, stop=("accuracy >= 40%",))
-    import_labels(folder, answer(next_round(folder), truth, place / "1.csv"))
-    second = next_round(folder)
+    round_init(folder, place / "t.parquet", classes=CLASSES, batch=40, holdout="60", control=0.5, stop=RULES)
+    round_import(folder, answer(round_next(folder), truth, place / "1.csv"))
+    second = round_next(folder)
     keys = pq.read_table(second.folder / "batch.parquet")["key"].to_pylist()
     for part, name in ((keys[:15], "2a.csv"), (keys[15:], "2b.csv")):
-        import_labels(folder, sheet(place / name, [(key, truth[key], "ann") for key in part]))
-    next_round(folder)
+        round_import(folder, sheet(place / name, [(key, truth[key], "ann") for key in part]))
+    round_next(folder)
     return folder
 
 
@@ -108,13 +110,13 @@ def test_status_shows_both_intervals_by_name_and_says_stop(made):
 def test_the_exit_code_says_whether_a_rule_is_reached(made, tmp_path):
     assert run("round", "status", made, "--fail-unless-stop").exit_code == 0
     truth = table(tmp_path / "t.parquet")
-    start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=12, holdout="40")
+    round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=12, holdout="40")
     refused = run("round", "status", tmp_path / "r", "--fail-unless-stop")
     assert (refused.exit_code, "none is given; add --stop" in refused.output) == (1, True)
     typed = ("round", "status", tmp_path / "r", "--stop", "accuracy >= 20%", "--fail-unless-stop")
     early = run(*typed)
     assert (early.exit_code, "cannot determine (nothing is measured yet" in early.stdout) == (3, True)
-    import_labels(tmp_path / "r", answer(next_round(tmp_path / "r"), truth, tmp_path / "1.csv"))
+    round_import(tmp_path / "r", answer(round_next(tmp_path / "r"), truth, tmp_path / "1.csv"))
     assert run(*typed).exit_code == 0
 
 
@@ -122,20 +124,20 @@ def test_nothing_that_picks_or_learns_sees_the_rows_held_out(tmp_path):
     """Other embeddings of the rows held out change the table's digest, and no pick, probability or model."""
     truth = table(tmp_path / "a.parquet", n=150)
     scored = pq.read_table(tmp_path / "a.parquet")
-    start(tmp_path / "a", tmp_path / "a.parquet", classes=CLASSES, batch=20, holdout="50", strategy="auto")
+    round_init(tmp_path / "a", tmp_path / "a.parquet", classes=CLASSES, batch=20, holdout="50", strategy="auto")
     held = set(open_folder(tmp_path / "a").holdout["key"].to_pylist())
     vectors = np.array(scored["embedding"].to_pylist(), np.float32)
     vectors[[key in held for key in scored["key"].to_pylist()]] = np.eye(8, dtype=np.float32)[0]
     place = scored.schema.get_field_index("embedding")
     other = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), type=scored.schema.field(place).type)
     pq.write_table(scored.set_column(place, scored.schema.field(place), other), tmp_path / "b.parquet")
-    start(tmp_path / "b", tmp_path / "b.parquet", classes=CLASSES, batch=20, holdout="50", strategy="auto")
+    round_init(tmp_path / "b", tmp_path / "b.parquet", classes=CLASSES, batch=20, holdout="50", strategy="auto")
     for number in range(3):
         batches = []
         for name in ("a", "b"):
-            made = next_round(tmp_path / name)
+            made = round_next(tmp_path / name)
             batches.append(pq.read_table(made.folder / "batch.parquet").drop_columns(["uri"]))
-            import_labels(tmp_path / name, answer(made, truth, tmp_path / f"{name}{number}.csv"))
+            round_import(tmp_path / name, answer(made, truth, tmp_path / f"{name}{number}.csv"))
         assert batches[0].equals(batches[1])
 
 
@@ -161,7 +163,7 @@ def test_the_image_has_the_band_of_every_look_and_the_bound_to_reach(made, tmp_p
     curves, bounds = folder_curves(made)
     assert list(curves[0].low) == [point["anytime"]["low"] for point in status(made, lift=False).curve]
     assert (bounds[0].name, set(bounds[0].y)) == ("stop: accuracy >= 40%", {0.4})
-    plot_folder(made, tmp_path / "curve.svg")
+    round_plot(made, tmp_path / "curve.svg")
     assert "labels (band: 95 % at every look)" in (tmp_path / "curve.svg").read_text()
 
 
@@ -204,14 +206,14 @@ def test_rules_read_as_they_are_written():
         ("0", {"stop": ("accuracy >= 50%",)}, "--holdout 0 holds out none"),
         ("30", {"stop": ("lift <= 5%",)}, "at least 50 held-out images, got 30"),
         ("60", {"stop": ("lift <= 5%",), "control": 0.0}, "--control 0 draws none"),
-        ("20", {"confidence": 1.0}, "confidence must be above 0 and below 1, got 1"),
-        ("20", {"confidence": 0.0}, "confidence must be above 0 and below 1, got 0"),
+        ("20", {"confidence": 1.0}, "--confidence takes a share above 0 and below 1.*got '1.0'"),
+        ("20", {"confidence": 0.0}, "--confidence takes a share above 0 and below 1.*got '0.0'"),
     ],
 )
 def test_what_can_never_be_reached_is_refused_at_init(tmp_path, holdout, options, message):
     table(tmp_path / "t.parquet")
     with pytest.raises(InputError, match=message):
-        start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, holdout=holdout, **options)
+        round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, holdout=holdout, **options)
     assert not (tmp_path / "r" / "round.json").exists()
 
 

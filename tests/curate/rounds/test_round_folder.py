@@ -10,16 +10,14 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rounds_table import CLASSES, answer, sheet, table
+from rounds_table import CLASSES, answer, sheet, status, table
 
 from curate.rounds import init
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.sealed import digest_of
-from curate.rounds.files.settings import Guard
-from curate.rounds.import_labels import import_labels
-from curate.rounds.init import start
-from curate.rounds.next import next_round
-from curate.rounds.status import status
+from curate.rounds.import_labels import round_import
+from curate.rounds.init import round_init
+from curate.rounds.next import round_next
 from curate.rounds.verify import verify_rounds
 from scoring.errors import InputError
 
@@ -29,12 +27,12 @@ def folder(tmp_path):
     """Two rounds, both labelled, the second in two imports."""
     truth = table(tmp_path / "t.parquet")
     path = tmp_path / "r"
-    start(path, tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="10")
-    import_labels(path, answer(next_round(path), truth, tmp_path / "1.csv"))
-    made = next_round(path)
+    round_init(path, tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="10")
+    round_import(path, answer(round_next(path), truth, tmp_path / "1.csv"))
+    made = round_next(path)
     keys = pq.read_table(made.folder / "batch.parquet")["key"].to_pylist()
-    import_labels(path, sheet(tmp_path / "2.csv", [(key, truth[key], "") for key in keys[:5]]))
-    import_labels(path, sheet(tmp_path / "3.csv", [(key, truth[key], "") for key in keys[5:]]))
+    round_import(path, sheet(tmp_path / "2.csv", [(key, truth[key], "") for key in keys[:5]]))
+    round_import(path, sheet(tmp_path / "3.csv", [(key, truth[key], "") for key in keys[5:]]))
     return path
 
 
@@ -67,7 +65,7 @@ def test_an_edit_that_covers_its_own_tracks_breaks_the_chain(folder, name):
     edit_state(folder / name, curate="9.9")
     assert any("is not what it was" in line for line in status(folder, lift=False).changed)
     with pytest.raises(InputError, match=r"was changed: .*is not what it was"):
-        next_round(folder)
+        round_next(folder)
 
 
 @pytest.mark.parametrize("name", ["holdout.parquet", "rounds/0001/batch.parquet", "rounds/0002/stop.parquet"])
@@ -77,7 +75,7 @@ def test_another_file_in_place_of_one_is_named(folder, name):
     pq.write_table(table.slice(0, table.num_rows - 1), path)
     assert [line for line in open_folder(folder).changed() if line.startswith(name)]
     with pytest.raises(InputError, match=rf"was changed: {name} is not what"):
-        import_labels(folder, folder.parent / "1.csv")
+        round_import(folder, folder.parent / "1.csv")
 
 
 def test_a_state_that_names_a_file_elsewhere_is_named_and_the_file_is_not_opened(folder):
@@ -104,7 +102,7 @@ def test_a_state_that_names_a_file_elsewhere_is_named_and_the_file_is_not_opened
 )
 def test_a_state_of_another_shape_is_refused_by_name(folder, changes):
     edit_state(folder / "rounds" / "0002" / "state.json", **changes)
-    for read in (status, next_round):
+    for read in (status, round_next):
         with pytest.raises(InputError, match=r"0002/state\.json") as refused:
             read(folder)
         assert "\n" not in str(refused.value)
@@ -120,7 +118,7 @@ def test_a_round_with_the_receipt_of_an_earlier_version_is_opened_and_its_receip
     edit_state(state, files={**files, "receipt.json": hashlib.sha256(receipt.read_bytes()).hexdigest()})
     assert open_folder(folder).changed() == []
     assert verify_rounds(folder).identical
-    assert next_round(folder, partial=True).number == 3
+    assert round_next(folder, partial=True).number == 3
     receipt.write_text("{}")
     assert open_folder(folder).changed() == ["rounds/0002/receipt.json is not what rounds/0002/state.json says"]
 
@@ -132,7 +130,7 @@ def test_labels_that_were_changed_lost_or_brought_from_elsewhere_are_named(folde
     labels[0] = "ant" if labels[0] != "ant" else "bee"
     pq.write_table(table.set_column(1, "label", pa.array(labels)), path)
     with pytest.raises(InputError, match=r"labels-0002\.parquet was changed since it was written"):
-        next_round(folder)
+        round_next(folder)
     path.unlink()
     (folder / "rounds" / "0001" / "labels-0001.parquet").unlink()
     changes = open_folder(folder).changed()
@@ -156,22 +154,22 @@ def test_another_table_is_refused_and_both_are_named(folder, tmp_path):
     with pytest.raises(
         InputError, match=r"rounds of .*t\.parquet \(120 rows, digest .*other\.parquet \(120 rows, digest"
     ):
-        next_round(folder, table=tmp_path / "other.parquet")
+        round_next(folder, table=tmp_path / "other.parquet")
     with pytest.raises(InputError, match=r"holds rounds of .*t\.parquet .*got other keys or embeddings in .*other"):
-        start(folder, tmp_path / "other.parquet", classes=CLASSES)
+        round_init(folder, tmp_path / "other.parquet", classes=CLASSES)
     with pytest.raises(InputError, match="already; go on with"):
-        start(folder, tmp_path / "t.parquet", classes=CLASSES)
+        round_init(folder, tmp_path / "t.parquet", classes=CLASSES)
     table(tmp_path / "model.parquet", model="m2")
     with pytest.raises(InputError, match=r"\(model m1\), got embeddings of another model in .*\(model m2\)"):
-        next_round(folder, table=tmp_path / "model.parquet")
+        round_next(folder, table=tmp_path / "model.parquet")
 
 
 def test_a_table_that_was_moved_or_sorted_again_is_the_same(folder, tmp_path):
     table(tmp_path / "sorted.parquet", order=list(reversed(range(120))))
     (tmp_path / "t.parquet").unlink()
     with pytest.raises(InputError, match=r"t\.parquet, which is missing; say where it is with --table"):
-        next_round(folder)
-    assert next_round(folder, table=tmp_path / "sorted.parquet").number == 3
+        round_next(folder)
+    assert round_next(folder, table=tmp_path / "sorted.parquet").number == 3
 
 
 HOLD = """
@@ -188,14 +186,14 @@ def test_a_second_process_is_refused_in_one_line_and_may_go_on_when_the_first_is
         try:
             assert other.stdout.readline() == "held\n"
             with pytest.raises(InputError, match=rf"is being written by process {other.pid}"):
-                next_round(folder)
+                round_next(folder)
             with pytest.raises(InputError, match="is being written by process"):
-                import_labels(folder, folder.parent / "1.csv")
+                round_import(folder, folder.parent / "1.csv")
             assert status(folder, lift=False).rounds == 2
         finally:
             other.kill()
             other.wait()
-    assert next_round(folder).number == 3
+    assert round_next(folder).number == 3
 
 
 def test_what_a_dead_process_left_is_swept_and_nothing_else(folder):
@@ -205,7 +203,7 @@ def test_what_a_dead_process_left_is_swept_and_nothing_else(folder):
     (folder / "rounds" / "notes").mkdir()
     assert status(folder, lift=False).rounds == 2
     assert left.exists()
-    next_round(folder)
+    round_next(folder)
     assert not left.exists()
     assert sorted(path.name for path in (folder / "rounds").iterdir()) == ["0001", "0002", "0003", "notes"]
 
@@ -215,12 +213,12 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     with pytest.raises(InputError, match=r"holds 'thesis\.txt'; choose another name"):
-        start(tmp_path / "mine", tmp_path / "t.parquet")
+        round_init(tmp_path / "mine", tmp_path / "t.parquet")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
     with pytest.raises(InputError, match="not a folder"):
-        start(tmp_path / "t.parquet" / "where", tmp_path / "t.parquet")
+        round_init(tmp_path / "t.parquet" / "where", tmp_path / "t.parquet")
     with pytest.raises(InputError, match=r"that `curate round init` made, and .* has no round.json"):
-        next_round(tmp_path / "mine")
+        round_next(tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
@@ -233,11 +231,11 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
         ({"strategy": "rho-loss"}, "labels are all known"),
         ({"strategy": "small-loss"}, "the strategy small-loss is for tables whose labels are all known; take auto"),
         (
-            {"strategy": "stratified", "parameters": {"by": "given"}},
+            {"strategy": "stratified", "set": {"by": "given"}},
             "stratified with by=given is for tables whose labels",
         ),
         ({"strategy": "score"}, "needs a column of numbers; name it with --score"),
-        ({"parameters": {"bandwidht": 1}}, "no parameter 'bandwidht'; did you mean 'bandwidth'"),
+        ({"set": {"bandwidht": 1}}, "no parameter 'bandwidht'; did you mean 'bandwidth'"),
         ({"format": "xml"}, "unknown format 'xml'"),
         ({"probe": "svm"}, "unknown probe 'svm'"),
         ({"holdout": "120"}, "must leave rows to choose from"),
@@ -247,21 +245,21 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
         ({"label": "truth", "classes": ("ant", "bee")}, "expected the classes ant, bee in truth, got 'cow'"),
         ({"budget": 0}, "at least 1 label"),
         ({"seed": -1}, "seed must be 0 or more"),
-        ({"guard": Guard(gate=0.3, quality="truth")}, "nothing says whether high or low"),
+        ({"gate": 0.3, "quality": "truth"}, "nothing says whether high or low"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_and_nothing_is_made(tmp_path, asked, text):
     table(tmp_path / "t.parquet")
     with pytest.raises(InputError, match=text):
-        start(tmp_path / "r", tmp_path / "t.parquet", **{"classes": CLASSES, **asked})
+        round_init(tmp_path / "r", tmp_path / "t.parquet", **{"classes": CLASSES, **asked})
     assert not (tmp_path / "r").exists()
 
 
 def test_labels_before_any_request_are_refused(tmp_path):
     table(tmp_path / "t.parquet")
-    start(tmp_path / "r", tmp_path / "t.parquet")
+    round_init(tmp_path / "r", tmp_path / "t.parquet")
     with pytest.raises(InputError, match="no batch was made yet"):
-        import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", []))
+        round_import(tmp_path / "r", sheet(tmp_path / "a.csv", []))
 
 
 def test_labels_are_a_file_or_a_folder_and_nothing_else(folder, tmp_path):
@@ -269,11 +267,11 @@ def test_labels_are_a_file_or_a_folder_and_nothing_else(folder, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/zero", tmp_path / "pipe"):
         with pytest.raises(InputError, match="is a device or a pipe"):
-            import_labels(folder, path)
+            round_import(folder, path)
     with pytest.raises(InputError, match="got a folder; give the path of the file"):
-        import_labels(folder, tmp_path)
+        round_import(folder, tmp_path)
     with pytest.raises(InputError, match="No such file"):
-        import_labels(folder, tmp_path / "none.csv")
+        round_import(folder, tmp_path / "none.csv")
 
 
 @pytest.mark.parametrize("key", ["", "a\0b", "x" * 5000])
@@ -281,7 +279,7 @@ def test_keys_that_cannot_go_out_are_named_when_the_folder_is_made(tmp_path, key
     keys = [f"set/{i}.png" for i in range(119)] + [key]
     table(tmp_path / "t.parquet", key=keys)
     with pytest.raises(InputError, match=r"expected keys .* in row 119 \(from 0\)"):
-        start(tmp_path / "r", tmp_path / "t.parquet")
+        round_init(tmp_path / "r", tmp_path / "t.parquet")
     assert not (tmp_path / "r").exists()
 
 
@@ -298,11 +296,11 @@ def test_a_folder_that_another_process_makes_meanwhile_is_left_alone(tmp_path, m
 
     def late(path):
         monkeypatch.setattr(init, "HeldFolder", held_folder)
-        start(path, tmp_path / "t.parquet", classes=CLASSES, seed=1)
+        round_init(path, tmp_path / "t.parquet", classes=CLASSES, seed=1)
         return held_folder(path)
 
     monkeypatch.setattr(init, "HeldFolder", late)
     with pytest.raises(InputError, match="new or empty folder"):
-        start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, seed=2)
+        round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, seed=2)
     assert open_folder(tmp_path / "r").settings.seed == 1
     assert open_folder(tmp_path / "r").changed() == []

@@ -10,9 +10,9 @@ from rounds_table import CLASSES, answer, table
 from test_round_folder import edit_state
 
 from curate.rounds.files.folder import open_folder
-from curate.rounds.import_labels import import_labels
-from curate.rounds.init import start
-from curate.rounds.next import next_round
+from curate.rounds.import_labels import round_import
+from curate.rounds.init import round_init
+from curate.rounds.next import round_next
 from curate.rounds.state import batch
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.verify import verify_rounds
@@ -33,13 +33,13 @@ def truth(tmp_path):
 
 def begin(tmp_path, name="r", strategy="pairwise", parameters=None, **settings):
     all_settings = {"classes": CLASSES, "batch": 10, "holdout": "20", **settings}
-    start(tmp_path / name, tmp_path / "t.parquet", strategy=strategy, parameters=parameters or {}, **all_settings)
+    round_init(tmp_path / name, tmp_path / "t.parquet", strategy=strategy, set=parameters, **all_settings)
     return tmp_path / name
 
 
 def whole_round(folder, truth, tmp_path):
-    made = next_round(folder)
-    import_labels(folder, answer(made, truth, tmp_path / f"{folder.name}-{made.number}.csv"))
+    made = round_next(folder)
+    round_import(folder, answer(made, truth, tmp_path / f"{folder.name}-{made.number}.csv"))
     return made
 
 
@@ -90,21 +90,21 @@ def test_a_graph_that_was_damaged_or_swapped_is_one_line_and_makes_no_round(tmp_
     path = folder / "graph.parquet"
     path.write_bytes(b"not a table")
     with pytest.raises(InputError, match=r"graph.parquet is not a Parquet file"):
-        next_round(folder)
+        round_next(folder)
     path.unlink()
     whole_round(folder, truth, tmp_path)
     data = path.read_bytes()
     path.write_bytes(data[:3000] + bytes([data[3000] ^ 1]) + data[3001:])
     with pytest.raises(InputError, match=r"graph.parquet is not what the last round used; delete it, and it is"):
-        next_round(folder)
+        round_next(folder)
     other = begin(tmp_path, "other", holdout="0")
-    next_round(other)
+    round_next(other)
     path.write_bytes((other / "graph.parquet").read_bytes())
     with pytest.raises(InputError, match=r"graph.parquet is not what the last round used; delete it, and it is"):
-        next_round(folder)
+        round_next(folder)
     assert len(open_folder(folder).rounds) == 1
     path.unlink()
-    assert next_round(folder).number == 2
+    assert round_next(folder).number == 2
 
 
 def test_a_graph_that_was_changed_is_no_fault_of_the_rounds_that_went_by_another(tmp_path, truth):
@@ -131,7 +131,7 @@ def test_a_graph_that_was_changed_is_no_fault_of_the_rounds_that_went_by_another
     (path / "part-00000.parquet").write_bytes(data)
     assert "graph.parquet is not what any round used" in verify_rounds(folder).problems[0]
     with pytest.raises(InputError, match=r"graph.parquet is not what the last round used"):
-        next_round(folder)
+        round_next(folder)
 
 
 def test_each_round_is_chosen_again_by_the_graph_of_its_own_state(tmp_path, truth, monkeypatch):
@@ -154,7 +154,7 @@ def test_each_round_is_chosen_again_by_the_graph_of_its_own_state(tmp_path, trut
 
 
 def test_a_round_that_died_after_its_graph_was_made_is_made_again_as_it_was(tmp_path, truth, monkeypatch):
-    complete = next_round(begin(tmp_path, "whole"))
+    complete = round_next(begin(tmp_path, "whole"))
     folder = begin(tmp_path)
 
     def dies(*_args, **_how):
@@ -163,25 +163,25 @@ def test_a_round_that_died_after_its_graph_was_made_is_made_again_as_it_was(tmp_
     with monkeypatch.context() as patched:
         patched.setattr("curate.rounds.next._export", dies)
         with pytest.raises(KeyboardInterrupt):
-            next_round(folder)
+            round_next(folder)
     assert (folder / "graph.parquet").is_file()
     assert not open_folder(folder).rounds
-    assert keys(next_round(folder)) == keys(complete)
+    assert keys(round_next(folder)) == keys(complete)
 
 
 def test_strategies_that_need_no_graph_make_none(tmp_path, truth):
     for name, strategy in (("a", "auto"), ("b", "typiclust"), ("c", "prob-cover"), ("d", "random")):
-        made = next_round(begin(tmp_path, name, strategy))
+        made = round_next(begin(tmp_path, name, strategy))
         assert made.state["graph"] is None
         assert not (tmp_path / name / "graph.parquet").exists()
 
 
 def test_images_that_are_skipped_leave_the_graph_as_it_is(tmp_path, truth, monkeypatch):
     folder = begin(tmp_path, batch=12, control=0.0, holdout="0")
-    made = next_round(folder)
+    made = round_next(folder)
     skipped = keys(made)[:4]
-    import_labels(folder, answer(made, truth | dict.fromkeys(skipped, "skip"), tmp_path / "s.csv"))
+    round_import(folder, answer(made, truth | dict.fromkeys(skipped, "skip"), tmp_path / "s.csv"))
     monkeypatch.setattr("curate.tables.graph._computed", None)
-    second = next_round(folder)
+    second = round_next(folder)
     assert not set(skipped) & set(keys(second))
     assert np.isfinite(pq.read_table(second.folder / "batch.parquet")["gain"].to_numpy()).all()

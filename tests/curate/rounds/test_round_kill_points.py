@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from rounds_table import CLASSES, answer, content, table
 
-from curate.rounds.import_labels import import_labels
-from curate.rounds.init import start
-from curate.rounds.next import next_round
+from curate.rounds.import_labels import round_import
+from curate.rounds.init import round_init
+from curate.rounds.next import round_next
 
 OPERATIONS = ((os, ("fsync", "link", "mkdir", "pwrite", "ftruncate")), (Path, ("unlink", "rename", "replace")))
 
@@ -59,8 +59,8 @@ def visible(folder: Path) -> dict[str, bytes]:
 def labelled(tmp_path):
     """A folder with one round that is labelled, next to its table."""
     truth = table(tmp_path / "t.parquet", 60)
-    start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=8, holdout="8")
-    import_labels(tmp_path / "r", answer(next_round(tmp_path / "r"), truth, tmp_path / "1.csv"))
+    round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=8, holdout="8")
+    round_import(tmp_path / "r", answer(round_next(tmp_path / "r"), truth, tmp_path / "1.csv"))
     return tmp_path, truth
 
 
@@ -69,7 +69,7 @@ def test_next_leaves_the_old_state_or_the_new_wherever_it_dies(labelled):
     old = visible(tmp_path / "r")
     with pytest.MonkeyPatch.context() as patch:
         copies = Copies(tmp_path / "r", tmp_path / "k", patch)
-        next_round(tmp_path / "r")
+        round_next(tmp_path / "r")
     new = visible(tmp_path / "r")
     assert copies.n_operations > 15
     assert len(copies.seen) > 8
@@ -77,23 +77,23 @@ def test_next_leaves_the_old_state_or_the_new_wherever_it_dies(labelled):
         files = visible(place / "r")
         assert files in (old, new), place
         if files == old:
-            next_round(place / "r")
+            round_next(place / "r")
         assert content(place / "r") == new, place
 
 
 def test_import_leaves_the_old_state_or_the_new_wherever_it_dies(labelled):
     tmp_path, truth = labelled
-    answers = answer(next_round(tmp_path / "r"), truth, tmp_path / "2.csv")
+    answers = answer(round_next(tmp_path / "r"), truth, tmp_path / "2.csv")
     old = visible(tmp_path / "r")
     with pytest.MonkeyPatch.context() as patch:
         copies = Copies(tmp_path / "r", tmp_path / "k", patch)
-        import_labels(tmp_path / "r", answers)
+        round_import(tmp_path / "r", answers)
     new = visible(tmp_path / "r")
     assert len(copies.seen) >= 3
     for place in copies.seen.values():
         files = visible(place / "r")
         assert files in (old, new), place
-        again = import_labels(place / "r", answers)
+        again = round_import(place / "r", answers)
         assert (again.written is None) == (files == new)
         assert visible(place / "r") == new, place
 
@@ -102,7 +102,7 @@ def test_init_leaves_nothing_or_a_whole_folder_wherever_it_dies(tmp_path):
     table(tmp_path / "t.parquet", 60)
 
     def run(folder):
-        start(folder, tmp_path / "t.parquet", classes=CLASSES, batch=8, holdout="8")
+        round_init(folder, tmp_path / "t.parquet", classes=CLASSES, batch=8, holdout="8")
 
     with pytest.MonkeyPatch.context() as patch:
         copies = Copies(tmp_path / "r", tmp_path / "k", patch)

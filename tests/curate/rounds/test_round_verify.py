@@ -13,11 +13,10 @@ from curate.commands.round_words import check_words
 from curate.policies.verify import verify
 from curate.rounds.files.folder import rounds_at
 from curate.rounds.files.label_files import read_label_file, write_labels
-from curate.rounds.files.settings import Guard
 from curate.rounds.files.votes import Vote
-from curate.rounds.import_labels import import_labels
-from curate.rounds.init import start
-from curate.rounds.next import next_round
+from curate.rounds.import_labels import round_import
+from curate.rounds.init import round_init
+from curate.rounds.next import round_next
 from curate.rounds.verify import verify_rounds
 from scoring.errors import InputError
 
@@ -28,14 +27,14 @@ def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
     truth = table(place / "t.parquet")
     path = place / "r"
-    start(path, place / "t.parquet", classes=CLASSES, batch=10, holdout="10", control=0.2)
-    import_labels(path, answer(next_round(path), truth, place / "1.csv"))
-    second = next_round(path)
+    round_init(path, place / "t.parquet", classes=CLASSES, batch=10, holdout="10", control=0.2)
+    round_import(path, answer(round_next(path), truth, place / "1.csv"))
+    second = round_next(path)
     first_keys = keys_of(path, 1)
-    import_labels(path, answer(second, truth, place / "2.csv"))
+    round_import(path, answer(second, truth, place / "2.csv"))
     wrong = next(name for name in CLASSES if name != truth[first_keys[0]])
-    import_labels(path, sheet(place / "3.csv", [(first_keys[0], wrong, "ann")]))
-    next_round(path)
+    round_import(path, sheet(place / "3.csv", [(first_keys[0], wrong, "ann")]))
+    round_next(path)
     return path
 
 
@@ -83,7 +82,7 @@ def test_rounds_left_untouched_are_the_same_and_nothing_is_written(folder):
 def test_labels_that_came_after_a_round_do_not_matter_to_it(folder):
     first = keys_of(folder, 1)
     rows = [(key, CLASSES[at % 3], "late") for at, key in enumerate([*first, *keys_of(folder, 2), *keys_of(folder, 3)])]
-    import_labels(folder, sheet(folder.parent / "late.csv", rows))
+    round_import(folder, sheet(folder.parent / "late.csv", rows))
     assert said(folder) == ([ok(1, 20), ok(2), ok(3)], [], True)
 
 
@@ -152,7 +151,7 @@ def test_changed_labels_are_named_by_the_rounds_that_went_by_them_and_by_no_othe
 
 
 def test_labels_of_the_last_round_that_were_changed_are_named_though_no_round_went_by_them(folder):
-    import_labels(folder, sheet(folder.parent / "last.csv", [(keys_of(folder, 3)[0], "ant", "ann")]))
+    round_import(folder, sheet(folder.parent / "last.csv", [(keys_of(folder, 3)[0], "ant", "ann")]))
     rewrite(folder / "rounds" / "0003" / "labels-0001.parquet", lambda table: replaced(table, "label", 0, "bee"))
     lines, problems, identical = said(folder)
     assert (lines, identical) == ([ok(1, 20), ok(2), ok(3)], False)
@@ -253,7 +252,7 @@ def test_what_a_path_means(folder, monkeypatch):
 
 def test_a_folder_without_rounds_is_the_same(tmp_path):
     table(tmp_path / "t.parquet")
-    start(tmp_path / "r", tmp_path / "t.parquet")
+    round_init(tmp_path / "r", tmp_path / "t.parquet")
     assert said(tmp_path / "r") == ([], [], True)
     table(tmp_path / "u.parquet", seed=3)
     with pytest.raises(InputError, match="other keys or embeddings"):
@@ -266,17 +265,17 @@ def test_a_folder_without_rounds_is_the_same(tmp_path):
         {"probe": "knn", "strategy": "margin"},
         {"strategy": "badge"},
         {"strategy": "typiclust", "control": 0.0, "holdout": "0"},
-        {"strategy": "score", "guard": Guard("kappa_x", "kappa_x", noise_guard=True)},
+        {"strategy": "score", "score": "kappa_x", "quality": "kappa_x", "noise_guard": True},
     ],
 )
 def test_every_way_to_choose_is_derived_again(tmp_path, asked):
     truth = table(tmp_path / "t.parquet")
     path = tmp_path / "r"
-    start(path, tmp_path / "t.parquet", batch=8, **{"holdout": "8", **asked})
-    import_labels(path, answer(next_round(path), truth, tmp_path / "1.csv"))
-    made = next_round(path)
-    import_labels(path, sheet(tmp_path / "2.csv", [(key, truth[key], "") for key in keys_of(path, 2)[:3]]))
-    next_round(path, partial=True)
+    round_init(path, tmp_path / "t.parquet", batch=8, **{"holdout": "8", **asked})
+    round_import(path, answer(round_next(path), truth, tmp_path / "1.csv"))
+    made = round_next(path)
+    round_import(path, sheet(tmp_path / "2.csv", [(key, truth[key], "") for key in keys_of(path, 2)[:3]]))
+    round_next(path, partial=True)
     result = verify_rounds(path)
     assert [(each.identical, each.n_rows) for each in result.rounds][1:] == [(True, 8), (True, 8)], made
     assert json.loads(json.dumps(result.to_json()))["identical"] is True

@@ -10,13 +10,12 @@ from PIL import Image
 from rounds_table import CLASSES, answer, table
 
 import curate
-from curate.rounds.import_labels import import_labels
-from curate.rounds.init import start
-from curate.rounds.next import next_round
-from curate.rounds.plot import plot_folder
+from curate.rounds.import_labels import round_import
+from curate.rounds.init import round_init
+from curate.rounds.next import round_next
 from curate.sheets.style import COLOURS
 from curate.simulation.curves import lift
-from curate.simulation.plot import plot_replay, read_replay
+from curate.simulation.plot import read_replay, round_plot
 from curate.simulation.run import typed_budgets, write_simulation
 from scoring.errors import InputError
 
@@ -115,22 +114,22 @@ def test_plot_draws_a_replay_and_a_folder(tmp_path, truth):
         curate.round_simulate(tmp_path / "t.parquet", "truth", [6, 12], strategy=["margin"], seeds=2),
         tmp_path / "r.json",
     )
-    plot_replay(tmp_path / "r.json", tmp_path / "r.png")
-    start(tmp_path / "f", tmp_path / "t.parquet", classes=CLASSES, batch=12, control=0.5, holdout="20")
+    round_plot(tmp_path / "r.json", tmp_path / "r.png")
+    round_init(tmp_path / "f", tmp_path / "t.parquet", classes=CLASSES, batch=12, control=0.5, holdout="20")
     with pytest.raises(InputError, match="expected a round that was measured"):
-        plot_folder(tmp_path / "f", tmp_path / "f.png")
+        round_plot(tmp_path / "f", tmp_path / "f.png")
     for number in range(3):
-        import_labels(tmp_path / "f", answer(next_round(tmp_path / "f"), truth, tmp_path / f"{number}.csv"))
-    plot_folder(tmp_path / "f", tmp_path / "f.png")
+        round_import(tmp_path / "f", answer(round_next(tmp_path / "f"), truth, tmp_path / f"{number}.csv"))
+    round_plot(tmp_path / "f", tmp_path / "f.png")
     with Image.open(tmp_path / "f.png") as picture:
         drawn = {"#{:02X}{:02X}{:02X}".format(*colour) for _, colour in picture.convert("RGB").getcolors(1 << 20)}
     assert set(COLOURS[:3]) <= drawn
-    plot_folder(tmp_path / "f", tmp_path / "f.svg")
+    round_plot(tmp_path / "f", tmp_path / "f.svg")
     assert "random labels (control)" in (tmp_path / "f.svg").read_text()
     with pytest.raises(InputError, match=r"f\.png exists already"):
-        plot_folder(tmp_path / "f", tmp_path / "f.png")
+        round_plot(tmp_path / "f", tmp_path / "f.png")
     with pytest.raises(InputError, match=r"ends in \.png, \.svg or \.pdf, got"):
-        plot_folder(tmp_path / "f", tmp_path / "f.jpg")
+        round_plot(tmp_path / "f", tmp_path / "f.jpg")
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from mislabelled import CLASSES, N, changed, embedded, invoke, rows_of
 from curate.commands.verify_words import lines_of
 from curate.policies.labels.policy import labels
 from curate.policies.verify import verify
-from curate.rounds.import_labels import import_labels
-from curate.rounds.init import start
-from curate.rounds.next import next_round
+from curate.rounds.import_labels import round_import
+from curate.rounds.init import round_init
+from curate.rounds.next import round_next
 from scoring.errors import InputError
 
 
@@ -112,10 +112,10 @@ def test_the_labels_of_a_file_are_in_the_receipt_and_verify_reads_them_again(tab
 def test_what_came_back_to_rounds_is_judged(tmp_path):
     truth = rounds_table.table(tmp_path / "t.parquet")
     rounds = tmp_path / "r"
-    start(rounds, tmp_path / "t.parquet", classes=rounds_table.CLASSES, batch=40, holdout="10")
+    round_init(rounds, tmp_path / "t.parquet", classes=rounds_table.CLASSES, batch=40, holdout="10")
     rows = []
     for _ in range(2):
-        keys = pq.read_table(next_round(rounds).folder / "batch.parquet")["key"].to_pylist()
+        keys = pq.read_table(round_next(rounds).folder / "batch.parquet")["key"].to_pylist()
         said = [
             (
                 key,
@@ -125,7 +125,7 @@ def test_what_came_back_to_rounds_is_judged(tmp_path):
             for number, key in enumerate(keys)
             for who in ("ann", "bob", "eve")
         ]
-        import_labels(rounds, rounds_table.sheet(tmp_path / "answers.csv", said))
+        round_import(rounds, rounds_table.sheet(tmp_path / "answers.csv", said))
         rows += said
     result = labels(tmp_path / "t.parquet", tmp_path / "out.parquet", labelled=rounds, relabel="agreed")
     assert result.judged == len(rows) / 3 == 90
@@ -141,7 +141,7 @@ def test_what_came_back_to_rounds_is_judged(tmp_path):
     digests = [json.loads(each.receipt.read_text())["policy"][0]["labelled"]["digest"] for each in (result, by_file)]
     assert digests[0] == digests[1]
     assert verify(result.receipt).identical
-    import_labels(rounds, rounds_table.sheet(tmp_path / "more.csv", [(rows[0][0], truth[rows[0][0]], "kim")]))
+    round_import(rounds, rounds_table.sheet(tmp_path / "more.csv", [(rows[0][0], truth[rows[0][0]], "kim")]))
     assert not verify(result.receipt).identical
     (rounds / "rounds" / "0001" / "labels-0001.parquet").unlink()
     with pytest.raises(InputError, match="was changed"):
