@@ -1,5 +1,6 @@
 """Half precision: in what the backbone computes, and the scale by which small gradients survive float16."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +13,20 @@ LEAST_SCALE = 2.0**-10  # below it the gradients themselves are not finite
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """Return the context in which a backbone reads images in a precision: fp32, bf16 or fp16."""
     return torch.autocast(device.type, DTYPES.get(precision, torch.bfloat16), enabled=precision in DTYPES)
+
+
+def compiled(backbone: nn.Module, device: torch.device, precision: str) -> Callable[[Tensor], Tensor]:
+    """Return a backbone, compiled for each size of view: one graph for all sizes is slower, and takes longer to make.
+
+    The precision is part of what is compiled: torch 2.11 took a graph of bf16 from its cache on disk for fp16.
+    """
+
+    def read(images: Tensor) -> Tensor:
+        with autocast(device, precision):
+            features: Tensor = backbone(images)
+            return features
+
+    return torch.compile(read, dynamic=False)
 
 
 class LossScale:

@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from scoring.errors import InputError
 from scoring.model import ScoringModel
 from scoring.runner import is_out_of_memory
-from trainers import ranks
+from trainers import half, ranks
 from trainers.build import build, make_optimizer, set_mode, small_map
 from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig, rate_steps
 from trainers.data import batches, require_batch
-from trainers.half import LossScale
 from trainers.memory import ran_out
 from trainers.methods.method import Batch, Method
 from trainers.methods.table import METHODS
@@ -146,8 +145,7 @@ def _fit(
 ) -> dict[str, float]:
     """Run the steps that are left; return the mean measures of the last epoch."""
     set_mode(config, model, method)
-    # each size of view is compiled for itself: one graph for all sizes is slower, and takes longer to make
-    backbone = torch.compile(model.backbone, dynamic=False) if compiled else model.backbone
+    backbone = half.compiled(model.backbone, device, config.precision) if compiled else model.backbone
     views: Views | None = None
     try:
         per_epoch = sum(map(len, _turns(config, data.n, 0)))
@@ -173,7 +171,7 @@ def _all_steps(
     monitor: Monitor,
 ) -> dict[str, float]:
     optimizer, done = keeper.optimizer, keeper.done
-    scale = LossScale(next(model.parameters()).device, config.precision, done.scale)
+    scale = half.LossScale(next(model.parameters()).device, config.precision, done.scale)
     batch = _Batches(config, data, views, model, method, scale)
     per_epoch = len(_turns(config, data.n, 0))
     steps = config.epochs * per_epoch
@@ -234,7 +232,7 @@ class _Batches:
         views: Views,
         model: ScoringModel,
         method: Method[Any],
-        scale: LossScale,
+        scale: half.LossScale,
     ) -> None:
         self.config, self.views, self.method, self.scale = config, views, method, scale
         self.failures: dict[int, str] = {}  # row -> status

@@ -7,7 +7,7 @@ import two_ranks
 from test_ranks import read
 
 from scoring.errors import InputError
-from trainers.half import LossScale
+from trainers.half import DTYPES, LossScale, compiled
 from trainers.loop import train
 
 CPU = torch.device("cpu")
@@ -71,3 +71,10 @@ def test_a_gradient_that_no_scale_helps_ends_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(LossScale, "is_lost", True)
     with pytest.raises(InputError, match="gradient is not finite at step 0"):
         fp16(tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_what_is_compiled_holds_its_precision(monkeypatch, precision):
+    monkeypatch.setattr(torch, "compile", lambda read, **options: read)
+    read = compiled(torch.nn.Linear(3, 2), torch.device("cpu"), precision)
+    assert read(torch.ones(4, 3)).dtype == DTYPES.get(precision, torch.float32)
