@@ -9,6 +9,7 @@ from curate.counted import Grid, Printed
 from curate.pipeline.run import Ran
 from curate.pipeline.state import Stage
 from curate.policies.outcomes import FAILED, OUTCOMES
+from curate.policies.uneven import emptied_words
 
 DONE, TO_DO = "done", "to do"
 
@@ -28,6 +29,7 @@ class CleanResult(Printed):
         unusable_by: kind of issue -> images.
         copies_by: what found them -> images.
         review_by: kind of finding -> rows, the largest consequence first; a row may have several.
+        emptied: classes of readable images of which none is kept.
         folder: where all lies.
         subset: the kept rows.
         report: the page.
@@ -55,6 +57,7 @@ class CleanResult(Printed):
     unusable_by: Mapping[str, int] = field(default_factory=dict)
     copies_by: Mapping[str, int] = field(default_factory=dict)
     review_by: Mapping[str, int] = field(default_factory=dict)
+    emptied: list[str] = field(default_factory=list)
     steps: list[Ran] = field(default_factory=list)
     dropped_in_review: int | None = None
     dry_run: bool = False
@@ -78,7 +81,7 @@ class CleanResult(Printed):
 
     def lines(self) -> list[str | Grid]:
         """Return what the command prints."""
-        return [Grid(self.account(), right=1)]
+        return [Grid(self.account(), right=1), *emptied_words("class", self.emptied)]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""

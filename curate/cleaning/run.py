@@ -12,7 +12,7 @@ from curate.cleaning.options import CleanOptions
 from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
 from curate.cleaning.result import TO_DO, CleanResult, lost_in, total
 from curate.cleaning.steps import REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Cleaning, is_edited
-from curate.columns import LABEL, URI
+from curate.columns import LABEL, OK, STATUS, URI
 from curate.counted import counted
 from curate.engines.settings import OF_ANOTHER_VERSION, made_here
 from curate.exporting.table import ALIASES, FORMATS
@@ -90,7 +90,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     pipeline = parse_pipeline(file, text)
     if dry_run and not request.out.is_dir():
         steps = [Ran(planned.step.name, planned.step.command, TO_DO) for planned in plan(pipeline, commands)]
-        return _result(request, manifest.n_rows, PipelineResult(steps=steps), dry_run=True)
+        return _result(request, manifest.n_rows, PipelineResult(steps=steps), cleaning.label, dry_run=True)
     if (scores := request.out / SCORES).is_file() and not overwrite and (name := _made_elsewhere(scores)):
         announce(f"{scores} has another {name}: {OF_ANOTHER_VERSION}; --overwrite scores all again")
     if not dry_run:
@@ -102,7 +102,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     if ran.code:
         step = ran.steps[-1].name
         raise Stopped(step, ran.code, _advice(request, step))
-    return _result(request, manifest.n_rows, ran, dry_run=dry_run)
+    return _result(request, manifest.n_rows, ran, cleaning.label, dry_run=dry_run)
 
 
 def _made_elsewhere(scores: Path) -> str:
@@ -199,7 +199,19 @@ def _advice(request: CleanRequest, step: str) -> str:
     return f"mend it and repeat the command, or change the step in {request.out / FILE} and run that by curate run"
 
 
-def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run: bool) -> CleanResult:
+def _emptied(out: Path, label: str) -> list[str]:
+    """The classes of readable images of which the subset holds none, in their order."""
+    kept = {str(name) for batch in open_table(out / SUBSET).batches([label]) for name in batch.column(0).to_pylist()}
+    classes: dict[str, None] = {}
+    for batch in open_table(out / SCORES).batches([label, STATUS]):
+        readable = batch.filter(pc.and_(pc.equal(batch.column(1), OK), pc.is_valid(batch.column(0))))
+        classes |= dict.fromkeys(map(str, readable.column(0).to_pylist()))
+    return sorted(classes.keys() - kept)
+
+
+def _result(
+    request: CleanRequest, images: int, ran: PipelineResult, label: str | None, *, dry_run: bool
+) -> CleanResult:
     """Count what became of every image."""
     stages = {step.name: step.stage for step in ran.steps}
     scored = stages.get("score")
@@ -232,6 +244,7 @@ def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run:
         unusable_by=unusable or {},
         copies_by=copies or {},
         review_by=review_by,
+        emptied=[] if dry_run or label is None else _emptied(request.out, label),
         folder=request.out,
         subset=request.out / SUBSET,
         report=request.out / REPORT,

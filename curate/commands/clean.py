@@ -57,7 +57,11 @@ def run(
 
 
 def _report(result: "CleanResult") -> None:
+    from curate.policies.uneven import emptied_words
+
     show_table(result.account(), right=1)
+    for text in emptied_words("class", result.emptied):
+        show(text)
     if result.dry_run:
         for step in result.steps:
             if step.state == "to do":

@@ -1,6 +1,5 @@
 """What ``curate labels`` says to annotators."""
 
-from collections.abc import Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -15,23 +14,14 @@ if TYPE_CHECKING:
 N_CLASSES, N_PAIRS, N_ROWS, N_ANNOTATORS = 20, 10, 10, 20
 
 
-def share_text(share: Mapping[str, Any]) -> str:
-    """Return a share with its interval.
-
-    >>> share_text({"value": 0.1, "low": 0.05, "high": 0.2})
-    '10.0 % (5.0 to 20.0 %)'
-    """
-    if share["value"] is None:
-        return "unknown"
-    return f"{100 * share['value']:.1f} % ({100 * share['low']:.1f} to {100 * share['high']:.1f} %)"
-
-
 def report(result: "LabelsResult", *, requested: bool, below: float) -> None:
     """Print what came of examining labels."""
+    from curate.policies.labels.result import share_text
+    from curate.policies.uneven import uneven_notes
+
     line, table = printers(requested=requested)
-    line(f"wrong labels: {share_text(result.wrong)} of {counted(result.judged, 'judged label')}, estimated")
-    by = ", ".join(f"{word} {n:,}" for word, n in result.contradicted_by.items())
-    line(f"suspected: {counted(result.suspected, 'label')} of a quality below {below:g} (contradicted by {by})")
+    for text in result.summary(below):
+        line(text)
     for text in _notes(result):
         line(text)
     if result.annotators:
@@ -64,10 +54,16 @@ def report(result: "LabelsResult", *, requested: bool, below: float) -> None:
     if not requested:
         rows = [("rows in", result.n_rows), ("kept", result.kept), ("dropped", result.dropped)]
         table([*rows, ("undecided", result.undecided), ("failed", result.failed)], right=1)
+        for text in uneven_notes(result):
+            line(text)
 
 
 def _notes(result: "LabelsResult") -> list[str]:
     notes = [str(note) for note in result.notes]
+    none_trusted = [each["label"] for each in result.of_class if 0 < each["rows"] == each["suspected"]]
+    if none_trusted:
+        of = f"{counted(len(none_trusted), 'class', 'classes')} ({', '.join(none_trusted[:N_PAIRS])})"
+        notes.append(f"every label of {of} is suspected: look at them first, for a rare class looks like a wrong label")
     if result.suggestions:
         without = counted(result.suggestions, "row has", "rows have")
         notes.append(f"{without} no label; what is likeliest stands as suggested_label")

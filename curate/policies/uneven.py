@@ -1,6 +1,6 @@
 """Which classes or clusters a cut takes far more of than of the rest: rare is not bad."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from curate.policies.result import Result
 
@@ -12,17 +12,32 @@ MOST_NAMED = 3
 def uneven_words(kind: str, groups: Mapping[str, tuple[int, int]], usual: float) -> list[str]:
     """Return a sentence for each group that loses more than twice what all lose, the worst first.
 
+    Classes that lose all their rows, however few, are in the first sentence.
+
     Args:
         kind: what groups are of: ``class``, ``cluster`` or the name of a column.
         groups: name -> rows, and how many of them are dropped.
         usual: share of all rows that is dropped, in [0, 1].
 
     >>> uneven_words("class", {"cat": (10, 9), "dog": (90, 21), "eel": (1, 1)}, 0.31)
-    ['class cat loses 90%, all together 31%']
+    ['no row is left of class eel', 'class cat loses 90%, all together 31%']
     """
-    lost = {name: gone / rows for name, (rows, gone) in groups.items() if rows >= LEAST_ROWS}
+    is_class = kind != "cluster" and TWICE * usual < 1
+    emptied = [name for name, (rows, gone) in groups.items() if is_class and 0 < rows == gone]
+    lost = {name: gone / rows for name, (rows, gone) in groups.items() if rows >= LEAST_ROWS and name not in emptied}
     worst = sorted((name for name in lost if lost[name] > TWICE * usual), key=lambda name: -lost[name])
-    return [f"{kind} {name} loses {lost[name]:.0%}, all together {usual:.0%}" for name in worst[:MOST_NAMED]]
+    lines = [f"{kind} {name} loses {lost[name]:.0%}, all together {usual:.0%}" for name in worst[:MOST_NAMED]]
+    return [*emptied_words(kind, emptied), *lines]
+
+
+def emptied_words(kind: str, names: Sequence[str]) -> list[str]:
+    """Return the sentence that names classes without a row left; none where there are none.
+
+    >>> emptied_words("class", ["ant", "bee", "cat", "dog"])
+    ['no row is left of class ant, bee, cat and 1 more']
+    """
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return [f"no row is left of {kind} {', '.join(names[:MOST_NAMED])}{more}"] if names else []
 
 
 def uneven_notes(result: Result) -> list[str]:

@@ -90,6 +90,7 @@ class Labels:
             arranged=Ranked(table.stored.schema, kept, added, meanings),
             compare=partial(compare_arranged, table, columns.expected(kept)),
             same_classes=columns.same_classes,
+            grouped_by=self.request.columns[0] if len(self.request.columns) == 1 else None,
         )
 
     def _rule(self, examined: Examined) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What came of examining labels, as plain values."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isnan
 from typing import Any, ClassVar
@@ -7,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.counted import Grid, counted
 from curate.manifest.store_path import AnyPath
 from curate.policies.labels.columns import LabelColumns
 from curate.policies.labels.examine import WITNESSES
@@ -52,6 +54,30 @@ class LabelsResult(Result):
 
     FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, REVIEW)
     IN_RECEIPT: ClassVar[tuple[str, ...]] = ("judged", "suspected", "wrong")
+
+    def summary(self, below: float | None = None) -> list[str]:
+        """Return how many labels are wrong, and how many are suspected, with a quality below a bound."""
+        of = "" if below is None else f" of a quality below {below:g}"
+        by = ", ".join(f"{word} {n:,}" for word, n in self.contradicted_by.items())
+        return [
+            f"wrong labels: {share_text(self.wrong)} of {counted(self.judged, 'judged label')}, estimated",
+            f"suspected: {counted(self.suspected, 'label')}{of} (contradicted by {by})",
+        ]
+
+    def lines(self) -> list[str | Grid]:
+        """Return what the labels are worth, the account of all rows, and where the files lie."""
+        return [*self.summary(), *super().lines()]
+
+
+def share_text(share: Mapping[str, Any]) -> str:
+    """Return a share with its interval.
+
+    >>> share_text({"value": 0.1, "low": 0.05, "high": 0.2})
+    '10.0 % (5.0 to 20.0 %)'
+    """
+    if share["value"] is None:
+        return "unknown"
+    return f"{100 * share['value']:.1f} % ({100 * share['low']:.1f} to {100 * share['high']:.1f} %)"
 
 
 def estimate(interval: Interval) -> dict[str, float | None]:

@@ -251,10 +251,14 @@ def test_wrong_labels_are_listed_where_there_are_classes(tmp_path, tiny_checkpoi
                 x, y = (number * 17 + at * 23) % 50, (number * 29 + at * 31) % 50
                 draw.rectangle((x, y, x + 5 + number % 7, y + 9), fill=(20 * at, 255 - 30 * at, 10 * number))
             image.save(f"photos/{name}/{number}.png")
+    Path("photos/plain").mkdir()
+    Image.new("RGB", (64, 64), "grey").save("photos/plain/0.png")
     shutil.copy(tiny_checkpoint, "m.safetensors")
     summary = counts(clean("--label-from-folder", "--json", "-q"))
+    assert summary["emptied"] == ["plain"]
+    assert "no row is left of class plain" in clean("--label-from-folder").stdout
     assert [step["name"] for step in summary["steps"]] == ["score", "usable", "unique", "labels", "report"]
-    assert summary["images"] == summary["unreadable"] + summary["unusable"] + summary["copies"] + summary["kept"] == 24
+    assert summary["images"] == summary["unreadable"] + summary["unusable"] + summary["copies"] + summary["kept"] == 25
     shutil.rmtree("out")
     lines = [f"photos/{name}/{number}.png,{name}" for name in ("red", "blue") for number in range(12)]
     Path("list.csv").write_text("file,kind\n" + "\n".join(lines))

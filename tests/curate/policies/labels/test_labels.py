@@ -129,6 +129,18 @@ def test_a_class_of_one_row_is_not_judged_and_stays(table, tmp_path):
     assert dropped.undecided_by == {"no other row of its class": 1}
 
 
+def test_a_rare_class_that_would_be_lost_is_named(table, tmp_path):
+    rare = pq.read_table(table, columns=["label"])["label"].to_pylist()
+    rare[:2] = ["dodo"] * 2  # two rows that look like an ant and like a bee
+    shown = invoke(changed(table, label=rare), "--drop-suspected", "-o", tmp_path / "out.parquet")
+    assert "every label of 1 class (dodo) is suspected" in shown.stderr
+    assert "no row is left of class dodo" in shown.stderr
+    result = labels(table)
+    dodo = next(each for each in result.of_class if each["label"] == "dodo")
+    assert dodo["rows"] == dodo["suspected"] == 2
+    assert f"suspected: {result.suspected} labels" in str(result)
+
+
 def test_many_classes_and_equal_pictures_with_other_labels(tmp_path):
     generator = np.random.default_rng(0)
     middles = generator.normal(size=(700, 16)).astype(np.float32)
