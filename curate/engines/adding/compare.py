@@ -47,6 +47,7 @@ class Comparison:
         n_again: those that failed before, and would not fail in the same way now.
         n_gone: images that are gone since.
         n_touched: known images whose file has another time, and the same bytes.
+        uris: where the images of the source are, shape (M,); None if each known one is where the table has it.
         notes: notes for the user.
     """
 
@@ -61,6 +62,7 @@ class Comparison:
     n_again: int = 0
     n_gone: int = 0
     n_touched: int = 0
+    uris: pa.ChunkedArray | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -71,7 +73,7 @@ class Comparison:
     @property
     def differs(self) -> bool:
         """Return whether the table is to be written again."""
-        return bool(self.score.any() or self.n_gone or self.n_touched)
+        return bool(self.score.any() or self.n_gone or self.n_touched or self.uris is not None)
 
     def words(self) -> str:
         """Return what was found, in one line."""
@@ -93,6 +95,7 @@ class _Known:
     sizes: NDArray[np.int64]
     times: NDArray[np.int64]
     sha256: pa.Array
+    uris: pa.Array
 
     @property
     def has_digest(self) -> NDArray[np.bool_]:
@@ -102,12 +105,13 @@ class _Known:
     def take(self, rows: NDArray[np.int64]) -> "_Known":
         """Return what is known of some rows."""
         at = pa.array(rows)
-        return _Known(self.keys.take(at), self.status[rows], self.sizes[rows], self.times[rows], self.sha256.take(at))
+        sha256, uris = self.sha256.take(at), self.uris.take(at)
+        return _Known(self.keys.take(at), self.status[rows], self.sizes[rows], self.times[rows], sha256, uris)
 
     @classmethod
     def of(cls, table: Table) -> "_Known":
         check_unique(table, key_hashes(table))
-        rows = table.read([name for name in (KEY, STATUS, N_BYTES, MTIME, SHA256) if name in table.schema.names])
+        rows = table.read([name for name in (KEY, URI, STATUS, N_BYTES, MTIME, SHA256) if name in table.schema.names])
         names = rows.column_names
         if rows.num_rows != table.n_rows:
             raise InputError(f"{table.path} changed while it was being read; run the command again")
@@ -123,7 +127,8 @@ class _Known:
             return rows[name].cast(pa.string()).combine_chunks()
 
         status = texts(STATUS) if STATUS in names else pa.array([OK] * table.n_rows)
-        return cls(texts(KEY), status.to_numpy(zero_copy_only=False), numbers(N_BYTES), numbers(MTIME), texts(SHA256))
+        sizes, times = numbers(N_BYTES), numbers(MTIME)
+        return cls(texts(KEY), status.to_numpy(zero_copy_only=False), sizes, times, texts(SHA256), texts(URI))
 
 
 def compare(table: Table, setup: RunSetup) -> Comparison:
@@ -139,7 +144,7 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
         InputError: if no key is in common, or more than half of the images are gone: it is hardly the same source.
     """
     known, manifest, retry = _Known.of(table), setup.opened.manifest, setup.request.retry
-    at, sizes, times, is_local = _matched(known.keys, manifest)
+    at, sizes, times, is_local, uris = _matched(known.keys, manifest)
     is_known = at >= 0
     was = known.take(at.clip(0))  # of rows that it does not know, its first
     absent = is_known & is_local & (sizes == UNKNOWN) & (times == UNKNOWN) & (was.times != UNKNOWN)
@@ -149,6 +154,9 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
     _refuse_other(table, manifest, comparison, int((known.status != GONE).sum()), bool(is_known.any()))
     is_present = is_known & ~absent
     may_pass = is_present & np.isin(was.status, list(retry))
+    if (is_present & np.asarray(pc.fill_null(pc.not_equal(uris.cast(pa.string()), was.uris), False))).any():
+        comparison.uris = uris
+        setup.request.options.announce("images have other paths than in the table: it gets those of now")
     changed = is_present & ((was.status == GONE) | (_both(sizes, was.sizes) & (sizes != was.sizes)))
     moved = _both(times, was.times) & (times != was.times)
     changed |= is_present & moved & ~was.has_digest
@@ -176,19 +184,20 @@ def _both(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _matched(
     keys: pa.Array, manifest: Manifest
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """The row of the table of each row of the source, sizes and times of the files, and whether they are of here."""
-    source_keys, files, local = [], [], []
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], pa.ChunkedArray]:
+    """The row of the table of each row of the source, sizes and times of files, whether they are of here, and URIs."""
+    source_keys, uris, files, local = [], [], [], []
     for start in range(0, manifest.n_rows, STEP):
         stop = min(start + STEP, manifest.n_rows)
         rows = manifest.rows(start, stop)
         source_keys += rows.column(KEY).chunks
+        uris += rows.column(URI).chunks
         local.append(pc.fill_null(pc.match_substring_regex(rows.column(URI), LOCAL), False).to_numpy())
         files.append(np.array(list(manifest.files(start, stop)), np.int64).reshape(-1, 2))
     # in one call, for each indexes all keys of the table again
     at = pc.fill_null(pc.index_in(pa.chunked_array(source_keys, keys.type), value_set=keys), -1)
     both = np.concatenate(files)
-    return at.to_numpy().astype(np.int64), both[:, 0], both[:, 1], np.concatenate(local)
+    return at.to_numpy().astype(np.int64), both[:, 0], both[:, 1], np.concatenate(local), pa.chunked_array(uris)
 
 
 def _missing(at: NDArray[np.int64], n: int) -> NDArray[np.int64]:

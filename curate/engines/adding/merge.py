@@ -5,17 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import CUSTOM as NOT_OURS
-from curate.columns import ERROR, FRAMES, GONE, KEY, MTIME, N_BYTES, STATUS, describe
+from curate.columns import ERROR, FRAMES, GONE, KEY, MTIME, N_BYTES, STATUS, URI, describe
 from curate.engines.adding.compare import UNKNOWN, Comparison
 from curate.tables.needs import SHA256
 from curate.tables.table import Table
 from scoring.errors import InputError
 
 # What a row whose image is gone keeps, next to the user's own columns; scores it has none.
-OF_FILE = {KEY, "uri", "width", "height", N_BYTES, "format", FRAMES, SHA256, MTIME, STATUS, ERROR}
+OF_FILE = {KEY, URI, "width", "height", N_BYTES, "format", FRAMES, SHA256, MTIME, STATUS, ERROR}
 NO_LONGER = "the source no longer has it"
 STEP = 32_768  # rows at a time: a row group
 
@@ -72,6 +73,7 @@ class Merged:
         columns: of what was scored that are no columns of its files: name -> one value a row.
         order: of the rows.
         times: of the files of the source, in ns, -1 where unknown.
+        uris: where the images of the source are; None if the table's are right.
         without: columns of before that are left out.
 
     Attributes:
@@ -90,8 +92,10 @@ class Merged:
         order: Order,
         times: NDArray[np.int64],
         *,
+        uris: pa.ChunkedArray | None = None,
         without: Sequence[str] = (),
     ) -> None:
+        self._uris = uris
         self._table, self._part, self._columns, self._order, self._times = table, part, columns, order, times
         stored = table.stored.schema
         fields = [field if field.name == KEY else field.with_nullable(True) for field in stored]
@@ -133,6 +137,8 @@ class Merged:
             values = values.take(all_rows if keeps else scores)
             if is_gone.any() and field.name in (STATUS, ERROR):
                 values = _marked(values, is_gone, GONE if field.name == STATUS else NO_LONGER)
+            if field.name == URI and self._uris is not None:
+                values = pc.coalesce(self._uris.take(pa.array(source, mask=is_gone)).cast(field.type), values)
             arrays.append(values)
         return pa.Table.from_arrays(arrays, schema=self.schema.remove_metadata())
 

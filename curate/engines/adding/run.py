@@ -189,7 +189,8 @@ def _publish(state: _State, run: ScoreRun) -> Counter[str]:
     fitted = [name for name in (*DATASET_COLUMNS, *columns_of(state.opened.of_table)) if name in table.schema.names]
     if not refit:
         columns = _judged(state, part)
-    merged = Merged(table, part, columns, order, state.comparison.times, without=fitted if refit else ())
+    without, comparison = fitted if refit else (), state.comparison
+    merged = Merged(table, part, columns, order, comparison.times, uris=comparison.uris, without=without)
     if part is not None:
         state.notes.extend(words_on(merged.lacking, part, bool(columns), counted(part.n_rows, "row")))
     metadata = _metadata(state, merged.schema, len(columns) and part.n_rows if part is not None else 0)

@@ -145,6 +145,21 @@ def test_a_file_with_another_time_and_the_same_bytes_is_known(photos, table):
     assert (table.read_bytes() == state, sum("comparing" in line for line in said)) == (True, 1)
 
 
+def test_images_that_moved_are_known_and_the_table_gets_their_paths(photos, table):
+    (photos / "05.png").unlink()
+    moved, before, said = photos.rename(photos.with_name("archive")), rows_of(table), []
+    grow(moved, 1)
+    score(moved, table, add=True, announce=said.append)
+    assert "14 images: 13 known, 1 new, 0 changed, 1 gone" in said
+    after = rows_of(table)
+    assert after.pop("05.png")["uri"] == before.pop("05.png")["uri"]
+    assert {key: row["uri"] for key, row in after.items()} == {key: str(moved / key) for key in [*before, "01.png"]}
+    assert {key: {**after[key], "uri": before[key]["uri"]} for key in before} == before
+    state = table.read_bytes()
+    score(moved, table, add=True)
+    assert table.read_bytes() == state
+
+
 def test_another_image_of_the_same_size_and_time_is_found_by_check_alone(photos, table):
     path = photos / "03.png"
     state = path.stat()
