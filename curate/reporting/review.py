@@ -31,6 +31,8 @@ LIKE = "like"  # the key that a near copy is like; not in the findings of earlie
 DECIDED = "decided"  # what a reviewer decided about it; the same
 COLUMNS = ("kind", "key", "value", "finding", LIKE, DECIDED)
 OURS = re.compile(r"findings\.csv|\d\d-[a-z-]+\.png")
+MEASURED = re.compile(r" (\S+) is (above|below) (\S+)$")
+ALIKE = re.compile(r" by signature \((cosine [\d.]+)\)")
 MOST, EACH = 40, 10  # images of a sheet, and of each group on it
 
 
@@ -163,4 +165,19 @@ def _sections(finding: Finding) -> Iterator[tuple[str, NDArray[np.int64]]]:
 
 
 def _tile(images: Images, finding: Finding, at: int) -> Tile:
-    return tile_of(images, int(finding.rows[at]), plain_line(finding.texts[at], 60))
+    row, text = int(finding.rows[at]), finding.texts[at]
+    if finding.given:
+        given, rather = finding.given[at], finding.labels[at]
+        return tile_of(images, row, plain_line(given, 60), f"rather {plain_line(rather, 60)}" if rather else "doubtful")
+    return tile_of(images, row, caption(text))
+
+
+def caption(text: str) -> str:
+    """Return the numbers of a finding, which fit beneath an image, or its text where it has none.
+
+    >>> caption("quality_entropy 1.202 is below 1.5"), caption("like a/b.jpg by signature (cosine 0.9888)")
+    ('1.202 < 1.5', 'cosine 0.9888')
+    """
+    if found := MEASURED.search(text):
+        return f"{found[1]} {'<' if found[2] == 'below' else '>'} {found[3]}"
+    return alike[1] if (alike := ALIKE.search(text)) else plain_line(text, 60)
