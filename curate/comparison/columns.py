@@ -20,6 +20,7 @@ from curate.statistics.two_sample import (
     total_variation,
     units,
 )
+from curate.tables.dataset import numbers_of
 from curate.tables.digests import plain
 from curate.tables.needs import PHASH, SHA256, is_number, is_plain
 
@@ -156,7 +157,7 @@ def _floats(part: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_temporal(part.type):
         small = pa.types.is_date32(part.type) or pa.types.is_time32(part.type)
         part = part.cast(pa.int32() if small else pa.int64())
-    return np.asarray(pc.cast(part, pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+    return numbers_of(part)
 
 
 def _missing(is_known: NDArray[np.bool_], is_b: NDArray[np.bool_]) -> tuple[float, float]:

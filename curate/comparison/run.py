@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from curate.columns import EMBEDDING, KEY, LABEL, STATUS
 from curate.comparison.clusters import cluster_shares, distinctive_rows
@@ -17,6 +15,7 @@ from curate.counted import counted
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.statistics.two_sample import classifier_test, mmd_test
+from curate.tables.dataset import numbers_of
 from curate.tables.needs import SHA256
 from curate.tables.provenance import same_model
 from curate.tables.ranges import fitted_range
@@ -109,8 +108,7 @@ def _left_range(tables: tuple[Table, Table], samples: tuple[TableSample, TableSa
     for fit in sorted(fitted, key=lambda each: (each.column, each.low)):
         for number, sample in enumerate(samples):
             if fit.column in sample.columns.schema.names:
-                values = pc.cast(sample.columns[fit.column].combine_chunks(), pa.float64(), safe=False)
-                outside = fit.outside(values.to_numpy(zero_copy_only=False))
+                outside = fit.outside(numbers_of(sample.columns[fit.column]))
                 left.append(LeftRange(number, fit, outside, outside.probability(fit)))
     return left
 

@@ -17,7 +17,7 @@ from curate.tables.digests import plain
 from curate.tables.images import drawn_rows
 from curate.tables.needs import SHA256
 from curate.tables.table import Table, embedding_matrix
-from curate.tables.vectors import shortened, vector_hashes
+from curate.tables.vectors import shortened, unit_rows, vector_hashes
 from scoring.errors import InputError
 
 FEWEST_ROWS = 20
@@ -134,7 +134,7 @@ def items(samples: Sequence[TableSample], content: NDArray[np.int64], *, seed: i
             f"expected embeddings of one length, got {widths[0]} in {samples[0].table.path} and {widths[1]} in "
             f"{samples[1].table.path}; score both with one model"
         )
-    unit_rows, is_usable = [], []
+    vectors, is_usable = [], []
     for sample, part in zip(samples, parts, strict=True):
         scored = np.ones(len(sample), bool)
         if STATUS in sample.columns.column_names:
@@ -142,12 +142,9 @@ def items(samples: Sequence[TableSample], content: NDArray[np.int64], *, seed: i
         usable = scored & np.isfinite(part).all(1) & part.any(1)
         if usable.sum() < FEWEST_ROWS:
             return f"{sample.table.path} has {usable.sum():,} rows with an embedding, of {FEWEST_ROWS} or more it takes"
-        rows = shortened(part[usable]) if part.itemsize > 4 else part[usable].astype(np.float32)
-        unit_rows.append(
-            rows / np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))[:, None].astype(np.float32)
-        )
+        vectors.append(unit_rows(shortened(part[usable]) if part.itemsize > 4 else part[usable]))
         is_usable.append(usable)
-    usable, vectors = np.concatenate(is_usable), np.concatenate(unit_rows)
+    usable = np.concatenate(is_usable)
     is_b = np.repeat([False, True], [len(each) for each in samples])[usable]
     _, first, code = np.unique(content[usable], return_index=True, return_inverse=True)
     place = np.random.default_rng([seed, 3]).permutation(len(first))  # or the first table's would come first
@@ -155,4 +152,4 @@ def items(samples: Sequence[TableSample], content: NDArray[np.int64], *, seed: i
     of_row = np.full(len(usable), -1)
     of_row[usable] = code
     b = np.bincount(code[is_b], minlength=len(first))
-    return Items(vectors[first[place]], Counts(np.bincount(code, minlength=len(first)) - b, b), of_row)
+    return Items(np.concatenate(vectors)[first[place]], Counts(np.bincount(code, minlength=len(first)) - b, b), of_row)

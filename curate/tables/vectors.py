@@ -5,6 +5,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.manifest.store_path import AnyPath
+from curate.tables.digests import LANES, mixed
 from curate.tables.table import embedding_matrix
 from scoring.errors import InputError
 from scoring.room import space
@@ -79,6 +80,13 @@ class Embeddings:
         return np.zeros((self.n, 1), np.float32) if self.matrix is None else self.matrix, self.embedding_problem
 
 
+def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Return rows at unit length, shape (N, D), by lengths in float64; a row of zeros stays one."""
+    rows = vectors.astype(np.float32)
+    length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))[:, None]
+    return np.asarray(rows / np.where(length > 0, length, 1).astype(np.float32))
+
+
 def shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:
     """Rows in float32, whose range is smaller: divided by their largest number, for only directions count."""
     largest = np.abs(matrix).max(1, keepdims=True)
@@ -114,7 +122,8 @@ def vector_hashes(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     kind = vectors.dtype.newbyteorder("<")
     n_bytes = width * kind.itemsize
     n_words = -(-n_bytes // WORD)
-    factors = _hash_factors(n_words + 2)
+    # odd numbers without a pattern: the outputs of SplitMix64 from 0, their last bit set
+    factors = mixed(np.arange(1, n_words + 3, dtype=np.uint64) * LANES[1]) | np.uint64(1)
     of_shape = (factors[-2:] * np.array([kind.itemsize, width], np.uint64)).sum()
     hashes = np.empty(n, np.uint64)
     for start in range(0, n, HASHED):
@@ -125,11 +134,3 @@ def vector_hashes(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
         words = np.ascontiguousarray(data).view("<u4").astype(np.uint64)  # (B, W)
         hashes[start : start + HASHED] = words @ factors[:n_words] + of_shape
     return hashes
-
-
-def _hash_factors(n: int) -> NDArray[np.uint64]:
-    """Return n odd numbers without a pattern, shape (n,): the outputs of SplitMix64 from 0, their last bit set."""
-    z = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (z ^ (z >> np.uint64(31))) | np.uint64(1)

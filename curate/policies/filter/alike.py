@@ -17,6 +17,7 @@ from curate.tables.digests import tie_breaks
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import Rows
 from curate.tables.table import Table
+from curate.tables.vectors import unit_rows
 from scoring.errors import InputError
 
 COSINE = 0.8  # 0.3 % of the pairs of PACS reach it, most of them of one class (docs/filter.md)
@@ -131,7 +132,7 @@ def nearest(
     beyond, which = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
     for start in range(0, len(rows), BLOCK):
         part = slice(start, start + BLOCK)
-        cosine = _units(table_rows.embedding[rows[part]]) @ vectors.T - bounds
+        cosine = unit_rows(table_rows.embedding[rows[part]]) @ vectors.T - bounds
         which[part] = cosine.argmax(1)
         beyond[part] = np.take_along_axis(cosine, which[part, None], 1)[:, 0].round(6)  # equal rows are like each other
     return beyond, which, table_rows.embedding_problem[rows] == 0
@@ -230,10 +231,4 @@ def _vector(example: Example, table_rows: Rows) -> NDArray[np.float32]:
             f"expected embeddings of {table_rows.embedding.shape[1]:,} numbers, got {len(vector):,} of {example.name}; "
             "embed it with the model that scored the table"
         )
-    return _units(vector[None])[0]
-
-
-def _units(vectors: NDArray) -> NDArray[np.float32]:
-    rows = vectors.astype(np.float32)
-    length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))[:, None]
-    return np.asarray(rows / np.where(length > 0, length, 1).astype(np.float32))
+    return unit_rows(vector[None])[0]

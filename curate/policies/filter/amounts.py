@@ -2,18 +2,24 @@
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.filter.cuts import judge_rank
+from curate.policies.filter.even import even_best
+from curate.policies.filter.ranked import best, best_of_groups
 from curate.policies.filter.rule import COLUMN, EVEN, PER, RuleArguments, ScoreRule
 from curate.policies.filter.ruling import RuleResult, Ruling
 from curate.policies.uneven import LEAST_ROWS
 from curate.tables.amount import Amount
 from curate.tables.rows import Rows
 from curate.tables.signals import amount_column, default_column
+from scoring.relative.columns import CLUSTER, FITTED, LOCAL
+from scoring.relative.rule import PICTURE
+
+MOST = Fraction(5, 4)  # times the average share that a class may lose by its junk; a cluster may be all junk
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,34 @@ class AmountRule(ScoreRule):
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
-        return judge_rank(self, table_rows, rows, inside, self.n_kept, high=self.keeps_high)
+        column, ties, low_is_best = table_rows.exact[self.column], table_rows.hashes[rows], not self.keeps_high
+        values, valid = column.values[rows], column.valid[rows]
+        competing = inside & valid
+        if self.even is not None:
+            groups, is_relative = table_rows.groups[self.even], self.column in (FITTED, LOCAL)
+            even_cut = even_best(
+                values,
+                competing,
+                self.n_kept,
+                ties,
+                groups.codes[rows],
+                groups.names,
+                column=self.even,
+                junk=values > PICTURE if is_relative else np.zeros(len(values), bool),
+                most=None if self.even == CLUSTER else MOST,
+                low_is_best=low_is_best,
+            )
+            return Ruling(even_cut.keep, valid, even_cut.cuts, even_cut)
+        if self.per is None:
+            keep, cut = best(values, competing, self.n_kept, ties, low_is_best=low_is_best)
+            return Ruling(keep, valid, np.array([cut]))
+        groups, judged = table_rows.groups[self.per], np.flatnonzero(competing)
+        codes, n_groups = groups.codes[rows][judged], len(groups.names)
+        keep = np.zeros(len(valid), bool)
+        keep[judged], cuts = best_of_groups(
+            values[judged], codes, n_groups, self.n_kept, ties[judged], low_is_best=low_is_best
+        )
+        return Ruling(keep, valid, cuts)
 
     def notes(self, result: RuleResult) -> list[str]:
         """Return what the column says, what else the amount could mean, and which groups it took less of."""

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.filter.cuts import judge_cut
 from curate.policies.filter.rule import RuleArguments, ScoreRule
 from curate.policies.filter.ruling import RuleResult, Ruling
 from curate.tables.rows import Rows
@@ -52,7 +51,11 @@ class BoundRule(ScoreRule):
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
-        return judge_cut(self, self.parsed, table_rows, rows, high=self.high)
+        column = table_rows.exact[self.column]
+        values, valid = column.values[rows], column.valid[rows]
+        cut = _in_type(self.parsed, values.dtype, up=self.high)
+        shown = _to_float(self.parsed) if np.issubdtype(values.dtype, np.integer) else float(cut)
+        return Ruling((values >= cut if self.high else values <= cut) & valid, valid, np.array([shown]))
 
     def endings(self, result: RuleResult) -> list[list[str]]:
         """Return what follows the score in a reason: for kept, dropped and, as a bound knows no tie, dropped again."""
@@ -77,3 +80,18 @@ class Maximum(BoundRule):
     name: ClassVar[str] = "max"
     high: ClassVar[bool] = False
     words: ClassVar[tuple[str, str, str]] = ("at most", "above", "maximum")
+
+
+def _in_type(bound: Fraction, kind: np.dtype, *, up: bool) -> Any:
+    """A bound in the precision of the column, so that ``--min 0.1`` keeps a float32 0.1."""
+    if np.issubdtype(kind, np.integer):
+        return -(-bound.numerator // bound.denominator) if up else bound.numerator // bound.denominator
+    with np.errstate(over="ignore"):
+        return kind.type(_to_float(bound))
+
+
+def _to_float(bound: Fraction) -> float:
+    try:
+        return float(bound)
+    except OverflowError:
+        return float("inf") if bound > 0 else float("-inf")

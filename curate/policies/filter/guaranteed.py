@@ -58,33 +58,13 @@ class MaxBadRate(ScoreRule):
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
-        """Return the rule from what is typed; InputError for a value that cannot be used."""
-        audits, options = arguments.settings.get(AUDIT, ()), arguments.settings.items()
-        single = {name: values[-1] for name, values in options if name != AUDIT}
-        return cls.of(value, list(audits), column=arguments.column, **single)
-
-    def __post_init__(self) -> None:
-        parse_goal(self.rate, self.confidence)
-        lookup(PROMISES, self.promise, kind="promise")
-        lookup(JUDGES, self.judges, kind="way of joining judges")
-
-    @classmethod
-    def of(
-        cls,
-        rate: str | float,
-        audits: list[str],
-        *,
-        column: str | None = None,
-        confidence: str | float = "95%",
-        promise: str = CONFIDENCE,
-        judges: str = ANY,
-    ) -> Self:
-        """Return the rule for a rate and the files of an audit.
-
-        Raises:
-            InputError: for an invalid share, files that cannot be used, or another column than the audited one.
-        """
-        parse_goal(rate, confidence)
+        """Return the rule from what is typed; InputError for a value that cannot be used, or another column."""
+        audits, column = list(arguments.settings.get(AUDIT, ())), arguments.column
+        confidence, promise, judges = (
+            arguments.settings.get(name, [default])[-1]
+            for name, default in (("confidence", "95%"), ("promise", CONFIDENCE), ("judges", ANY))
+        )
+        parse_goal(value, confidence)
         if not audits:
             raise InputError(
                 f"--{cls.name} uses the verdicts on a sample; draw one with curate review plan, and give it with "
@@ -94,7 +74,12 @@ class MaxBadRate(ScoreRule):
         if column is not None and column != said.column:
             raise InputError(f"--audit is of the column {said.column}, and --column is {column}; leave --column out")
         sample = tuple(Sample(row.key, row.value, row.badness) for row in said.judged)
-        return cls(rate, said.column, confidence, promise, judges, said.files, said.zones, sample, said.blank)
+        return cls(value, said.column, confidence, promise, judges, said.files, said.zones, sample, said.blank)
+
+    def __post_init__(self) -> None:
+        parse_goal(self.rate, self.confidence)
+        lookup(PROMISES, self.promise, kind="promise")
+        lookup(JUDGES, self.judges, kind="way of joining judges")
 
     @cached_property
     def goal(self) -> Goal:
