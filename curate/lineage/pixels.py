@@ -116,4 +116,7 @@ def _refuse_outside(table: Table, rows: NDArray[np.int64], roots: Sequence[Path]
             continue
         path = Path(uri.partition(".tar::")[0] + ".tar" if ".tar::" in uri else uri)
         if scheme_of(uri) is not None or not any(path.resolve().is_relative_to(root) for root in real):
-            raise InputError(f"{table.path} names an image outside of --root ({uri}); it is not read")
+            raise InputError(
+                f"{table.path} names an image outside of --root ({uri}); it is not read; if the images moved, name "
+                "their folder with --source"
+            )

@@ -119,11 +119,14 @@ def findings_of(
 
 def of_findings(findings: Sequence[Finding]) -> Gallery:
     """Return what is to be reviewed as a gallery, the worst rows of each kind."""
-    groups = [
-        Group(f"{each.kind}: {each.words}: {counted(len(each.rows), 'row')}", each.rows[: 2 * EACH].tolist())
-        for each in findings
-    ]
-    return Gallery("review", "To review", "kept rows with a finding, the largest consequence first", groups=groups)
+    groups, most = [], 2 * EACH
+    for each in findings:
+        shown = f"the worst {most} of " if len(each.rows) > most else ""
+        words = f"{each.kind}: {each.words}: {shown}{counted(len(each.rows), 'row')}"
+        groups.append(Group(words, each.rows[:most].tolist()))
+    n = len(set().union(*(each.rows.tolist() for each in findings)))
+    words = f"of {counted(n, 'kept row')} with a finding the worst of each kind, the largest consequence first"
+    return Gallery("review", "To review", words, groups=groups)
 
 
 def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:

@@ -90,10 +90,8 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
             )
     numbers = [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
     first = "fit a score to it by curate fit" if EMBEDDING in table.schema.names else "score it first"
-    raise InputError(
-        f"{table.path} has no kappa column and no unc column; {first}, or name a column of numbers with "
-        f"{flag} (such as: {', '.join(numbers) or 'none here'})"
-    )
+    other = f", or name a column of numbers with {flag} (such as: {', '.join(numbers)})" if numbers else ""
+    raise InputError(f"{table.path} has no kappa column and no unc column; {first}{other}")
 
 
 def amount_column(table: Table) -> str:

@@ -11,7 +11,7 @@ from curate.policies.outcomes import DECISION_SCHEMA, UNDECIDED, decision_rows
 SCHEMA = DECISION_SCHEMA.append(pa.field("kinds", pa.string()))
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (the row has no measures) or failed (not scored)",
-    "reason": "the decision in words",
+    "reason": "the decision in words: the kind that decided, then others",
     "rule": "the kind of issue that decided; of a kept row, the first that it has",
     "score": "the row's value in that kind's measure",
     "threshold": "where the kind begins in this dataset",
@@ -61,7 +61,8 @@ class IssueWords:
                 text = f"{name}: {kind.name} {values[row]:.4g} is {side} {self.cuts[name]:.4g}"
                 if name == GROUPS:
                     text = f"{name}: in group {values[row]:.0f}"
-                texts_of.setdefault(row, []).append(text)
+                texts = texts_of.setdefault(row, [])
+                texts.insert(0 if first[row] == number else len(texts), text)  # what decided comes first
                 every[row] = name if every[row] is None else f"{every[row]}, {name}"
             decided = np.flatnonzero(first == number)
             score[decided], threshold[decided] = values[decided], self.cuts[name]

@@ -40,7 +40,8 @@ async function listing(gallery, report) {
   });
   let drawn = 0;
   const next = async () => entries.slice(drawn, (drawn += TILES));
-  return { next, rows, total: () => rows.length, whole: () => true, hasMore: () => drawn < entries.length };
+  const total = new Set(rows.map(({ id }) => id)).size; // a row may be in several groups
+  return { next, rows, total: () => total, whole: () => true, hasMore: () => drawn < entries.length };
 }
 
 function drawImages(report, section) {
@@ -82,7 +83,7 @@ function drawImages(report, section) {
         if (row) list.append(tile(row, report, { mark, column, onlook: (looked) => report.look(looked, current), onrange: range }));
       }
       if (first) tell(mine);
-      tickAll.textContent = mine.whole() ? `Tick all ${count(mine.rows.length)}` : `Tick the ${count(mine.rows.length)} shown`;
+      tickAll.textContent = mine.whole() ? `Tick all ${count(mine.total())}` : `Tick the ${count(mine.rows.length)} shown`;
     } catch (error) {
       body.append(h("p", { class: "note", role: "alert" }, own(`The rows did not come: ${error.message}`)));
       mine.hasMore = () => false;

@@ -271,6 +271,10 @@ def test_a_row_has_all_its_kinds(tmp_path):
     assert "dark: quality_highlight 0.1 is below 0.27" in rows[2]["reason"]
     assert rows[2]["margin"] == pytest.approx(-0.17)
     assert (rows[8]["decision"], rows[8]["rule"]) == ("keep", "grey")
+    blurry = curate.issues(path, tmp_path / "sharp.parquet", drop="blurry")
+    both = pq.read_table(blurry.decisions)["reason"][2].as_py()
+    assert both.startswith("blurry: ")  # what decided comes first
+    assert "; dark: " in both
     assert curate.verify(result.receipt).identical
     assert curate.issues(path, drop="all").dropped == 9
     assert curate.issues(path, only=["grey"], drop="all").dropped == 4
