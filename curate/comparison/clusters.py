@@ -50,11 +50,8 @@ def cluster_shares(
         small = int(shares[1].value < shares[0].value)
         lacks = p <= SIGNIFICANT and shares[small].value <= LACKING * shares[1 - small].value
         score = np.where(inside, cosine, -np.inf)
-        examples = (
-            distinctive_rows(samples, items, score, 0, N_EXAMPLES),
-            distinctive_rows(samples, items, score, 1, N_EXAMPLES),
-        )
-        clusters.append(ClusterShare(number, n, *shares, p, SIDES[small] if lacks else "", examples))
+        first, second = (distinctive_rows(samples, items, score, side, N_EXAMPLES) for side in (0, 1))
+        clusters.append(ClusterShare(number, n, *shares, p, SIDES[small] if lacks else "", (first, second)))
     return sorted(clusters, key=lambda each: (not each.lacking, -abs(each.first.value - each.second.value)))
 
 

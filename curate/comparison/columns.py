@@ -81,17 +81,13 @@ def shifts(
     compared, left_out = [], {}
     for name in names:
         parts = [plain(each.columns[name].combine_chunks()) for each in samples]
-        why = unlike(parts[0].type, parts[1].type, classes=name == label)
-        if why:
-            left_out[name] = why
-            continue
         numeric = name != label and all(is_number(p.type) or pa.types.is_temporal(p.type) for p in parts)
-        why = "" if numeric or name == label else names_rows(parts)
-        if why:
-            left_out[name] = why
-            continue
         compare = _numbers if numeric else _values
-        shift = compare(name, parts, content, is_b, repeats=repeats, seed=seed)
+        shift = (
+            unlike(parts[0].type, parts[1].type, classes=name == label)
+            or (not numeric and name != label and names_rows(parts))
+            or compare(name, parts, content, is_b, repeats=repeats, seed=seed)
+        )
         if isinstance(shift, str):
             left_out[name] = shift
         else:

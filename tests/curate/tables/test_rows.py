@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import struct
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -191,3 +192,12 @@ def test_the_digest_is_that_of_its_definition():
     header = json.dumps([3, list(values), ["float", "text", "int16", "list<item: halffloat>"]]).encode()
     expected = hashlib.sha256(header + b"".join(each.to_bytes(8, "little") for each in sums)).hexdigest()
     assert digest.hexdigest() == expected
+
+
+def test_decimals_of_more_than_38_digits_are_no_scores(tmp_path):
+    values = pa.array([Decimal(1)], pa.decimal256(45, 0))
+    pq.write_table(pa.table({"key": ["a"], "wide": values, "x": values.cast(pa.decimal128(38, 0))}), tmp_path / "t")
+    table = open_table(tmp_path / "t")
+    with pytest.raises(InputError, match=r"numbers in column 'wide' .* decimal256.*\(numbers: x\)"):
+        read_rows(table, Needs(exact=("wide",)))
+    assert read_rows(table, Needs(exact=("x",))).exact["x"].values.tolist() == [1]
