@@ -74,14 +74,24 @@ def measure(request: PlotRequest) -> Degradation:
         images = int(shares[0]["n"])
     except (KeyError, TypeError, ValueError, AttributeError):
         raise not_ours(request.path) from None
+    chosen, notes = chosen_columns(request, columns, MOST_COLUMNS)
+    return Degradation(images, list(KINDS), {name: share[name] for name in chosen}, notes=notes)
+
+
+def chosen_columns(request: PlotRequest, known: list[str], most: int) -> tuple[list[str], list[str]]:
+    """Return the columns of an evaluation to draw, at most so many, and a note where there are more.
+
+    Raises:
+        InputError: for a column that it lacks.
+    """
     for name in request.column:
-        if name not in share:
+        if name not in known:
             raise InputError(
-                f"{request.path} has no column {name!r}{closest(name, share)} (columns: {', '.join(share)})"
+                f"{request.path} has no column {name!r}{closest(name, known)} (columns: {', '.join(known)})"
             )
-    chosen = list(dict.fromkeys(request.column)) or columns
-    notes = [f"the first {MOST_COLUMNS} of {len(chosen)} columns are shown"] if len(chosen) > MOST_COLUMNS else []
-    return Degradation(images, list(KINDS), {name: share[name] for name in chosen[:MOST_COLUMNS]}, notes=notes)
+    chosen = list(dict.fromkeys(request.column)) or known
+    notes = [f"the first {most} of {len(chosen)} columns are shown"] if len(chosen) > most else []
+    return chosen[:most], notes
 
 
 def read_report(path: AnyPath) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.evaluation.rows import score_columns
 from curate.plots.columns import Floats, finite, largest, read_columns
 from curate.plots.request import Numbers, PlotRequest
-from curate.reporting.histograms import bin_edges
+from curate.reporting.histograms import bin_counts, bin_edges
 from curate.sheets.captions import plain_line
 from curate.sheets.style import (
     COLOURS,
@@ -106,8 +106,7 @@ def _by_group(request: PlotRequest, per: str) -> Histogram:
 
 
 def _spread(name: str, values: Floats, edges: NDArray[np.float64], log: bool) -> Spread:
-    place = np.searchsorted(edges, values, side="right") - 1
-    counts = np.bincount(place.clip(0, len(edges) - 2), minlength=len(edges) - 1).tolist()
+    counts = bin_counts(values, edges).tolist()
     return Spread(name, len(values), edges.tolist(), log, counts, float(np.median(values)))
 
 

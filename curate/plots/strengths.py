@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from curate.evaluation.curves import read_strengths
-from curate.plots.degradation import not_ours, read_report
+from curate.plots.degradation import chosen_columns, not_ours, read_report
 from curate.plots.judged import Band
 from curate.plots.request import Numbers, PlotRequest
 from curate.sheets.captions import plain_line
@@ -26,7 +26,6 @@ from curate.sheets.style import (
     write_percent,
 )
 from scoring.errors import InputError
-from scoring.lookup import closest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,16 +86,9 @@ def measure(request: PlotRequest) -> Strengths:
         images = int(next(each["n"] for each in report["measures"] if str(each["name"]).startswith("less certain")))
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
         raise not_ours(request.path) from None
-    columns = list(kinds[0].share)
-    for name in request.column:
-        if name not in columns:
-            raise InputError(
-                f"{request.path} has no column {name!r}{closest(name, columns)} (columns: {', '.join(columns)})"
-            )
-    chosen = list(dict.fromkeys(request.column)) or columns
-    notes = [f"the first {MOST_COLUMNS} of {len(chosen)} columns are shown"] if len(chosen) > MOST_COLUMNS else []
+    chosen, notes = chosen_columns(request, list(kinds[0].share), MOST_COLUMNS)
     for kind in kinds:
-        kind.share = {name: kind.share[name] for name in chosen[:MOST_COLUMNS]}
+        kind.share = {name: kind.share[name] for name in chosen}
     return Strengths(images, kinds, notes=notes)
 
 

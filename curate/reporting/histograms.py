@@ -27,11 +27,16 @@ def histogram(values: NDArray[Any]) -> dict[str, Any]:
     """
     finite = values[np.isfinite(values)]
     edges, is_log = bin_edges(finite)
-    place = np.searchsorted(edges, finite.astype(np.float64), side="right") - 1
-    counts = np.bincount(place.clip(0, len(edges) - 2), minlength=len(edges) - 1)
+    counts = bin_counts(finite, edges)
     clipped = [int((finite < edges[0]).sum()), int((finite > edges[-1]).sum())]
     facts = {"edges": edges.tolist(), "counts": counts.tolist(), "log": is_log}
     return facts | ({"clipped": clipped} if any(clipped) else {})
+
+
+def bin_counts(finite: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return how many finite values are in each bin, shape (B,); the outer two count what lies beyond them, too."""
+    place = np.searchsorted(edges, finite.astype(np.float64), side="right") - 1
+    return np.bincount(place.clip(0, len(edges) - 2), minlength=len(edges) - 1)
 
 
 def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
