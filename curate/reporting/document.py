@@ -1,6 +1,6 @@
 """All facts of a report as one JSON value, and where each comes from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,16 @@ from curate.reporting.columns import SCORE, Shown, default_score, shown_columns
 from curate.reporting.cuts import cuts_of
 from curate.reporting.dataset import Dataset, read_dataset
 from curate.reporting.decided import Decided, decide_all
-from curate.reporting.galleries import Gallery, of_decisions, of_duplicates, of_failures, of_score, without_copies
+from curate.reporting.galleries import (
+    Gallery,
+    of_decisions,
+    of_duplicates,
+    of_failures,
+    of_issues,
+    of_labels,
+    of_score,
+    without_copies,
+)
 from curate.reporting.histograms import histogram
 from curate.reporting.measured import read_measured
 from curate.reporting.numbers import ByClass, columns_in_turn, distribution, finite
@@ -24,7 +33,6 @@ from curate.reporting.options import Results
 from curate.reporting.places import Places, place_rows
 from curate.reporting.ranks import rank_correlations
 from curate.reporting.results import Applied, find_results
-from curate.reporting.suspected import of_issues, of_labels
 from curate.reporting.texts import shortened
 from curate.reporting.thumbs import Thumbs, thumbnails
 from curate.reporting.values import row_values
@@ -163,53 +171,46 @@ def gather(table: Table, request: FactsRequest) -> Facts:
         *of_issues(dataset, results),
         *of_failures(dataset),
     ]
+    galleries = without_copies(table, [each for each in galleries if each.rows or each.groups])
     places = _places(dataset, score, counts.scores, drawn, request)
-    notes = [
-        *([note] if note else []),
-        *(
-            f"{result.path.name}: its decisions are gone; it is in the funnel alone"
-            for result in results
-            if result.decisions is None
-        ),
-        *(
-            [f"{counted(len(left_out), 'column')} beyond {len(columns)} are not shown: {', '.join(left_out[:5])}"]
-            if left_out
-            else []
-        ),
-        *([places] if isinstance(places, str) and places else []),
-    ]
-    return Facts(
-        dataset,
-        decided,
-        columns,
-        drawn,
-        without_copies(table, [each for each in galleries if each.rows or each.groups]),
-        places if isinstance(places, Places) else None,
-        results,
-        {
-            "version": VERSION,
-            "title": table.path.stem,
-            "about": _about(dataset),
-            "n_rows": dataset.n,
-            "sampled": _sampled(dataset, drawn, request.seed),
-            "columns": [each.to_json() for each in columns],
-            "default_score": None if score is None else score.name,
-            "class_column": next((each.name for each in columns if each.column == label), None),
-            "overview": {
-                "status": _tally(dataset.status, dataset.n, "ok"),
-                "format": _tally(dataset.format, dataset.n, "unknown"),
-                "classes": classes.to_json(),
-                "sizes": counts.sizes,
-                "notes": notes,
-                "kept": _kept(decided, results),
-            },
-            "funnel": [each.funnel() for each in results],
-            "distributions": counts.distributions,
-            "ranks": rank_correlations(counts.scores),
-            "measured": None if measured is None else measured.tables,
-            "strengths": [] if measured is None else measured.strengths,
-        },
-    )
+    without_map = places if isinstance(places, str) else ""
+    notes = [each for each in (note, *_unshown(results, columns, left_out), without_map) if each]
+    overview = {
+        "status": _tally(dataset.status, dataset.n, "ok"),
+        "format": _tally(dataset.format, dataset.n, "unknown"),
+        "classes": classes.to_json(),
+        "sizes": counts.sizes,
+        "notes": notes,
+        "kept": _kept(decided, results),
+    }
+    counted_parts = {
+        "version": VERSION,
+        "title": table.path.stem,
+        "about": _about(dataset),
+        "n_rows": dataset.n,
+        "sampled": _sampled(dataset, drawn, request.seed),
+        "columns": [each.to_json() for each in columns],
+        "default_score": None if score is None else score.name,
+        "class_column": next((each.name for each in columns if each.column == label), None),
+        "overview": overview,
+        "funnel": [each.funnel() for each in results],
+        "distributions": counts.distributions,
+        "ranks": rank_correlations(counts.scores),
+        "measured": None if measured is None else measured.tables,
+        "strengths": [] if measured is None else measured.strengths,
+    }
+    on_map = None if isinstance(places, str) else places
+    return Facts(dataset, decided, columns, drawn, galleries, on_map, results, counted_parts)
+
+
+def _unshown(results: Sequence[Applied], columns: Sequence[Shown], left_out: Sequence[str]) -> Iterator[str]:
+    """Yield notes on decisions that are gone, and on columns that are too many."""
+    for result in results:
+        if result.decisions is None:
+            yield f"{result.path.name}: its decisions are gone; it is in the funnel alone"
+    if left_out:
+        more = counted(len(left_out), "column")
+        yield f"{more} beyond {len(columns)} are not shown: {', '.join(left_out[:5])}"
 
 
 def _kept(decided: Decided, results: Sequence[Applied]) -> int | None:

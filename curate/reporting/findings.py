@@ -24,9 +24,8 @@ from curate.policies.verdicts import LABELS as OF_LABEL
 from curate.policies.verdicts import LEAKS as OF_LEAK
 from curate.reporting.dataset import Dataset
 from curate.reporting.decided import Decided
-from curate.reporting.galleries import EACH, Gallery, Group
+from curate.reporting.galleries import EACH, LABELS, PAIR, Gallery, Group, issues_in
 from curate.reporting.results import Applied
-from curate.reporting.suspected import LABELS, issues_in
 from curate.tables.digests import text_hashes
 from curate.tables.keys import named
 from curate.tables.table import open_table
@@ -38,7 +37,6 @@ COPIED = "dropped-copy"  # what a deduplication dropped: nothing has to be decid
 QUESTIONS = {LEAK: OF_LEAK, CONFLICT: OF_LABEL, LABEL: OF_LABEL, NEAR: COPY, COPIED: COPY}  # of other kinds: of images
 FIRST = (LEAK, CONFLICT, LABEL, JUNK, NEAR, GROUPS)  # the other kinds follow, the most rows first
 DEDUP = "dedup"
-PAIR = ("given_label", "suggested_label")
 Rows = NDArray[np.int64]
 
 
