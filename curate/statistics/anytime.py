@@ -1,5 +1,6 @@
 """Intervals that all hold at once, however often one looks: the error is shared out over the looks, once for all."""
 
+from bisect import bisect_left
 from math import ceil, floor, log
 
 import numpy as np
@@ -69,10 +70,7 @@ def fewest_rows(bound: float, level: float, share: float = 1.0) -> int | None:
     few, many = 0, 1
     while not shown(many):
         few, many = many, 2 * many
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (few, middle) if shown(middle) else (middle, many)
-    return many
+    return few + 1 + bisect_left(range(few + 1, many), True, key=shown)
 
 
 def running_mean_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:

@@ -7,6 +7,7 @@ row is: 0 good, 1 bad, or between where judges disagree. Two promises can be had
 - on average over samples: the badness that is kept, a share of the whole population, is at most a rate (``CRC``).
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, sqrt
@@ -85,16 +86,13 @@ def fewest_verdicts(size: int, rate: float, confidence: float, n_bad: int = 0) -
     >>> fewest_verdicts(10**6, 0.02, 0.95), fewest_verdicts(10**6, 0.02, 0.95, 3)
     (149, 386)
     """
-    low, high = max(n_bad, 1), size
     if n_bad > size or p_value_bad([Stratum(size, size, n_bad)], rate) > 1 - confidence:
         return None
-    while low < high:
-        middle = (low + high) // 2
-        if p_value_bad([Stratum(size, middle, n_bad)], rate) <= 1 - confidence:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    low = max(n_bad, 1)
+    verdicts = range(low, size)
+    return low + bisect_left(
+        verdicts, True, key=lambda n: p_value_bad([Stratum(size, n, n_bad)], rate) <= 1 - confidence
+    )
 
 
 def verdicts_for_power(size: int, rate: float, confidence: float, *, expected: float, power: float = 0.8) -> int | None:

@@ -1,5 +1,6 @@
 """How sure a share is: Wilson's and the exact interval, and tests of a share that was sampled by strata."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, floor, sqrt
@@ -270,13 +271,9 @@ def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
     total = sum(stratum.size for stratum in strata)
     low = floor(sum(stratum.positive for stratum in strata) + _SLACK)
     high = total - floor(sum(stratum.n - stratum.positive for stratum in strata) + _SLACK)
-    while low < high:  # the fewest members that are not rejected; the p value grows with their number
-        middle = (low + high) // 2
-        if p_value_at_most(strata, middle / total) > 1 - confidence:
-            high = middle
-        else:
-            low = middle + 1
-    return low / total
+    members = range(low, high)  # the fewest that are not rejected; the p value grows with their number
+    fewest = bisect_left(members, True, key=lambda n: p_value_at_most(strata, n / total) > 1 - confidence)
+    return (low + fewest) / total
 
 
 def stratified_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval:
