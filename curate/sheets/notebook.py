@@ -5,20 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from PIL import Image
-
 from curate.columns import LABEL, STATUS, describe
 from curate.counted import counted
-from curate.manifest import ReadError
 from curate.manifest.store_path import AnyPath
 from curate.sheets.captions import number
 from curate.sheets.page import isolated, picture_html
 from curate.sheets.rank import RANK, Extremes, extremes
+from curate.sheets.tiles import small_image
 from curate.tables.images import Images
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
-from scoring.images import DecodeError, decode_rgb
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,13 +84,7 @@ class Dataset(Table):
         lines = [number(value[column]), isolated(images.key[row], 80)]  # type: ignore[arg-type]
         if value.get(LABEL) is not None:
             lines.append(isolated(str(value[LABEL]), 40))
-        try:
-            small = Image.fromarray(decode_rgb(images.data(row), short_side=SIDE, white=images.white))
-        except (ReadError, DecodeError):
-            picture = picture_html(None, images.key[row])
-        else:
-            small.thumbnail((SIDE, SIDE))
-            picture = picture_html(np.asarray(small), images.key[row])
+        picture = picture_html(small_image(images, row, SIDE), images.key[row])
         style = f"margin: 0; width: {SIDE + 16}px; font-size: 11px; overflow-wrap: anywhere"
         return f'<figure style="{style}">{picture}<figcaption>{"<br>".join(lines)}</figcaption></figure>'
 

@@ -88,7 +88,7 @@ def page(title: str, body: str, *, style: str, script: str, attributes: str = ""
     """
     policy = (
         "default-src 'none'; img-src data:; "
-        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
+        f"style-src '{digest_of(style)}'; script-src '{digest_of(script)}'; base-uri 'none'; form-action 'none'"
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -99,7 +99,8 @@ def page(title: str, body: str, *, style: str, script: str, attributes: str = ""
     )
 
 
-def _digest(text: str) -> str:
+def digest_of(text: str) -> str:
+    """Return the digest of a style or script, as a policy of a page names it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 

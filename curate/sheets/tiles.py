@@ -105,17 +105,17 @@ class Pictures:
         """Return the image and the label of a row; no pixels where the image cannot be read."""
         row = self._row[key]
         label = self._label[row]
-        try:
-            pixels = decode_rgb(self._images.data(row), short_side=self.side, white=self._images.white)
-        except (ReadError, DecodeError):
-            return Shown(None, _word(label))
-        small = Image.fromarray(pixels)
-        small.thumbnail((self.side, self.side))
-        return Shown(np.asarray(small), _word(label))
+        return Shown(small_image(self._images, row, self.side), "" if label is None else str(label))
 
 
-def _word(label: object) -> str:
-    return "" if label is None else str(label)
+def small_image(images: Images, row: int, side: int) -> NDArray[np.uint8] | None:
+    """Return the image of a row, its longer side at most ``side`` pixels; None where it cannot be read."""
+    try:
+        small = Image.fromarray(decode_rgb(images.data(row), short_side=side, white=images.white))
+    except (ReadError, DecodeError):
+        return None
+    small.thumbnail((side, side))
+    return np.asarray(small)
 
 
 def tile_of(images: Images, row: int, value: object, label: object = None, frame: str | None = None) -> Tile:

@@ -4,14 +4,13 @@ The user's strings reach the page as JSON in blocks that no browser runs; the sc
 """
 
 import base64
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from curate.sheets.page import escaped
+from curate.sheets.page import digest_of, escaped
 
 # In this order: each may use what those before it define.
 SCRIPTS = (
@@ -87,9 +86,9 @@ def _head(
     styles: Sequence[str] = STYLES,
 ) -> str:
     style = _text_of(tuple(f"css/{name}.css" for name in styles))
-    run = " ".join(f"'{_digest(script)}'" for script in scripts or (_script(), _charts()))
+    run = " ".join(f"'{digest_of(script)}'" for script in scripts or (_script(), _charts()))
     policy = (
-        f"default-src 'none'; img-src {images}; connect-src {connect}; style-src '{_digest(style)}'; "
+        f"default-src 'none'; img-src {images}; connect-src {connect}; style-src '{digest_of(style)}'; "
         f"script-src {run}; base-uri 'none'; form-action 'none'"
     )
     place = f' data-base="{escaped(base)}"' if base else ""
@@ -115,10 +114,6 @@ def _block(name: str, value: Any) -> str:
     """
     text = json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>\n'
-
-
-def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _script(names: Sequence[str] = SCRIPTS) -> str:

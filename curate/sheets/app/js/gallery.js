@@ -8,6 +8,15 @@ function galleriesOf(facts) {
   return [...(facts.galleries ?? []), all];
 }
 
+/** Show some rows as a gallery, which takes the place of one with the same id. */
+function showRows(report, rows, about) {
+  const gallery = { ...about, kind: "flat", items: rows.map((row) => row.id), rows };
+  report.galleries = [...report.galleries.filter(({ id }) => id !== about.id), gallery];
+  query.gallery = "";
+  askFor({ gallery: about.id, search: "", klass: "", decision: "", min: null, max: null });
+  goTo("images");
+}
+
 function sizeOf(gallery, source) {
   return gallery.kind === "all" ? source.n : new Set(groupsOf(gallery).flatMap((group) => group.items)).size;
 }

@@ -180,13 +180,7 @@ function drawLegend(legend, by, names, tellable) {
 
 /** Show what a lasso caught, to be ticked or looked at. */
 function showLassoed(rows, report, place) {
-  const look = () => {
-    const gallery = { id: "lasso", title: "Lasso", words: "What the lasso caught on the map.", kind: "flat", items: rows.map((row) => row.id), rows };
-    report.galleries = [...report.galleries.filter(({ id }) => id !== "lasso"), gallery];
-    query.gallery = "";
-    askFor({ gallery: "lasso", search: "", klass: "", decision: "", min: null, max: null });
-    goTo("images");
-  };
+  const look = () => showRows(report, rows, { id: "lasso", title: "Lasso", words: "What the lasso caught on the map." });
   place.replaceChildren(
     h("strong", {}, `${plural(rows.length, "image")} inside`),
     ...(rows.length ? [

@@ -4,14 +4,7 @@ function makeTray(report) {
   const tray = byId("tray");
   const told = h("strong", {});
   const save = () => saveText(ticks.csv(), "keys.csv");
-  const look = async () => {
-    const rows = await rowsOfTicks(report);
-    const gallery = { id: "ticked", title: "Ticked", words: "Images ticked so far.", kind: "flat", items: rows.map((row) => row.id), rows };
-    report.galleries = [...report.galleries.filter(({ id }) => id !== "ticked"), gallery];
-    query.gallery = "";
-    askFor({ gallery: "ticked", search: "", klass: "", decision: "", min: null, max: null });
-    goTo("images");
-  };
+  const look = async () => showRows(report, await rowsOfTicks(report), { id: "ticked", title: "Ticked", words: "Images ticked so far." });
   tray.append(
     told,
     h("button", { type: "button", id: "save", class: "strong", onclick: save }, "Download CSV"),
