@@ -7,11 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.evaluation.degraded import LARGER, batches
-from curate.evaluation.squares import central_square
 from curate.selftests.contract import BROKEN, COPIES, HOLDS, Check
 from curate.selftests.corruption import BatchScorer
 from curate.statistics.degradations import recompress, resize
+from curate.statistics.diversity import unit_rows
 from scoring.metrics.proportions import wilson
 from scoring.relative.space import COPY
 
@@ -48,11 +47,9 @@ def less_unique(pictures: Iterable[bytes], scorer: BatchScorer, dataset: NDArray
         dataset: embeddings of what the images are among, shape (R, D), of any length above 0; rows closer than a cosine
             of 0.97, the image itself among them, are copies and do not count.
     """
-    others = torch.from_numpy(_units(dataset))
+    others = torch.from_numpy(unit_rows(dataset))
     nearer: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}
-    side = LARGER * scorer.side
-    decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(pictures))
-    for _, images in batches((number, square) for number, square in decoded if square is not None):
+    for _, images in scorer.batches(pictures):
         embedding = torch.from_numpy(scorer(images)[0])
         cosine = embedding @ others.T
         before = 1 - torch.where(cosine > COPY, -1.0, cosine).amax(1)
@@ -69,9 +66,3 @@ def _check(kind: str, lower: NDArray[np.bool_], least: float) -> Check:
     state = HOLDS if share.value >= least else BROKEN
     words = f"lower for {int(lower.sum()):,} of {len(lower):,} images (at least {least:.0%})"
     return Check(COPIES, kind, UNIQUENESS, state, words, share, len(lower))
-
-
-def _units(rows: NDArray) -> NDArray[np.float32]:
-    wide = rows.astype(np.float32)
-    length = np.linalg.norm(wide, axis=1, keepdims=True)
-    return np.divide(wide, length, out=np.zeros_like(wide), where=length > 0)

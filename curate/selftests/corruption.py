@@ -1,6 +1,6 @@
 """What must make a score less certain: images made worse, strength by strength."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +70,11 @@ class BatchScorer:
             columns |= {name: values.astype(np.float64) for name, values in said.items()}
         return embedding, {name: columns[name] for name in (*self.columns, LAPLACIAN)}
 
+    def batches(self, pictures: Iterable[bytes]) -> Iterator[tuple[list[int], Tensor]]:
+        """Yield numbers and central squares of encoded images, shape (B, 3, S, S), of one size at a time."""
+        decoded = ((at, central_square(data, LARGER * self.side, white=self.white)) for at, data in enumerate(pictures))
+        return batches((at, square) for at, square in decoded if square is not None)
+
 
 def quality_of(images: Tensor) -> dict[str, Floats]:
     """Return the quality columns of a batch, shape (B, 3, S, S), in [0, 255]; NaN for no value."""
@@ -93,9 +98,7 @@ def climb(pictures: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str
     generator = torch.Generator().manual_seed(seed)
     parts: list[list[dict[str, Floats]]] = [[] for _ in range(1 + sum(len(LADDERS[kind].strengths) for kind in kinds))]
     embeddings, numbers = [], []
-    side = LARGER * scorer.side
-    decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(pictures))
-    for rows, images in batches((number, square) for number, square in decoded if square is not None):
+    for rows, images in scorer.batches(pictures):
         small = resize(images, min(images.shape[-1], scorer.side))
         versions = [small]
         embedding, base = scorer(small)

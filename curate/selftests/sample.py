@@ -159,7 +159,10 @@ class _Writer:
 
 def _enough(sample: ImageSample, name: str) -> ImageSample:
     if len(sample.keys) < FEWEST:
-        raise _too_few(len(sample.keys), name)
+        raise InputError(
+            f"expected at least {FEWEST} images to test that can be read, and as many others, got {len(sample.keys)} "
+            f"of {name}; take more, or name where they are"
+        )
     return sample
 
 
@@ -169,10 +172,3 @@ def _decodes(data: bytes) -> bool:
     except DecodeError:
         return False
     return True
-
-
-def _too_few(n: int, name: str) -> InputError:
-    return InputError(
-        f"expected at least {FEWEST} images to test that can be read, and as many others, got {n} of {name}; take "
-        "more, or name where they are"
-    )

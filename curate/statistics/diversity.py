@@ -28,7 +28,7 @@ def vendi_score(rows: NDArray) -> float:
     (4.0, 1.0)
     """
     if len(rows) <= rows.shape[1]:
-        units = _units(rows)
+        units = unit_rows(rows)
         return _effective(units @ units.T / len(rows))
     return _effective(moments(rows) / len(rows))
 
@@ -68,12 +68,13 @@ def moments(rows: NDArray) -> Floats:
     """Return the sum over rows of u u^T for u the row at length 1, shape (D, D); float32 products, float64 sums."""
     total = np.zeros((rows.shape[1],) * 2)
     for start in range(0, len(rows), BLOCK):
-        units = _units(rows[start : start + BLOCK])
+        units = unit_rows(rows[start : start + BLOCK])
         total += units.T @ units
     return total
 
 
-def _units(rows: NDArray) -> NDArray[np.float32]:
+def unit_rows(rows: NDArray) -> NDArray[np.float32]:
+    """Return rows at length 1; a row of length zero stays zero."""
     wide = rows.astype(np.float32)
     return np.asarray(wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12))
 
@@ -99,9 +100,9 @@ def nearest_distances(rows: NDArray, references: NDArray, *, same: Sequence[int]
     """
     best = np.full(len(rows), -np.inf, np.float32)
     excluded = None if same is None else np.asarray(same, np.int64)
-    queries = _units(rows)
+    queries = unit_rows(rows)
     for first in range(0, len(references), BLOCK):
-        part = _units(references[first : first + BLOCK])
+        part = unit_rows(references[first : first + BLOCK])
         for start in range(0, len(queries), 1024):
             block = slice(start, start + 1024)
             cosine = queries[block] @ part.T
