@@ -11,7 +11,7 @@ from curate.columns import describe
 from curate.counted import counted
 from curate.policies.audit.request import ANY
 from curate.tables.arrays import FALSE, TRUE
-from curate.tables.digests import redrawn, tie_breaks
+from curate.tables.digests import redrawn, text_hashes
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.signals import MAX, MIN, default_column
@@ -169,7 +169,7 @@ def _by_condition(table: Table, score: ScoreColumn, condition: str) -> JudgedRow
 
 def _by_answers(table: Table, score: ScoreColumn, answers: JudgedImages) -> JudgedRows:
     rows = read_rows(table, Needs(numbers=(score.column,)), by_hash=True)
-    at = rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in answers.keys]))
+    at = rows.find(text_hashes(answers.keys))
     if (at < 0).any():
         n, first = int((at < 0).sum()), answers.keys[int((at < 0).argmax())]
         raise InputError(

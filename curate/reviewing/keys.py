@@ -1,14 +1,11 @@
 """Keys of rows and the images that they name, as the decisions of a review hold them."""
 
-from collections.abc import Sequence
-
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.policies.verdicts import SHORT
-from curate.tables.digests import key_array, tie_breaks
+from curate.tables.digests import key_array
 from curate.tables.needs import SHA256
 from curate.tables.table import Table
 
@@ -27,8 +24,3 @@ def images_of(table: Table, rows: NDArray[np.int64]) -> tuple[str, ...]:
         return ("",) * len(rows)
     images = table.take(rows, [SHA256]).column(SHA256).to_pylist()
     return tuple("" if image is None else str(image)[:SHORT] for image in images)
-
-
-def hashes_of(keys: Sequence[str]) -> NDArray[np.uint64]:
-    """Return the hashes by which a dataset finds its rows, shape (N,)."""
-    return tie_breaks(pa.array([key.encode("utf-8", "surrogateescape") for key in keys], pa.large_binary()))

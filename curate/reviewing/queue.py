@@ -15,7 +15,7 @@ from curate.reporting.dataset import Dataset
 from curate.reporting.decided import Decided
 from curate.reporting.findings import CONFLICT, COPIED, DEDUP, JUNK, LABEL, LEAK, NEAR, QUESTIONS, Finding
 from curate.reviewing.clusters import Vectors, divided, halves, likely_and_not
-from curate.tables.digests import tie_breaks
+from curate.tables.digests import text_hashes
 from curate.tables.keys import named
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -153,8 +153,7 @@ def dropped_copies(dataset: Dataset, decided: Decided) -> list[Finding]:
             continue
         at = np.flatnonzero(policy.outcome == DROP)
         lines = table.take(at, list(OF_DEDUP)).to_pydict()
-        kept = [(key or "").encode("utf-8", "surrogateescape") for key in lines["kept_key"]]
-        beside = dataset.find(tie_breaks(kept)) if kept else np.zeros(0, np.int64)
+        beside = dataset.find(text_hashes(key or "" for key in lines["kept_key"]))
         is_kept = (beside >= 0) & (decided.outcome[beside] == KEEP)
         equal = np.array([rule == EQUAL for rule in lines["rule"]], bool)
         value = np.array(lines["score"], np.float64)

@@ -13,7 +13,7 @@ from curate.policies.sampled import ENDING, blocks
 from curate.policies.verdicts import COPY, IMAGE, LABELS
 from curate.reporting.dataset import Dataset
 from curate.reviewing.queue import Group, id_of
-from curate.tables.digests import tie_breaks
+from curate.tables.digests import text_hashes
 from scoring.errors import InputError
 
 SAMPLE = "sample"  # the kind of a group of drawn images
@@ -78,7 +78,7 @@ def _read(path: Path) -> tuple[list[Drawn], str, str]:
 
 def _rows(path: Path, dataset: Dataset, keys: Sequence[str]) -> np.ndarray:
     """The row of each key; InputError where one is not there."""
-    rows = dataset.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]))
+    rows = dataset.find(text_hashes(keys))
     gone = np.flatnonzero(rows < 0)
     if len(gone):
         raise InputError(

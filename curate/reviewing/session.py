@@ -29,10 +29,11 @@ from curate.policies.verdicts import (
 from curate.reporting.dataset import Dataset
 from curate.reporting.findings import COPIED
 from curate.reviewing.clusters import in_view
-from curate.reviewing.keys import hashes_of, images_of, keys_of
+from curate.reviewing.keys import images_of, keys_of
 from curate.reviewing.queue import SHOWN, Group, id_of
 from curate.reviewing.samples import SAMPLE
 from curate.reviewing.standing import Standing
+from curate.tables.digests import text_hashes
 from scoring.errors import InputError
 
 PAGE = 500  # images of a page of all
@@ -256,7 +257,7 @@ class Review:
                 bad[wrong[wrong >= 0]] = True
                 continue
             if line.beside:
-                pairs |= set(zip(rows.tolist(), self.dataset.find(hashes_of(line.beside)).tolist(), strict=True))
+                pairs |= set(zip(rows.tolist(), self.dataset.find(text_hashes(line.beside)).tolist(), strict=True))
             answered.setdefault(line.question, np.zeros(n, bool))[known] = True
             for key, row in zip(line.keys, rows.tolist(), strict=True):
                 decision = said.get(key)
@@ -292,7 +293,7 @@ class Review:
         groups = {}
         for question in dict.fromkeys(question for question, _ in disagree.values()):
             keys = [key for key, (of_question, _) in disagree.items() if of_question == question]
-            rows = self.dataset.find(hashes_of(keys))
+            rows = self.dataset.find(text_hashes(keys))
             known = [at for at, row in enumerate(rows.tolist()) if row >= 0]
             if known:
                 made = id_of(DISAGREE, keys)
@@ -325,7 +326,7 @@ class Review:
     def _rows_of(self, line: Line) -> NDArray[np.int64]:
         """The row of each image of a line, shape (M,); -1 where it is gone or another image now."""
         if line.id not in self._rows:
-            rows = self.dataset.find(hashes_of(line.keys))
+            rows = self.dataset.find(text_hashes(line.keys))
             known = np.flatnonzero(rows >= 0)
             gone = len(rows) - len(known)
             images = images_of(self.table, rows[known])
