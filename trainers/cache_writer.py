@@ -181,7 +181,7 @@ def require_losses(images: Images, preprocessing: Preprocessing, workers: int) -
     readers = (read for row, read in enumerate(images.readers()) if row in lacking)
     decoded = decode_all(readers, preprocessing, workers, white=images.white)
     for row, image in zip(missing, decoded, strict=True):
-        if not isinstance(image, str) and image.pixels is not None:
+        if not isinstance(image, str):
             raise InputError(
                 f"{len(missing):,} of {len(losses):,} images have no finite loss in the column of losses (null, NaN or "
                 f"infinite), the first that can be read is {images.keys[row]!r}; drop them first"

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.errors import InputError
-from scoring.images import DecodedImage, Preprocessing
+from scoring.images import Preprocessing
 from scoring.images.budget import BODIES
 from scoring.images.decoders import closing_decoders, decoder_for
 from scoring.images.deep import WHITE
@@ -87,11 +88,10 @@ def load_training_set(
     failures: dict[str, int] = {}
     images = decode_all(readers, preprocessing, workers or os.cpu_count() or 1, marks, n=n, white=white)
     for row, image in enumerate(images):
-        if isinstance(image, str) or image.pixels is None:
-            status = image if isinstance(image, str) else image.status
-            failures[status] = failures.get(status, 0) + 1
+        if isinstance(image, str):
+            failures[image] = failures.get(image, 0) + 1
         else:
-            pixels[len(kept)] = image.pixels
+            pixels[len(kept)] = image
             kept.append(row)
     if len(kept) < 2:
         kinds = "".join(f", {count} {status}" for status, count in sorted(failures.items()))
@@ -217,8 +217,8 @@ def decode_all(
     *,
     n: int = 0,
     white: int = WHITE,
-) -> Iterator[DecodedImage | str]:
-    """Yield one decoded image a reader, in order; a status where the bytes could not be read.
+) -> Iterator[NDArray[np.uint8] | str]:
+    """Yield the pixels of one image a reader, shape (S, S, 3), in order; a status where it cannot be read or decoded.
 
     Args:
         readers: one callable an image, which returns its bytes or raises an error with a ``status``.
@@ -233,13 +233,16 @@ def decode_all(
     options = DecodeOptions(white=white)
 
     @BODIES.image()
-    def work(read: Callable[[], bytes], supervised: bool) -> DecodedImage | str:
+    def work(read: Callable[[], bytes], supervised: bool) -> NDArray[np.uint8] | str:
         data = bytes_or_status(read)
-        return data if isinstance(data, str) else decode(data, preprocessing, options, supervised=supervised)
+        if isinstance(data, str):
+            return data
+        image = decode(data, preprocessing, options, supervised=supervised)
+        return image.status if image.pixels is None else image.pixels
 
-    waiting: deque[Future[DecodedImage | str]] = deque()
+    waiting: deque[Future[NDArray[np.uint8] | str]] = deque()
 
-    def decoded(pool: ThreadPoolExecutor) -> Iterator[DecodedImage | str]:
+    def decoded(pool: ThreadPoolExecutor) -> Iterator[NDArray[np.uint8] | str]:
         supervised = False
         for row, read in enumerate(readers):
             if marks is not None and row % MARKED == 0:

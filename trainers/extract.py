@@ -112,11 +112,11 @@ class Pixels:
         n, white = len(self._images.keys), self._images.white
         images = decode_all(readers, self._preprocessing, self._workers, self._marks, n=n, white=white)
         for row, image in enumerate(images):
-            if isinstance(image, str) or image.pixels is None:
-                failures[image if isinstance(image, str) else image.status] += 1
+            if isinstance(image, str):
+                failures[image] += 1
                 continue
             rows.append(row)
-            pixels.append(image.pixels)
+            pixels.append(image)
             if len(rows) == BLOCK:
                 yield np.array(rows), torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
                 rows, pixels = [], []
