@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.errors import InputError
+from trainers.methods.concentration import spread
 from trainers.methods.method import Batch, Method, Step, Task
 from trainers.methods.momentum import MomentumEncoder, Queue, check_queue, fitted_queue
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
@@ -119,8 +120,7 @@ class MoCo(Method[MoCoSettings]):
         loss = queue_loss(queries, self.keys, self.queue.keys, temperature=self.settings.temperature)
         with torch.no_grad():
             cosine = (queries * self.keys).sum(1).mean()
-            spread = queries.std(0).mean() * queries.shape[1] ** 0.5  # 1 where they fill the sphere, 0 on one point
-        return Step(loss, {"cosine": cosine, "spread": spread})
+            return Step(loss, {"cosine": cosine, "spread": spread(queries)})
 
     def after_step(self, step: int) -> None:
         """Let the slow copy follow, and put the keys of this batch into the queue."""

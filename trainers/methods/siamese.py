@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from scoring.distributions import power_spherical
 from scoring.heads import HeadSpec, KappaHeadSpec
+from trainers.methods.concentration import HEAD_HIDDEN, spread
 from trainers.methods.method import Method, Step, Task
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
-HEAD_HIDDEN = 512  # appendix B
 PREDICTORS = ("direct", "mlp")
 
 
@@ -181,9 +181,7 @@ class SimSiam(Method[SiameseSettings]):
         z, mu = self.predict(features)
         target, other = _places(len(features), self.n_standard, features.device)
         cosine = (z[target].detach() * mu[other]).sum(-1)  # (pairs, N)
-        # 1 where z fills the sphere evenly, 0 where all images fall on one point
-        spread = z[0].detach().std(0).mean() * z.shape[-1] ** 0.5
-        measures = {"cosine": cosine.detach().mean(), "spread": spread}
+        measures = {"cosine": cosine.detach().mean(), "spread": spread(z[0].detach())}
         kappa = None if head is None else head(features.flatten(0, 1)).view(features.shape[:2])[other]
         return self.loss(cosine, kappa, z.shape[-1], measures)
 

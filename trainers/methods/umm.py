@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from scoring.heads import MOST_BRANCHES, GaussiansHeadSpec, HeadSpec
+from trainers.methods.concentration import spread
 from trainers.methods.gaussian_losses import draw, ranking_loss, set_loss, symmetric_kl
 from trainers.methods.method import Batch, Method, Step, Task
 from trainers.methods.moco import MOST_GROUPS, check_groups, fitted_groups, queue_loss
@@ -233,9 +234,8 @@ class UMM(Method[UMMSettings]):
         if settings.lambda_r:
             terms["ranking"] = settings.lambda_r * ranking_loss(torch.cat([sets, others], dim=1), bins=settings.bins)
         with torch.no_grad():
-            spread = mean[:, 0].std(0).mean() * settings.latent_dim**0.5
             cosine = (mean * other_mean).sum(-1).mean()
-            shown = {"cosine": cosine, "spread": spread, "unc": log_variance.exp().sum(-1).mean()}
+            shown = {"cosine": cosine, "spread": spread(mean[:, 0]), "unc": log_variance.exp().sum(-1).mean()}
         return Step(torch.stack(list(terms.values())).sum(), {**{k: v.detach() for k, v in terms.items()}, **shown})
 
     def set_loss(self, sets: Tensor, others: Tensor) -> Tensor:

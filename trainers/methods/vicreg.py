@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.errors import InputError
+from trainers.methods.concentration import spread
 from trainers.methods.method import Method, Step, Task
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
@@ -97,6 +98,5 @@ class VICReg(Method[VICRegSettings]):
         loss = weights.invariance * terms.invariance + weights.variance * terms.variance
         loss = loss + weights.covariance * terms.covariance
         with torch.no_grad():
-            unit = F.normalize(z[0], dim=1)
-            spread = unit.std(0).mean() * unit.shape[1] ** 0.5  # 1 where they fill the sphere, 0 on one point
-        return Step(loss, {name: term.detach() for name, term in terms._asdict().items()} | {"spread": spread})
+            measures = {**terms._asdict(), "spread": spread(F.normalize(z[0], dim=1))}
+        return Step(loss, {name: measure.detach() for name, measure in measures.items()})
