@@ -91,7 +91,7 @@ class RunCourse:
     """Writes the course of one run into a folder; a run that goes on keeps the rows of the epochs that it has done.
 
     Args:
-        folder: made if it is missing; None writes nothing.
+        folder: made if it is missing.
         run: what the run is made of, as plain JSON values.
         probe: what is measured on labelled images, or None.
         best: which model is kept on the way, or None.
@@ -101,14 +101,12 @@ class RunCourse:
     """
 
     def __init__(
-        self, folder: Path | None, run: Mapping[str, Any], *, probe: Probe | None = None, best: Best | None = None
+        self, folder: Path, run: Mapping[str, Any], *, probe: Probe | None = None, best: Best | None = None
     ) -> None:
         self._folder, self._probe, self._best = folder, probe, best
         self._rows: list[Row] = []
         self._board: Any = None
         self._since: tuple[float, int] = (time.monotonic(), 0)
-        if folder is None:
-            return
         digest = hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
         if (folder / FILE).exists() or (folder / RUN).exists():
             if _digest_in(folder / RUN) != digest:
@@ -122,8 +120,6 @@ class RunCourse:
         """Drop the rows after a step: their epochs come again."""
         self._rows = [row for row in self._rows if (row["step"] or 0) <= step]
         self._since = time.monotonic(), step
-        if self._folder is None:
-            return
         self._write()
         if find_spec("tensorboard") is not None:
             from torch.utils.tensorboard import SummaryWriter
@@ -140,8 +136,7 @@ class RunCourse:
             row |= self._probe.measure(epoch.model)
         earlier = [] if self._best is None else [row.get(self._best.measure) for row in self._rows]
         self._rows.append(row)
-        if self._folder is not None:
-            self._write()
+        self._write()
         if self._board is not None:
             for name, value in row.items():
                 if value is not None and name not in ("epoch", "step"):
@@ -153,8 +148,6 @@ class RunCourse:
         self._since = time.monotonic(), epoch.step
 
     def _write(self) -> None:
-        if self._folder is None:
-            return
         names = list(dict.fromkeys(name for row in self._rows for name in row)) or ["epoch", "step"]
         text = io.StringIO()
         writer = csv.DictWriter(text, names, lineterminator="\n")

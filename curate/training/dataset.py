@@ -187,7 +187,6 @@ def image_inputs(
     line: Callable[[str], None],
     marks: "Marks | None" = None,
     *,
-    stream: bool | None = None,
     room: int | None = None,
 ) -> Inputs:
     """Return the images that were named: in memory, and what was left out is reported, or read while the run goes on.
@@ -196,11 +195,10 @@ def image_inputs(
 
     Args:
         config: the recipe.
-        typed: every parameter of the command by name.
+        typed: every parameter of the command by name; without a ``stream`` images are held where they fit in memory.
         preprocessing: of the model.
         line: called with what the user should know.
         marks: of images that are being decoded.
-        stream: whether they are read while the run goes on; None where they do not fit in memory.
         room: bytes of memory of the device, where it has other memory than this machine.
 
     Raises:
@@ -223,11 +221,11 @@ def image_inputs(
         require_batch(manifest.n_rows, likely.batch_size)
         kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)
     n, size = manifest.n_rows, preprocessing.size
-    lack = "" if stream is not None else ranks.first("memory", lambda: lack_of_memory(n, size, room) or "")
+    lack = "" if typed["stream"] is not None else ranks.first("memory", lambda: lack_of_memory(n, size, room) or "")
     if lack:
         line(f"{lack}: views are cut from whole images, which are read again in each epoch (--stream)")
     white = white_of(manifest, typed, line)
-    if stream or lack:
+    if typed["stream"] or lack:
         data = _streamed(manifest, root_of(typed["data"]), labels, losses, preprocessing, marks, white)
         return Inputs(data, manifest.description, manifest.digest)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.options.function import callable_of
+from curate.options.values import several
 from curate.training.options import TrainOptions
 from curate.training.recipe import recipe_of, split_settings, typed_settings, with_named_recipe
 from scoring.errors import InputError
@@ -13,7 +14,6 @@ from scoring.errors import InputError
 if TYPE_CHECKING:
     from curate.training.course import RunCourse
     from curate.training.dataset import Inputs
-    from scoring.marks import Marks
     from scoring.model import ScoringModel
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
@@ -81,9 +81,7 @@ def _train(typed: dict[str, Any]) -> TrainResult:
     typed["set_"] = typed_settings(of_method)
     typed["backbone_set"] = typed_settings(typed["backbone_set"])
     typed = with_named_recipe(typed)
-    typed["data"] = (
-        None if data is None else [str(data)] if isinstance(data, str | Path) else [str(source) for source in data]
-    )
+    typed["data"] = None if data is None else [str(source) for source in several(data)]
     out, overwrite, work = typed["out"], typed["overwrite"], TrainingFolder(typed["out"], keep=typed["keep_state"])
     if not ranks.is_first():
         return _trained(typed, work, typed["announce"])
@@ -98,7 +96,7 @@ def _train(typed: dict[str, Any]) -> TrainResult:
 def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> TrainResult:
     """Train as requested, and write the checkpoint; the folder is held by the first process."""
     from curate.training.amount import fitted
-    from curate.training.dataset import say_failures
+    from curate.training.dataset import cached_inputs, image_inputs, say_failures
     from scoring.marks import Marks
     from scoring.runner import select_device, select_precision
     from trainers import ranks
@@ -122,9 +120,11 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
         if typed["stream"] is None:  # what fits may be another amount when a run goes on
             typed["stream"] = kept_identity(work.state).get("stream")
-        inputs = _inputs(config, typed, cache, fresh, marks, line, room=device_memory(where))
-        streams = isinstance(inputs.data, ImageStream)
-        config = fitted(replace(config, stream=streams), inputs.data.n, typed, line)
+        if cache is None:
+            inputs = image_inputs(config, typed, fresh.spec.preprocessing, line, marks, room=device_memory(where))
+        else:
+            inputs = cached_inputs(config, cache, line)
+        config = fitted(replace(config, stream=isinstance(inputs.data, ImageStream)), inputs.data.n, typed, line)
         origin = {"data": inputs.digest, "start": start.about.get("digest", start.about)}
         made_of = _made_of(config, inputs, start, typed, cache=cache is not None)
         course = _course(config, typed, fresh, work, origin, made_of, line) if ranks.is_first() else None
@@ -181,11 +181,10 @@ def _course(
         return None
     if folder is None:
         raise InputError("--measure-on writes what it measures to --course FOLDER, and got none; name one")
-    sources = typed["measure_on"]
     probe = None
-    if sources is not None:
-        listed = [str(sources)] if isinstance(sources, str | Path) else [str(source) for source in sources]
-        probe = load_probe(listed, typed, model, precision=config.precision, line=line)
+    if typed["measure_on"] is not None:
+        sources = [str(source) for source in several(typed["measure_on"])]
+        probe = load_probe(sources, typed, model, precision=config.precision, line=line)
     path = work.out.with_name(f"{work.out.stem}.best.safetensors")
     if measure is not None and not work.state.exists():
         refuse_existing(path, overwrite=typed["overwrite"])
@@ -197,24 +196,6 @@ def _course(
     run = {name: value for name, value in config.to_json().items() if name not in ("epochs", "lr")}
     best = None if measure is None else Best(measure, save)
     return RunCourse(Path(folder), {**run, **origin}, probe=probe, best=best)
-
-
-def _inputs(
-    config: "TrainConfig",
-    typed: dict[str, Any],
-    cache: "CachedFeatures | None",
-    fresh: "ScoringModel",
-    marks: "Marks",
-    line: Line,
-    *,
-    room: int | None,
-) -> "Inputs":
-    """Return what the run is trained on: images, decoded as the model is to see them, or features of a cache."""
-    from curate.training.dataset import cached_inputs, image_inputs
-
-    if cache is not None:
-        return cached_inputs(config, cache, line)
-    return image_inputs(config, typed, fresh.spec.preprocessing, line, marks, stream=typed["stream"], room=room)
 
 
 def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:
