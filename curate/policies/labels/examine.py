@@ -109,11 +109,9 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     read = None if request.labelled is None else read_votes(request.labelled, next(iter(request.label), None))
     dataset = read_dataset(table, names=request.columns, once=False)
     rows, at = dataset.rows, dataset.at
-    who: NDArray[np.int64] | None = None
-    if read is not None:
-        (votes, who), classes = read.of(rows, str(table.path)), read.classes
-    else:
-        votes, classes = _votes(table, rows, request.columns)
+    (votes, who), classes = (
+        _votes(table, rows, request.columns) if read is None else (read.of(rows, str(table.path)), read.classes)
+    )
     if reviewed is not None:
         classes = _relabel(votes, classes, reviewed.labels.get(request.columns[0], {}), rows)
     labels = majority(votes, rows.hashes)
@@ -122,20 +120,16 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     chances = evidence.probabilities
     joint = confident_joint(chances, labels[at], len(classes))
     judged = judge(chances, labels[at], Mistakes.of(joint))
-    quality, suggested, agreement = judged.quality, judged.suggested, None
-    annotators, alike = list[Interval](), float("nan")
+    quality, suggested = judged.quality, judged.suggested
+    weighed = None
     if votes.shape[1] > 1:
         weighed = weigh(chances, votes[at], labels[at], len(classes), None if who is None else who[at])
-        known = ~np.isnan(chances.of_label)
-        quality = np.where(known, weighed.quality, np.nan).astype(np.float32)
-        suggested, annotators, alike = weighed.suggested, weighed.accuracy, weighed.pairs
-        agreement = rows.in_table(weighed.agreement, at, np.nan)
+        quality = np.where(np.isnan(chances.of_label), np.nan, weighed.quality).astype(np.float32)
+        suggested = weighed.suggested
     settled = _settled(rows, labels, reviewed, request)
     quality = np.where(settled[at], 1, quality).astype(np.float32)
     suggested = np.where(settled[at], labels[at], suggested).astype(np.int32)
-    unknown = np.isnan(chances.of_label) & ~settled[at]
-    reason = _reasons(rows, at, labels, unknown)
-    reason[settled] = -1
+    reason = _reasons(rows, at, labels, np.isnan(chances.of_label), settled)
     against = np.where(settled[at], 0, _against(evidence, labels[at], joint.confident)).astype(np.uint8)
     return Examined(
         rows=rows,
@@ -148,10 +142,10 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
         rival=rows.in_table(np.where(np.isnan(chances.of_label), -1, judged.rival).astype(np.int32), at, -1),
         against=rows.in_table(against, at, 0),
         reason=rows.in_table(reason),
-        agreement=agreement,
+        agreement=None if weighed is None else rows.in_table(weighed.agreement, at, np.nan),
         shares=shares(chances, labels[at], joint, quality < request.below, suggested),
-        annotators=annotators,
-        alike=alike,
+        annotators=[] if weighed is None else weighed.accuracy,
+        alike=float("nan") if weighed is None else weighed.pairs,
         shrink=evidence.shrink,
         named=request.columns if read is None else [name or NOBODY for name in read.annotators],
         votes_digest="" if read is None else read.digest,
@@ -196,8 +190,11 @@ def _place(request: LabelsRequest, table: Table) -> str:
     return f"column {', '.join(repr(name) for name in request.columns)} of {table.path}"
 
 
-def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
-    """Return the class that each column gives each row, shape (N, A), -1 for none, and the names of all classes."""
+def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[tuple[NDArray[np.int64], None], list[str]]:
+    """Return the class that each column gives each row, shape (N, A), -1 for none, and the names of all classes.
+
+    Who voted is None: each column is of one annotator.
+    """
     read: list[Codes] = []
     for name in columns:
         codes = rows.names[name]
@@ -209,7 +206,7 @@ def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np
     classes = sorted(used)
     place = {name: code for code, name in enumerate(classes)}
     columns_of = [np.array([*(place.get(n, -1) for n in each.names), -1], np.int64)[each.codes] for each in read]
-    return np.stack(columns_of, 1), classes
+    return (np.stack(columns_of, 1), None), classes
 
 
 def _refuse(labels: NDArray[np.int64], classes: list[str], place: str) -> None:
@@ -244,11 +241,16 @@ def _against(evidence: LabelEvidence, labels: NDArray[np.int64], confident: NDAr
 
 
 def _reasons(
-    rows: Rows, at: NDArray[np.int64], labels: NDArray[np.int64], unknown: NDArray[np.bool_]
+    rows: Rows,
+    at: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    unknown: NDArray[np.bool_],
+    settled: NDArray[np.bool_],
 ) -> NDArray[np.int8]:
     reason = np.full(len(rows), -1, np.int8)
     problem = rows.embedding_problem.astype(np.int8)
     reason[problem > 0] = problem[problem > 0] + 1
     reason[at[unknown]] = 1
     reason[labels < 0] = 0
+    reason[settled] = -1
     return reason
