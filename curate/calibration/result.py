@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curate.calibration.apply import AppliedCalibration
 from curate.calibration.judged import TARGETS
 from curate.calibration.stored import Calibration
 from curate.counted import Grid, Printed, counted
+from scoring.metrics.resampling import Interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CONSTANT = "constant"
 Measured = Mapping[str, Any]
@@ -72,6 +76,22 @@ class CalibrationResult(Printed):
             lines.append(f"{self.applied.outside.words(fitted)}{without}")
             lines.append(f"table: {self.applied.path}")
         return lines
+
+    def figure(self) -> "Figure":
+        """Return the share of good rows over the probability of being good, in tenths of the rows, the worst first."""
+        from curate.plots.judged import Band
+        from curate.plots.reliability import Reliability, draw
+
+        numbers = Reliability("share of good rows", self.calibration.fitted.rows, {}, {}, {})
+        for name, measured in self.measured.items():
+            if name == CONSTANT:
+                continue
+            seen = measured["seen"][::-1]  # the highest probability of being bad first
+            ends = [[1 - bin_[place] for bin_ in seen] for place in (0, 2, 1)]
+            numbers.accuracy[name] = Band(*ends)
+            numbers.confidence[name] = [1 - promised for promised in measured["promised"][::-1]]
+            numbers.ece[name] = Interval(*measured["ece"])
+        return draw(numbers)
 
     def _about_rows(self) -> list[str | Grid]:
         calibration = self.calibration

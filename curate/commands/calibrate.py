@@ -57,7 +57,6 @@ def run(
 
 
 def _draw(result: "CalibrationResult", plot: Path, overwrite: bool) -> None:
-    from curate.calibration.diagram import diagram
     from curate.sheets.style import save_chart
 
-    save_chart(diagram(result), plot, overwrite=overwrite)
+    save_chart(result.figure(), plot, overwrite=overwrite)

@@ -22,15 +22,11 @@ class Groups:
 
     Attributes:
         names: of those shown, the largest first.
-        rows: of each.
         place: of each row's group among them, shape (N,); -1 for others and for none.
-        others: groups that are not shown.
     """
 
     names: list[str]
-    rows: list[int]
     place: NDArray[np.int64]
-    others: int
 
 
 def read_columns(request: PlotRequest, columns: tuple[str, ...], per: str | None = None) -> Rows:
@@ -72,8 +68,7 @@ def largest(codes: Codes, keep: NDArray[np.bool_], most: int, name: str, notes: 
     shown = order[:most]
     place = np.full(len(codes.names) + 1, -1)
     place[shown] = np.arange(len(shown))
-    others = len(order) - len(shown)
-    if others:
+    if len(order) > len(shown):
         left = int(sizes[order[most:]].sum())
         notes.append(f"the {most} largest of {len(order):,} groups of {name} are named; {left:,} rows are in others")
-    return Groups([codes.names[code] for code in shown], sizes[shown].tolist(), place[codes.codes], others)
+    return Groups([codes.names[code] for code in shown], place[codes.codes])

@@ -50,7 +50,7 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
     "histogram": Kind(
         f"{_ROOM}histogram", "how values are spread, overall or by group", "numbers", frozenset({"column", "per"})
     ),
-    "gains": Kind(f"{_ROOM}picks", "what each pick of a batch adds", "a batch of curate select", frozenset()),
+    "gains": Kind(f"{_ROOM}gains", "what each pick of a batch adds", "a batch of curate select", frozenset()),
     "abstained-accuracy": Kind(
         f"{_ROOM}abstained", "accuracy of the most certain share of rows", "--label or --right", _JUDGED
     ),

@@ -28,10 +28,9 @@ from curate.reporting.galleries import (
 )
 from curate.reporting.histograms import histogram
 from curate.reporting.measured import read_measured
-from curate.reporting.numbers import ByClass, columns_in_turn, distribution, finite
+from curate.reporting.numbers import ByClass, columns_in_turn, distribution, finite, rank_correlations
 from curate.reporting.options import Results
 from curate.reporting.places import Places, place_rows
-from curate.reporting.ranks import rank_correlations
 from curate.reporting.results import Applied, find_results
 from curate.reporting.texts import shortened
 from curate.reporting.thumbs import Thumbs, thumbnails

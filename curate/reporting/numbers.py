@@ -1,4 +1,4 @@
-"""Columns of numbers over all rows, some at a time: histograms, quantiles by class, and what a sample holds of them."""
+"""Columns of numbers over all rows, some at a time: histograms, quantiles by class, and rank correlations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,6 +16,7 @@ from curate.tables.rows import Numbers, read_rows
 MEMORY = 512 << 20  # bytes of columns that are held together
 BYTES = 9  # of a value and whether there is one
 MOST_CLASSES = 50
+FEWEST_RANKED = 3  # rows that both columns have
 
 
 def columns_in_turn(dataset: Dataset, names: Sequence[str]) -> Iterator[tuple[str, Numbers]]:
@@ -96,3 +97,24 @@ def distribution(
         "cuts": cuts.get(shown.column, []),
         "by_class": by_class,
     }
+
+
+def rank_correlations(columns: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+    """Return Spearman's rank correlation of every pair of columns, over the rows that have a value in both.
+
+    Args:
+        columns: by name, shape (N,), NaN where there is no value.
+
+    Returns:
+        ``columns``, the symmetric matrix ``rho`` (null for fewer than three rows or a constant column), and ``n``.
+    """
+    from scoring.metrics.ranking import spearman
+
+    names = list(columns)
+    rho: list[list[float | None]] = [[None] * len(names) for _ in names]
+    for i, a in enumerate(names):
+        for j, b in enumerate(names[: i + 1]):
+            both = np.isfinite(columns[a]) & np.isfinite(columns[b])
+            value = spearman(columns[a][both], columns[b][both]) if both.sum() >= FEWEST_RANKED else float("nan")
+            rho[i][j] = rho[j][i] = None if np.isnan(value) else value
+    return {"columns": names, "rho": rho, "n": len(next(iter(columns.values()), ()))}

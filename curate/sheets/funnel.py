@@ -50,17 +50,16 @@ def reasons(lost: Mapping[str, int], most: int = MOST_REASONS) -> list[tuple[str
 
 
 @drawing()
-def funnel_chart(bars: Sequence[Bar], title: str = "", width: float = WIDTH) -> "Figure":
+def funnel_chart(bars: Sequence[Bar], title: str = "") -> "Figure":
     """Return a chart with one bar a step, as long as its rows, and the reasons beneath.
 
     Args:
         bars: in order; none gives the title alone.
         title: on one line; empty for none.
-        width: in mm.
     """
     named = [reasons(bar.lost) for bar in bars]
     height = sum(STEP + LINE * len(rows) + ROOM / 2 for rows in named)
-    figure = new_figure(height + ROOM + 6 * bool(title), width)
+    figure = new_figure(height + ROOM + 6 * bool(title), WIDTH)
     set_title(figure, title)
     (axes,) = new_axes(figure)
     axes.set_axis_off()
@@ -70,26 +69,24 @@ def funnel_chart(bars: Sequence[Bar], title: str = "", width: float = WIDTH) -> 
     axes.margins(0)
     top = 0.0
     for bar, rows in zip(bars, named, strict=True):
-        _draw_bar(axes, bar, rows, most, top, width)
+        _draw_bar(axes, bar, rows, most, top)
         top += STEP + LINE * len(rows) + ROOM / 2
     return figure
 
 
-def _draw_bar(axes: "Axes", bar: Bar, rows: Sequence[tuple[str, int]], most: int, top: float, width: float) -> None:
+def _draw_bar(axes: "Axes", bar: Bar, rows: Sequence[tuple[str, int]], most: int, top: float) -> None:
     share = f"{bar.rows_out:,} of {bar.rows_in:,}" if bar.rows_out != bar.rows_in else f"{bar.rows_out:,}"
-    letters = round(NAME_LETTERS * width / WIDTH)
-    axes.text(0, top + 2.2, plain_line(bar.name, letters), va="center", fontweight="bold")
+    axes.text(0, top + 2.2, plain_line(bar.name, NAME_LETTERS), va="center", fontweight="bold")
     axes.text(most, top + 2.2, share, va="center", ha="right")
     middle = top + STEP - BAR / 2
     start = 0.0
     for number, rows_of in enumerate([bar.rows_out, *(n for _, n in rows)]):
         axes.barh(middle, rows_of, height=BAR, left=start, color=_colour(number), edgecolor="white", linewidth=0.3)
         start += rows_of
-    letters = round(REASON_LETTERS * width / WIDTH)
     for number, (why, n) in enumerate(rows):
         at = top + STEP + LINE * (number + 0.5) + 0.6
         axes.plot(most * 0.012, at, marker="s", markersize=4, color=_colour(number + 1), clip_on=False)
-        axes.text(most * 0.035, at, f"{n:,}  {plain_line(why, letters)}", va="center", color=INK, fontsize=6.5)
+        axes.text(most * 0.035, at, f"{n:,}  {plain_line(why, REASON_LETTERS)}", va="center", color=INK, fontsize=6.5)
 
 
 def _colour(number: int) -> str:

@@ -74,7 +74,7 @@ def isolated(text: str, most: int = 200) -> str:
     return f"<bdi>{escaped(text, most)}</bdi>"
 
 
-def page(title: str, body: str, *, style: str, script: str, attributes: str = "") -> str:
+def page(title: str, body: str, *, style: str, script: str) -> str:
     """Return a whole page in which only this style and this script may act.
 
     The policy names both by their digest and allows images that are inside the page; everything else is forbidden.
@@ -84,7 +84,6 @@ def page(title: str, body: str, *, style: str, script: str, attributes: str = ""
         body: HTML, with the user's text escaped.
         style: CSS of ours, with nothing of the user's in it.
         script: the same.
-        attributes: of the body, escaped.
     """
     policy = (
         "default-src 'none'; img-src data:; "
@@ -95,7 +94,7 @@ def page(title: str, body: str, *, style: str, script: str, attributes: str = ""
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width">\n<meta name="referrer" content="no-referrer">\n'
         f"<title>{escaped(title)}</title>\n<style>{style}</style>\n</head>\n"
-        f"<body{attributes}>\n{body}\n<script>{script}</script>\n</body>\n</html>\n"
+        f"<body>\n{body}\n<script>{script}</script>\n</body>\n</html>\n"
     )
 
 

@@ -16,7 +16,7 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 RANK = "rank"  # of a batch: place among the picks, from 1
-N_SIDE = 20
+N_SIDE = 20  # rows of each side of a cut
 KEEP, DROP = "keep", "drop"  # as they are in decisions
 
 
@@ -73,14 +73,13 @@ def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extr
     return Extremes(name, descending[:top].tolist(), order[:bottom].tolist(), len(rows))
 
 
-def around_cut(table: Table, decisions: Table, rows: Sequence[int], n: int = N_SIDE) -> Cut:
+def around_cut(table: Table, decisions: Table, rows: Sequence[int]) -> Cut:
     """Find the rows nearest to the cut of a filter on either side.
 
     Args:
         table: that was filtered.
         decisions: of that filter.
         rows: row numbers whose decision is wanted too.
-        n: rows of each side.
 
     Raises:
         InputError: if the decisions are of another table, or of no filter.
@@ -92,7 +91,7 @@ def around_cut(table: Table, decisions: Table, rows: Sequence[int], n: int = N_S
     sides = {}
     for name, sign in ((DROP, -1), (KEEP, 1)):
         judged = np.flatnonzero((decision == name) & ~np.isnan(margin))
-        sides[name] = judged[np.argsort(sign * margin[judged], kind="stable")][:n].tolist()
+        sides[name] = judged[np.argsort(sign * margin[judged], kind="stable")][:N_SIDE].tolist()
     near = [*sides[DROP], *sides[KEEP]]
     row_of = rows_with_keys(table, [keys[at] for at in near])
     by_key = dict(zip(keys, decision.tolist(), strict=True))

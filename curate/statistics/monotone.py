@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scoring.metrics.resampling import Interval
 
 Floats = NDArray[np.float64]
+CONFIDENCE = 0.95  # of intervals
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Rise:
     between: tuple[int, int]
 
 
-def rise(values: NDArray, confidence: float = 0.95) -> Rise:
+def rise(values: NDArray) -> Rise:
     """Measure whether values rise with strength.
 
     Intervals are normal ones of paired differences over images; for falls they are Bonferroni's over all
@@ -38,10 +39,9 @@ def rise(values: NDArray, confidence: float = 0.95) -> Rise:
 
     Args:
         values: of the same N things at each of S ascending strengths, shape (S, N), S >= 2, N >= 2, finite.
-        confidence: of the intervals, in (0, 1).
 
     Raises:
-        ValueError: for values of another shape, or a confidence outside of (0, 1).
+        ValueError: for values of another shape.
 
     >>> found = rise(np.array([[0.0, 0.1, 0.2], [0.5, 0.5, 0.6], [0.2, 0.4, 0.4]]))
     >>> found.between, round(found.end.value, 3), round(found.fall.value, 3)
@@ -50,16 +50,14 @@ def rise(values: NDArray, confidence: float = 0.95) -> Rise:
     values = np.asarray(values, np.float64)
     if values.ndim != 2 or min(values.shape) < 2:
         raise ValueError(f"expected values of shape (S, N), S and N at least 2, got {values.shape}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"the confidence must be in (0, 1), got {confidence}")
     pairs = list(combinations(range(len(values)), 2))
-    share = (1 - confidence) / len(pairs)
+    share = (1 - CONFIDENCE) / len(pairs)
     changes = [mean_change(values[early], values[late], 1 - share) for early, late in pairs]
     surest = min(range(len(pairs)), key=lambda at: changes[at].high)
-    return Rise(mean_change(values[0], values[-1], confidence), changes[surest], pairs[surest])
+    return Rise(mean_change(values[0], values[-1]), changes[surest], pairs[surest])
 
 
-def mean_change(before: Floats, after: Floats, confidence: float = 0.95) -> Interval:
+def mean_change(before: Floats, after: Floats, confidence: float = CONFIDENCE) -> Interval:
     """Return the mean of paired differences and its normal interval.
 
     Args:
@@ -73,16 +71,15 @@ def mean_change(before: Floats, after: Floats, confidence: float = 0.95) -> Inte
     return Interval(middle, middle - half, middle + half)
 
 
-def mean_bands(values: Floats, confidence: float = 0.95) -> Sequence[Floats]:
-    """Return means over the last axis, and the ends of their normal intervals.
+def mean_bands(values: Floats) -> Sequence[Floats]:
+    """Return means over the last axis, and the ends of their 95 % normal intervals.
 
     Args:
         values: shape (..., N), N >= 2.
-        confidence: in (0, 1).
 
     Returns:
         Means, lower and upper ends, shape (...,) each.
     """
     middle = values.mean(-1)
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * values.std(-1, ddof=1) / sqrt(values.shape[-1])
+    half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * values.std(-1, ddof=1) / sqrt(values.shape[-1])
     return middle, middle - half, middle + half

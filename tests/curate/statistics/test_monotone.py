@@ -57,8 +57,3 @@ def test_bands_are_those_of_each_row():
 def test_other_shapes_are_the_callers_mistake(values):
     with pytest.raises(ValueError, match="shape"):
         rise(values)
-
-
-def test_a_confidence_of_one_is_the_callers_mistake():
-    with pytest.raises(ValueError, match="confidence"):
-        rise(np.zeros((2, 5)), 1.0)

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import pytest
 
-from curate.sheets.gains import gain_chart, gain_panels
+from curate.plots.gains import Gains, draw, gain_panels
 from curate.sheets.style import chart_bytes
 
 
@@ -24,14 +24,24 @@ def test_the_marks_stand_where_half_and_nine_tenths_are_reached():
 
 
 def test_picks_without_a_gain_keep_their_place():
-    total, _ = gain_panels([None, 1.0, math.inf, 0.5])
+    total, _ = gain_panels([math.nan, 1.0, math.inf, 0.5])
     assert list(total.curves[0].x) == [0, 2, 4]
     assert list(total.curves[0].y) == [0, 1, 1.5]
 
 
 @pytest.mark.parametrize(
     "gains",
-    [[], [None], [None, math.inf], [0.0, 0.0, 0.0], [None, 1.0, 0.5], [1.0], [-1.0, -2.0], [1e-300, 1e300], [5.0] * 3],
+    [
+        [],
+        [math.nan],
+        [math.nan, math.inf],
+        [0.0, 0.0, 0.0],
+        [math.nan, 1.0, 0.5],
+        [1.0],
+        [-1.0, -2.0],
+        [1e-300, 1e300],
+        [5.0] * 3,
+    ],
 )
 def test_odd_gains_still_make_a_picture(gains):
-    assert chart_bytes(gain_chart(gains, "a title\nwith a line break " * 20), ".svg").startswith(b"<?xml")
+    assert chart_bytes(draw(Gains(gains), title="a title\nwith a line break " * 20), ".svg").startswith(b"<?xml")
