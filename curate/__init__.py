@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     from curate.simulation.plot import round_plot
     from curate.simulation.run import round_simulate
     from curate.training.cache import cache
-    from curate.training.convert import models_convert
     from curate.training.info import info
-    from curate.training.models import models
+    from curate.training.models import models, models_convert
     from curate.training.train import train
     from scoring.errors import InputError
 
@@ -93,7 +92,7 @@ _MODULES = {
     "cache": "curate.training.cache",
     "doctor": "curate.diagnosis.run",
     "models": "curate.training.models",
-    "models_convert": "curate.training.convert",
+    "models_convert": "curate.training.models",
     "open": "curate.sheets.notebook",
     "InputError": "scoring.errors",
 }

@@ -252,8 +252,7 @@ def _check(judged: JudgedRows) -> None:
     if judged.values.min() == judged.values.max():
         raise InputError(
             f"{judged.score.column} is {judged.values[0]:g} on all {n:,} judged rows, which separates none from "
-            f"another; "
-            "name another --column"
+            "another; name another --column"
         )
 
 

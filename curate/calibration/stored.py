@@ -92,8 +92,7 @@ class Calibration:
             return ""
         return (
             f"{column} looks at the dataset, and nothing says that it was fitted to the same one here: write a "
-            f"model with "
-            "curate fit, and score both with that"
+            "model with curate fit, and score both with that"
         )
 
 

@@ -23,7 +23,7 @@ def run(
         curate models convert vit_base_uncertainty.pth.tar -o uncertain.safetensors
         curate models convert weights.pth --backbone vit_small_patch16_224 -o small.safetensors
     """
-    from curate.training.convert import run_models_convert
+    from curate.training.models import run_models_convert
 
     result = run_models_convert(request)
     if json_:

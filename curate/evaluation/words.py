@@ -62,9 +62,8 @@ def notes(known: Caveats, used: int) -> list[str]:
         lines.append(f"measures against labels need embeddings: {known.without_embeddings}")
     if known.n_twins:
         lines.append(
-            f"{known.n_twins:,} of {used:,} rows have an exact twin, an embedding equal in every bit; the "
-            "nearest neighbour in Recall@1 and R-AUROC, and votes in kNN, are such copies: measure the table without "
-            "them, too"
+            f"{known.n_twins:,} of {used:,} rows have an exact twin, an embedding equal in every bit; the nearest "
+            "neighbour in Recall@1 and R-AUROC, and votes in kNN, are such copies: measure the table without them, too"
         )
     lines += [f"no logistic slope of {column}: {NO_SLOPE[why]}" for column, why in known.without_slope.items()]
     if known.norm_unknown:

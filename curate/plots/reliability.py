@@ -59,8 +59,7 @@ def measure(request: PlotRequest) -> Reliability:
         rest = [name for name in columns if name not in promised]
         raise InputError(
             f"--column: {promised[0]} holds probabilities between 0 and 1 and {rest[0]} does not, so they share "
-            f"no axis; "
-            "draw an image of each"
+            "no axis; draw an image of each"
         )
     if len(judged.right) < 2 * BINS:
         raise InputError(f"expected at least {2 * BINS} rows, got {len(judged.right)}; score more images")

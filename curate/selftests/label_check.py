@@ -1,28 +1,17 @@
 """Whether a score predicts errors on the user's labels better than chance."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-
 from curate.evaluation.results import Evaluation
 from curate.evaluation.run import evaluate
 from curate.evaluation.words import CHANCE_LEVEL, NO_SCORES, QUALITY_MEASURES
 from curate.manifest.store_path import AnyPath
 from curate.selftests.contract import BROKEN, HOLDS, LABELS, UNSURE, UNTRIED, Check
+from curate.selftests.options import SelftestOptions
 from scoring.metrics.resampling import Interval
 
 CLEARLY_BETTER = 0.6  # an AUROC that may be as high as this is not called a failure
 
 
-def better_than_chance_level(
-    table: AnyPath,
-    *,
-    label: str | None,
-    labelled: Path | None,
-    column: Sequence[str],
-    repeats: int,
-    seed: int,
-    announce: Callable[[str], None],
-) -> list[Check]:
+def better_than_chance_level(table: AnyPath, label: str, options: SelftestOptions) -> list[Check]:
     """Return a check for each column: is it higher where a prediction of the labels is wrong?
 
     Predictions are made as in ``curate evaluate``: by a linear classifier out of fold where there can be one, else by
@@ -31,30 +20,24 @@ def better_than_chance_level(
 
     Args:
         table: scored, with embeddings.
-        label: column of classes, in ``labelled`` or in the table.
-        labelled: file of labels, or None.
-        column: to measure; empty for every score.
-        repeats: of the bootstrap.
-        seed: of folds and resamples.
-        announce: called with a line on what is done.
+        label: column of classes, in the file of labels or in the table.
+        options: the file of labels, columns, resamples and seed.
     """
     evaluation = evaluate(
         str(table),
         label=label,
-        labelled=labelled,
-        column=list(column) or None,
-        repeats=repeats,
-        seed=seed,
-        announce=announce,
+        labelled=options.labelled,
+        column=options.column,
+        repeats=options.repeats,
+        seed=options.seed,
+        announce=options.announce,
     )
     if not isinstance(evaluation, Evaluation):
         raise TypeError("scores are measured here, and no subset")
     known = {measure.name: measure for measure in evaluation.measures if measure.values}
     measure = next((known[name] for name in QUALITY_MEASURES if name in known), None)
     if measure is None:
-        return [
-            Check(LABELS, label or "label", "", UNTRIED, evaluation.caveats.without_embeddings or "nothing to measure")
-        ]
+        return [Check(LABELS, label, "", UNTRIED, evaluation.caveats.without_embeddings or "nothing to measure")]
     scores = {name: interval for name, interval in measure.values.items() if name not in NO_SCORES}
     return [_check(measure.name, name, interval, measure.n) for name, interval in scores.items()]
 

@@ -67,14 +67,14 @@ def run_selftest(options: SelftestOptions) -> SelfTest:
             f"--images must be between {FEWEST} and {MOST_IMAGES:,}, got {options.images:,}; {IMAGES} is usual"
         )
     kinds, chosen = _kinds(several(options.change)), several(options.column)
-    label, labelled = options.label, None if options.labelled is None else Path(options.labelled)
-    if label is None and (options.label_from_folder or labelled is not None):
+    label = options.label
+    if label is None and (options.label_from_folder or options.labelled is not None):
         label = "label"
     with tempfile.TemporaryDirectory(prefix="curate-selftest-") as place:
         folder = Path(place)
         tested = _opened(options, folder, chosen)
         columns, left_out = _columns(tested, chosen)
-        _check_label(tested.table, str(options.images_of), label, labelled)
+        _check_label(tested.table, str(options.images_of), label, options.labelled)
         scorer = BatchScorer(tested.runner, tested.fit, columns, white_of(tested.table))
         fitted = any(name in OF_DATASET for name in columns)
         ways, announce = options.ways or WAYS, options.announce
@@ -88,15 +88,7 @@ def run_selftest(options: SelftestOptions) -> SelfTest:
         announce("looking for copies among the others")
         checks += less_unique(tested.sample.data(), scorer, tested.dataset)
         if label is not None:
-            checks += better_than_chance_level(
-                tested.table.path,
-                label=label,
-                labelled=labelled,
-                column=chosen,
-                repeats=options.repeats,
-                seed=options.seed,
-                announce=announce,
-            )
+            checks += better_than_chance_level(tested.table.path, label, options)
         n, unread = len(tested.sample.keys), tested.sample.unread
     return SelfTest(str(options.images_of), tested.model, n, unread, columns, left_out, checks, curves_of(climbed))
 

@@ -1,9 +1,12 @@
-"""`curate.models`: the models that ship, and the cards of others."""
+"""`curate.models` and `curate.models_convert`: the models that ship, cards, and published weights to a checkpoint."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from curate.options.function import callable_of
-from curate.training.options import ModelsOptions
+from curate.training.options import ModelsConvertOptions, ModelsOptions
+from curate.training.train import check_out
 
 
 def run_models(options: ModelsOptions) -> dict[str, Any]:
@@ -20,3 +23,55 @@ def run_models(options: ModelsOptions) -> dict[str, Any]:
 
 
 models = callable_of(ModelsOptions, run_models)
+
+
+@dataclass(frozen=True)
+class ConvertResult:
+    """A checkpoint that was converted.
+
+    Attributes:
+        path: of it.
+        digest: of the model.
+        size: side of its images in pixels.
+        head: name of the head that came along; None for weights of a backbone alone.
+        facts: what the file reports for the model.
+        metrics: measurements that the file reports.
+    """
+
+    path: Path
+    digest: str
+    size: int
+    head: str | None
+    facts: dict[str, Any]
+    metrics: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {"path": str(self.path), "digest": self.digest, **self.facts, **self.metrics}
+
+
+def run_models_convert(options: ModelsConvertOptions) -> ConvertResult:
+    """Convert published weights into a checkpoint; no code in them is run.
+
+    Raises:
+        InputError: for a file that holds no such weights, or a place that refuses.
+    """
+    from scoring.checkpoint import save_checkpoint
+    from scoring.convert import HEAD, convert
+
+    file, out = Path(options.file), Path(options.out)
+    check_out(out, options.overwrite)
+    model, facts = convert(file, options.backbone)
+    metrics = {"metric": facts.pop("metric")} if "metric" in facts else {}
+    card = {
+        "method": HEAD if model.heads else "timm",
+        "training": {"converted from": facts},
+        "metrics": metrics,
+        "data_licence": options.licence,
+    }
+    digest = save_checkpoint(out, model, card, overwrite=options.overwrite)
+    size = model.spec.preprocessing.size
+    return ConvertResult(out, digest, size, HEAD if model.heads else None, dict(facts), metrics)
+
+
+models_convert = callable_of(ModelsConvertOptions, run_models_convert)

@@ -116,8 +116,7 @@ class SNGP(Classes[SNGPSettings]):
     """A Gaussian process by random features, which knows how far an image is from those it learned from (SNGP).
 
     The spectral normalisation of the backbone that the paper adds would change a backbone that others trained, and is
-    left
-    out: on a frozen backbone distances are what they are.
+    left out: on a frozen backbone distances are what they are.
     """
 
     paper = "Liu et al. 2020, arXiv:2006.10108"

@@ -181,8 +181,7 @@ class UMM(Method[UMMSettings]):
         if settings.learner == "bank" and settings.queue > n - batch_size:
             raise InputError(
                 f"the bank holds {n - batch_size} images next to a batch of {batch_size}, and an image is to be "
-                f"reported "
-                f"from {settings.queue} of them; use --set queue={n - batch_size}, or a smaller --batch-size"
+                f"reported from {settings.queue} of them; use --set queue={n - batch_size}, or a smaller --batch-size"
                 if n > batch_size
                 else f"the bank holds nothing next to a batch of all {n} images; use a smaller --batch-size"
             )
