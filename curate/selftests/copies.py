@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from curate.selftests.contract import BROKEN, COPIES, HOLDS, Check
-from curate.selftests.corruption import BatchScorer
+from curate.selftests.corruption import BatchScorer, square_batches
 from curate.statistics.degradations import recompress, resize
 from curate.statistics.diversity import unit_rows
 from scoring.metrics.proportions import wilson
@@ -49,7 +49,7 @@ def less_unique(pictures: Iterable[bytes], scorer: BatchScorer, dataset: NDArray
     """
     others = torch.from_numpy(unit_rows(dataset))
     nearer: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}
-    for _, images in scorer.batches(pictures):
+    for _, images in square_batches(pictures, scorer):
         embedding = torch.from_numpy(scorer(images)[0])
         cosine = embedding @ others.T
         before = 1 - torch.where(cosine > COPY, -1.0, cosine).amax(1)

@@ -70,10 +70,12 @@ class BatchScorer:
             columns |= {name: values.astype(np.float64) for name, values in said.items()}
         return embedding, {name: columns[name] for name in (*self.columns, LAPLACIAN)}
 
-    def batches(self, pictures: Iterable[bytes]) -> Iterator[tuple[list[int], Tensor]]:
-        """Yield numbers and central squares of encoded images, shape (B, 3, S, S), of one size at a time."""
-        decoded = ((at, central_square(data, LARGER * self.side, white=self.white)) for at, data in enumerate(pictures))
-        return batches((at, square) for at, square in decoded if square is not None)
+
+def square_batches(pictures: Iterable[bytes], scorer: BatchScorer) -> Iterator[tuple[list[int], Tensor]]:
+    """Yield numbers and central squares of encoded images, shape (B, 3, S, S), of one size at a time."""
+    side = LARGER * scorer.side
+    decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(pictures))
+    return batches((number, square) for number, square in decoded if square is not None)
 
 
 def quality_of(images: Tensor) -> dict[str, Floats]:
@@ -98,7 +100,7 @@ def climb(pictures: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str
     generator = torch.Generator().manual_seed(seed)
     parts: list[list[dict[str, Floats]]] = [[] for _ in range(1 + sum(len(LADDERS[kind].strengths) for kind in kinds))]
     embeddings, numbers = [], []
-    for rows, images in scorer.batches(pictures):
+    for rows, images in square_batches(pictures, scorer):
         small = resize(images, min(images.shape[-1], scorer.side))
         versions = [small]
         embedding, base = scorer(small)
