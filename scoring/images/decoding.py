@@ -23,12 +23,12 @@ from scoring.images.pillow import MAX_SIDE
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quality import SIDE as QUALITY_SIDE
 from scoring.images.quality import Quality, measure
-from scoring.images.raster import DEFAULT_MAX_PIXELS, DEFAULT_SECONDS, DecodeOptions, Header
+from scoring.images.raster import DEFAULT_MAX_PIXELS, DecodeOptions, Header
 from scoring.images.reading import opened
 from scoring.images.signature import chroma, signature
 from scoring.images.sniff import sniff
 
-__all__ = ["DEFAULT_MAX_PIXELS", "DEFAULT_SECONDS", "KIND", "MAX_SIDE", "decode", "decode_rgb", "decode_small"]
+__all__ = ["DEFAULT_MAX_PIXELS", "KIND", "MAX_SIDE", "decode", "decode_rgb", "decode_small"]
 KIND = "background and image by contrast"  # of the rules that pixels follow; another kind gives other pixels
 
 

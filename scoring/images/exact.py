@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile
+from PIL import Image
 
 from scoring.images.colour import is_transparent, to_rgb, to_rgba
 from scoring.images.geometry import orient
-from scoring.images.pillow import bits_of, grey_scale, load, named_failures, orientation_of
+from scoring.images.pillow import PillowFile, named_failures
 
 Channels = NDArray[Any]  # (H, W, channels): uint8, uint16 or float32
 
@@ -31,24 +31,23 @@ _BAND = 2_000_000  # pixels looked at or hashed at a time
 _MIXED = ("1", "L", "P", "RGB", "RGBA", "LA", "PA")  # what Pillow makes of 16-bit colour, and of grey with alpha
 
 
-def digest_by_pillow(image: ImageFile.ImageFile, data: bytes, name: str, *, is_alone: bool) -> str:
-    """Return the digest of the pixels of an opened file; raises as ``load``.
+def digest_by_pillow(file: PillowFile, data: bytes, *, is_alone: bool) -> str:
+    """Return the digest of the pixels of an opened file; raises as ``PillowFile.load``.
 
     Args:
-        image: opened, not loaded.
+        file: opened, not loaded.
         data: the encoded image.
-        name: its format.
         is_alone: it is the only image of the file; the others may differ where the first are equal.
     """
-    orientation, _ = orientation_of(image, data, name)
-    white, is_inverted = grey_scale(image, name)
-    bits = bits_of(image, data, name)
-    load(image, data, name, allow_truncated=False)
-    if name == "png":  # which may state its orientation behind the pixels
-        orientation, _ = orientation_of(image, data, name)
-    with named_failures(data, name):
-        kind, pixels = _exact(image, white, is_inverted)
-    if not is_alone or (bits > 8 and kind in ("RGB", "RGBA") and image.mode in _MIXED):
+    orientation, _ = file.orientation()
+    white, is_inverted = file.grey_scale()
+    bits = file.bits()
+    file.load(allow_truncated=False)
+    if file.name == "png":  # which may state its orientation behind the pixels
+        orientation, _ = file.orientation()
+    with named_failures(data, file.name):
+        kind, pixels = _exact(file.image, white, is_inverted)
+    if not is_alone or (bits > 8 and kind in ("RGB", "RGBA") and file.image.mode in _MIXED):
         kind = f"{kind} of {hashlib.sha256(data).hexdigest()}"
     return digest(kind, orient(pixels, orientation))
 

@@ -84,68 +84,6 @@ def check_size(width: int, height: int, max_pixels: int) -> None:
     raise error
 
 
-def open_image(data: bytes, name: str, max_pixels: int) -> ImageFile.ImageFile:
-    """Read the header with the one plugin of this format.
-
-    Raises:
-        DecodeError: the header is broken, too large, or its format needs a package that is not installed.
-    """
-    if name == "webp" and (canvas := webp_canvas(data)):
-        check_size(*canvas, max_pixels)
-    if name == "tiff":
-        silence_libtiff()
-    with named_failures(data, name):
-        if name == "ico":
-            check_size(*icon_size(data), min(max_pixels, MOST_ICON_PIXELS))
-        image = _OPENERS[name](io.BytesIO(data))
-    check_size(*image.size, max_pixels)
-    if name == "bmp" and image.info.get("compression") in (1, 2):
-        check_size(*image.size, min(max_pixels, MOST_RLE_PIXELS))
-    if name == "tiff":
-        _check_tiles(image, max_pixels)
-    if isinstance(image, NetpbmFile):
-        if image.is_looped:
-            check_size(*image.size, min(max_pixels, MOST_LOOPED_PIXELS))
-        check_values(image, len(data))
-    return image
-
-
-def _check_tiles(image: ImageFile.ImageFile, max_pixels: int) -> None:
-    """Refuse a TIFF of large tiles; raises as ``check_size``."""
-    tile_width, tile_height = _tag(image, 322), _tag(image, 323)
-    if tile_width > 0 and tile_height > 0:
-        check_size(tile_width, tile_height, max_pixels)
-
-
-def orientation_of(image: ImageFile.ImageFile, data: bytes, name: str) -> tuple[int, str | None]:
-    """Return the EXIF orientation that is still to be applied, 1 to 8, and a warning where the EXIF is damaged.
-
-    Pillow's TIFF reader and pillow-heif turn the pixels themselves; AVIF's own rotation comes as EXIF. A PNG may
-    state it behind the pixels, so it is read again when they are loaded.
-    """
-    if name in ("tiff", "heif"):
-        return 1, None
-    if name == "png" and image.tile and "exif" not in image.info:
-        return 1, None  # Pillow would decode the whole image to find out
-    try:
-        with named_failures(data, name):
-            value = image.getexif().get(ExifTags.Base.Orientation)
-    except DecodeError as failure:
-        return 1, f"damaged EXIF is ignored: {failure}"
-    return (value if isinstance(value, int) and 1 <= value <= 8 else 1), None
-
-
-def count_frames(image: ImageFile.ImageFile, data: bytes, name: str) -> int | None:
-    """Return how many images the file holds, or None where counting them is not cheap."""
-    if name == "gif":
-        return count_gif(data)
-    if name == "tiff":
-        return count_tiff(data)
-    if name == "ico":
-        return count_icons(image)
-    return max(1, int(getattr(image, "n_frames", 1)))
-
-
 @dataclass(frozen=True)
 class ReadPicture:
     """An image that was decoded to RGB.
@@ -161,143 +99,186 @@ class ReadPicture:
     highest: int | None = None
 
 
-def read_pixels(
-    image: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool, white: int = WHITE
-) -> ReadPicture:
-    """Decode the image at which an opened file stands.
+class PillowFile:
+    """A file whose header is read by the one plugin of its format.
 
     Args:
-        image: opened, not loaded.
         data: the encoded image.
         name: its format.
-        allow_truncated: as in ``load``.
-        white: the value of 16 bits that is white.
+        max_pixels: bound on its pixels, and on those of the tiles of a TIFF's page.
+
+    Attributes:
+        image: opened; it stands at one of the images of the file.
+        name: as given.
 
     Raises:
-        DecodeError: as ``load``; also for an image that cannot be had as RGB.
+        DecodeError: the header is broken, too large, or its format needs a package that is not installed.
     """
-    bits = bits_of(image, data, name)
-    if bits == 16 and white != WHITE and not is_deep_grey(image) and image.mode in _COLOURS:
-        return _read_deep_colour(image, data, name, allow_truncated=allow_truncated, white=white)
-    format_white, is_inverted = grey_scale(image, name)
-    warning = load(image, data, name, allow_truncated=allow_truncated)
-    highest = None
-    with named_failures(data, name):
-        if bits == 16 and is_deep_grey(image):
-            highest = highest_grey(image)
-        elif bits == 16 and image.mode in _COLOURS:
-            highest = highest_colour(image)
-        white = white if format_white == WHITE and bits == 16 else format_white
-        return ReadPicture(to_rgb(image, white=white, is_inverted=is_inverted), warning, highest)
 
+    def __init__(self, data: bytes, name: str, max_pixels: int) -> None:
+        self._data, self.name, self._max_pixels = data, name, max_pixels
+        if name == "webp" and (canvas := webp_canvas(data)):
+            check_size(*canvas, max_pixels)
+        if name == "tiff":
+            silence_libtiff()
+        with named_failures(data, name):
+            if name == "ico":
+                check_size(*icon_size(data), min(max_pixels, MOST_ICON_PIXELS))
+            self.image = _OPENERS[name](io.BytesIO(data))
+        check_size(*self.image.size, max_pixels)
+        if name == "bmp" and self.image.info.get("compression") in (1, 2):
+            check_size(*self.image.size, min(max_pixels, MOST_RLE_PIXELS))
+        self._check_tiles()
+        if isinstance(self.image, NetpbmFile):
+            if self.image.is_looped:
+                check_size(*self.image.size, min(max_pixels, MOST_LOOPED_PIXELS))
+            check_values(self.image, len(data))
 
-def _read_deep_colour(
-    image: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool, white: int
-) -> ReadPicture:
-    """Decode 16-bit colour twice, for Pillow gives one of the two bytes of a channel at a time."""
-    number = image.tell()
-    with named_failures(data, name):
-        low = _OPENERS[name](io.BytesIO(data))
-        low.seek(number)
-        grey_alpha = is_grey_with_alpha(low)
-        low_bytes(low)
-    warning = load(image, data, name, allow_truncated=allow_truncated)
-    load(low, data, name, allow_truncated=allow_truncated)
-    with named_failures(data, name):
-        scaled, highest = scaled_colour(image, low, white, grey_alpha=grey_alpha)
-        return ReadPicture(to_rgb(scaled), warning, highest)
+    def _check_tiles(self) -> None:
+        """Refuse a TIFF of large tiles; raises as ``check_size``."""
+        if self.name == "tiff" and (width := _tag(self.image, 322)) > 0 and (height := _tag(self.image, 323)) > 0:
+            check_size(width, height, self._max_pixels)
 
+    def orientation(self) -> tuple[int, str | None]:
+        """Return the EXIF orientation that is still to be applied, 1 to 8, and a warning where the EXIF is damaged.
 
-def read_shown(
-    image: ImageFile.ImageFile,
-    data: bytes,
-    name: str,
-    *,
-    n_frames: int | None,
-    max_pixels: int,
-    allow_truncated: bool,
-    white: int = WHITE,
-) -> ReadPicture:
-    """Decode the image that represents an opened file: the first, or where that is flat, the one of most contrast.
-
-    Of the first 64 images of that size, as far as they have 64 million pixels together.
-
-    Args:
-        image: opened, not loaded.
-        data: the encoded image.
-        name: its format.
-        n_frames: images in the file; None where they are many.
-        max_pixels: bound on the tiles of a TIFF's page.
-        allow_truncated: as in ``load``.
-        white: the value of 16 bits that is white.
-
-    Raises:
-        DecodeError: as ``read_pixels``, of the first image; one that cannot be decoded ends the look at the rest.
-    """
-    size = image.size
-    first = read_pixels(image, data, name, allow_truncated=allow_truncated, white=white)
-    if not is_looked_through(name, n_frames) or contrast(first.pixels) >= FLAT:
-        return first
-    best, number, most = first, 0, FLAT
-    for at in range(1, n_looked_at(*size)):
+        Pillow's TIFF reader and pillow-heif turn the pixels themselves; AVIF's own rotation comes as EXIF. A PNG may
+        state it behind the pixels, so it is read again when they are loaded.
+        """
+        if self.name in ("tiff", "heif"):
+            return 1, None
+        if self.name == "png" and self.image.tile and "exif" not in self.image.info:
+            return 1, None  # Pillow would decode the whole image to find out
         try:
-            with named_failures(data, name):
-                if not seek_same_size(image, at, size):
-                    break
-            if name == "tiff":
-                _check_tiles(image, max_pixels)
-            other = read_pixels(image, data, name, allow_truncated=False, white=white)
-        except DecodeError:
-            break
-        if (level := contrast(other.pixels)) > most:
-            best, number, most = other, at, level
-    if not number:
-        return first
-    count = "many" if n_frames is None else f"{n_frames:,}"
-    return replace(best, warning=first.warning or f"the first of {count} images is flat: image {number + 1} is shown")
+            with named_failures(self._data, self.name):
+                value = self.image.getexif().get(ExifTags.Base.Orientation)
+        except DecodeError as failure:
+            return 1, f"damaged EXIF is ignored: {failure}"
+        return (value if isinstance(value, int) and 1 <= value <= 8 else 1), None
 
+    def count_frames(self) -> int | None:
+        """Return how many images the file holds, or None where counting them is not cheap."""
+        if self.name == "gif":
+            return count_gif(self._data)
+        if self.name == "tiff":
+            return count_tiff(self._data)
+        if self.name == "ico":
+            return count_icons(self.image)
+        return max(1, int(getattr(self.image, "n_frames", 1)))
 
-def load(image: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool) -> str | None:
-    """Decode the image at which an opened file stands, in its own mode; return a warning or None.
+    def draft(self, size: tuple[int, int]) -> None:
+        """Let a JPEG be shrunk to about this size, (width, height), while it is decoded."""
+        with named_failures(self._data, self.name):
+            self.image.draft(None, size)
 
-    Raises:
-        DecodeError: it cannot be decoded, or is truncated and that is not allowed.
-    """
-    warning = None
-    size = image.size
-    try:
-        with named_failures(data, name):
-            image.load()
-    except DecodeError as failure:
-        if name == "tiff" and failure.status == "corrupt" and _strips_end_late(image, len(data)):
-            raise DecodeError("truncated", str(failure)) from None
-        if not (allow_truncated and failure.status == "truncated" and name in _PARTIAL):
-            raise
-        warning = f"truncated, the missing part is empty: {failure}"
-        with named_failures(data, name):
-            image.tile = []
-            image.load()
-    if image.size[0] * image.size[1] > size[0] * size[1]:
-        raise DecodeError("corrupt", f"the header says {size}, the image is {image.size}")
-    return warning
+    def read(self, *, allow_truncated: bool, white: int = WHITE) -> ReadPicture:
+        """Decode the image at which the file stands; ``white`` is the value of 16 bits that is white.
 
+        Raises:
+            DecodeError: as ``load``; also for an image that cannot be had as RGB.
+        """
+        bits = self.bits()
+        if bits == 16 and white != WHITE and not is_deep_grey(self.image) and self.image.mode in _COLOURS:
+            return self._read_deep_colour(allow_truncated=allow_truncated, white=white)
+        format_white, is_inverted = self.grey_scale()
+        warning = self.load(allow_truncated=allow_truncated)
+        highest = None
+        with named_failures(self._data, self.name):
+            if bits == 16 and is_deep_grey(self.image):
+                highest = highest_grey(self.image)
+            elif bits == 16 and self.image.mode in _COLOURS:
+                highest = highest_colour(self.image)
+            white = white if format_white == WHITE and bits == 16 else format_white
+            return ReadPicture(to_rgb(self.image, white=white, is_inverted=is_inverted), warning, highest)
 
-def grey_scale(image: ImageFile.ImageFile, name: str) -> tuple[int, bool]:
-    """Return which value of deep grey is white by the file, and whether 0 is; to be read before ``load``."""
-    if name != "tiff":
-        return WHITE, False
-    bits = bits_of(image, b"", name)
-    white = (1 << bits) - 1 if 9 <= bits <= 16 else WHITE
-    return white, _tag(image, 262) == 0  # PhotometricInterpretation: white is zero
+    def _read_deep_colour(self, *, allow_truncated: bool, white: int) -> ReadPicture:
+        """Decode 16-bit colour twice, for Pillow gives one of the two bytes of a channel at a time."""
+        low = PillowFile(self._data, self.name, self._max_pixels)
+        with named_failures(self._data, self.name):
+            low.image.seek(self.image.tell())
+            grey_alpha = is_grey_with_alpha(low.image)
+            low_bytes(low.image)
+        warning = self.load(allow_truncated=allow_truncated)
+        low.load(allow_truncated=allow_truncated)
+        with named_failures(self._data, self.name):
+            scaled, highest = scaled_colour(self.image, low.image, white, grey_alpha=grey_alpha)
+            return ReadPicture(to_rgb(scaled), warning, highest)
 
+    def read_shown(self, *, n_frames: int | None, allow_truncated: bool, white: int) -> ReadPicture:
+        """Decode the image that represents the file: the first, or where that is flat, the one of most contrast.
 
-def bits_of(image: ImageFile.ImageFile, data: bytes, name: str) -> int:
-    """Return the bits a channel that a PNG, PGM or TIFF states; 8 where Pillow gives no more, or scales them itself."""
-    if name == "tiff":
-        return _tag(image, 258)  # BitsPerSample
-    if isinstance(image, NetpbmFile):
-        return image.bits
-    return data[24] if name == "png" and len(data) > 24 else 8  # of the header chunk, which comes first
+        Of the first 64 images of that size, as far as they have 64 million pixels together.
+
+        Args:
+            n_frames: images in the file; None where they are many.
+            allow_truncated: as in ``load``.
+            white: as in ``read``.
+
+        Raises:
+            DecodeError: as ``read``, of the first image; one that cannot be decoded ends the look at the rest.
+        """
+        size = self.image.size
+        first = self.read(allow_truncated=allow_truncated, white=white)
+        if not is_looked_through(self.name, n_frames) or contrast(first.pixels) >= FLAT:
+            return first
+        best, number, most = first, 0, FLAT
+        for at in range(1, n_looked_at(*size)):
+            try:
+                with named_failures(self._data, self.name):
+                    if not seek_same_size(self.image, at, size):
+                        break
+                self._check_tiles()
+                other = self.read(allow_truncated=False, white=white)
+            except DecodeError:
+                break
+            if (level := contrast(other.pixels)) > most:
+                best, number, most = other, at, level
+        if not number:
+            return first
+        count = "many" if n_frames is None else f"{n_frames:,}"
+        return replace(
+            best, warning=first.warning or f"the first of {count} images is flat: image {number + 1} is shown"
+        )
+
+    def load(self, *, allow_truncated: bool) -> str | None:
+        """Decode the image at which the file stands, in its own mode; return a warning or None.
+
+        Raises:
+            DecodeError: it cannot be decoded, or is truncated and that is not allowed.
+        """
+        image, warning, size = self.image, None, self.image.size
+        try:
+            with named_failures(self._data, self.name):
+                image.load()
+        except DecodeError as failure:
+            if self.name == "tiff" and failure.status == "corrupt" and _strips_end_late(image, len(self._data)):
+                raise DecodeError("truncated", str(failure)) from None
+            if not (allow_truncated and failure.status == "truncated" and self.name in _PARTIAL):
+                raise
+            warning = f"truncated, the missing part is empty: {failure}"
+            with named_failures(self._data, self.name):
+                image.tile = []
+                image.load()
+        if image.size[0] * image.size[1] > size[0] * size[1]:
+            raise DecodeError("corrupt", f"the header says {size}, the image is {image.size}")
+        return warning
+
+    def grey_scale(self) -> tuple[int, bool]:
+        """Return which value of deep grey is white by the file, and whether 0 is; to be read before ``load``."""
+        if self.name != "tiff":
+            return WHITE, False
+        bits = self.bits()
+        white = (1 << bits) - 1 if 9 <= bits <= 16 else WHITE
+        return white, _tag(self.image, 262) == 0  # PhotometricInterpretation: white is zero
+
+    def bits(self) -> int:
+        """Return the bits a channel that a PNG, PGM or TIFF states; 8 where Pillow gives no more, or scales them."""
+        if self.name == "tiff":
+            return _tag(self.image, 258)  # BitsPerSample
+        if isinstance(self.image, NetpbmFile):
+            return self.image.bits
+        # of the header chunk, which comes first
+        return self._data[24] if self.name == "png" and len(self._data) > 24 else 8
 
 
 @contextmanager

@@ -6,22 +6,13 @@ Nothing here imports torch, so its own process for decoding (``child.py``) start
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-from PIL import ImageFile
-
 from scoring.images.deep import WHITE, check_white
 from scoring.images.exact import digest_by_pillow
 from scoring.images.geometry import Raster, dct_scale
 from scoring.images.jpeg import JpegHeader, check_scans, decode_strictly, read_jpeg_header
 from scoring.images.metadata import without_metadata
 from scoring.images.outcome import DecodeError
-from scoring.images.pillow import (
-    check_size,
-    count_frames,
-    named_failures,
-    open_image,
-    orientation_of,
-    read_shown,
-)
+from scoring.images.pillow import PillowFile, check_size
 from scoring.images.sniff import DECODED, sniff
 
 DEFAULT_MAX_PIXELS = 100_000_000
@@ -111,8 +102,7 @@ class LocalImage:
 
     def __init__(self, data: bytes, name: str, options: DecodeOptions, jpeg: JpegHeader | None = None) -> None:
         self.data, self.options = data, options
-        self._picture: ImageFile.ImageFile | None = None  # opened by Pillow; not on JPEG's fast road
-        self._readable = data  # what Pillow opens: without metadata where these are damaged
+        self._picture: PillowFile | None = None  # not on JPEG's fast road
         self.header = self._read_header(name, jpeg)
 
     def strict_raster(self, short_side: int | None) -> Raster:
@@ -132,8 +122,7 @@ class LocalImage:
         Raises:
             DecodeError: it cannot be decoded.
         """
-        header, data = self.header, self.data
-        reason = None
+        header, reason = self.header, None
         if header.format == "jpeg":
             try:
                 return self.strict_raster(short_side), None
@@ -142,22 +131,14 @@ class LocalImage:
         picture = self._picture or self._open(header.format)[0]
         if header.format == "jpeg" and short_side is not None:
             scale = dct_scale(header.width, header.height, short_side)
-            with named_failures(data, header.format):
-                picture.draft(None, (header.width // scale, header.height // scale))
-        read = read_shown(
-            picture,
-            self._readable,
-            header.format,
-            n_frames=header.n_frames,
-            max_pixels=self.options.max_pixels,
-            allow_truncated=self.options.allow_truncated,
-            white=self.options.white,
-        )
+            picture.draft((header.width // scale, header.height // scale))
+        allow_truncated, white = self.options.allow_truncated, self.options.white
+        read = picture.read_shown(n_frames=header.n_frames, allow_truncated=allow_truncated, white=white)
         warning, orientation = read.warning or header.warning, header.orientation
         if reason is not None and not reason.startswith("colours are"):
             warning = warning or f"Pillow decoded it, but libjpeg-turbo says: {reason}"
         if header.format == "png":
-            orientation, damage = orientation_of(picture, data, "png")
+            orientation, damage = picture.orientation()
             warning = warning or damage
         return Raster(read.pixels, header.width, header.height, orientation, read.highest), warning
 
@@ -165,7 +146,7 @@ class LocalImage:
         """Return the digest of the pixels of any format but JPEG; see ``pixel_digest``."""
         if self._picture is None:
             raise ValueError("a JPEG's digest comes from its raster")
-        return digest_by_pillow(self._picture, self.data, self.header.format, is_alone=self.header.n_frames == 1)
+        return digest_by_pillow(self._picture, self.data, is_alone=self.header.n_frames == 1)
 
     def _read_header(self, name: str, jpeg: JpegHeader | None) -> Header:
         data, max_pixels = self.data, self.options.max_pixels
@@ -181,23 +162,21 @@ class LocalImage:
                     return Header(name, jpeg.width, jpeg.height, 1, 1, jpeg.quality)
         self._picture, damage = self._open(name)
         picture = self._picture
-        width, height = picture.size
+        width, height = picture.image.size
         if name == "jpeg":
             check_scans(data, width, height)
-        orientation, in_exif = orientation_of(picture, data, name)
-        return Header(name, width, height, orientation, count_frames(picture, data, name), setting, damage or in_exif)
+        orientation, in_exif = picture.orientation()
+        return Header(name, width, height, orientation, picture.count_frames(), setting, damage or in_exif)
 
-    def _open(self, name: str) -> tuple[ImageFile.ImageFile, str | None]:
+    def _open(self, name: str) -> tuple[PillowFile, str | None]:
         """Open the file, without its metadata where these are damaged; return a warning then."""
         try:
-            return open_image(self.data, name, self.options.max_pixels), None
+            return PillowFile(self.data, name, self.options.max_pixels), None
         except DecodeError as failure:
             rest = without_metadata(self.data, name)
             if failure.status not in ("corrupt", "truncated") or rest == self.data:
                 raise
             try:
-                picture = open_image(rest, name, self.options.max_pixels)
+                return PillowFile(rest, name, self.options.max_pixels), f"damaged metadata is ignored: {failure}"
             except DecodeError:
                 raise failure from None
-            self._readable = rest
-            return picture, f"damaged metadata is ignored: {failure}"

@@ -43,20 +43,20 @@ def install():
 
     from scoring.images import jpeg, pillow
 
-    decode_jpeg, read_pixels = simplejpeg.decode_jpeg, pillow.read_pixels
+    decode_jpeg, read_image = simplejpeg.decode_jpeg, pillow.PillowFile.read
 
     def decode(data, *arguments, **options):
         fail(data)
         return decode_jpeg(data, *arguments, **options)
 
-    def read(picture, data, *arguments, **options):
-        fail(data)
-        return read_pixels(picture, data, *arguments, **options)
+    def read(file, **options):
+        fail(file._data)
+        return read_image(file, **options)
 
     jpeg.simplejpeg = type(
         "simplejpeg", (), {"decode_jpeg": decode, "decode_jpeg_header": simplejpeg.decode_jpeg_header}
     )
-    pillow.read_pixels = read
+    pillow.PillowFile.read = read
 
 
 def install_in_children():

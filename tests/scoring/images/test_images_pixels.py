@@ -266,7 +266,7 @@ def test_what_cannot_be_read_is_a_named_failure(data, status):
 def test_too_many_pixels_are_refused_before_they_are_decoded(name, monkeypatch):
     data = encoded(Image.new("RGB", (120, 100)), name)
     assert pixel_digest(data, max_pixels=12_000) == pixel_digest(encoded(Image.new("RGB", (120, 100))))
-    monkeypatch.setattr(subject, "load", lambda *a, **k: pytest.fail("it was decoded"))
+    monkeypatch.setattr(subject.PillowFile, "load", lambda *a, **k: pytest.fail("it was decoded"))
     with pytest.raises(DecodeError, match="120 x 100 pixels; expected at most 11999") as caught:
         pixel_digest(data, max_pixels=11_999)
     assert caught.value.status == "too_large"
