@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from curate.columns import OK, STATUS
 from curate.counted import counted
 from curate.engines.gone import LOOKED_AT, place_of
+from curate.engines.job import write_part
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.out_path import holds_scores
 from curate.engines.settings import PASSING, ScoreSettings, difference, refuse_difference
 from curate.engines.setup import RunSetup
-from curate.engines.shard import Span, score_schema, spans
+from curate.engines.shard import score_schema, spans
 from curate.engines.source import other_input
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
@@ -29,7 +29,6 @@ from curate.manifest.layout import conformed
 from curate.manifest.store_path import StorePath
 from curate.tables.images import readers_in_order
 from curate.tables.table import Table, open_table
-from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 from scoring.images import Preprocessing, decode
 from scoring.images.budget import BODIES
@@ -197,15 +196,10 @@ def commit_rest(
     schema = score_schema(opened.manifest.schema, opened.runner, settings, opened.fit)
     for span in spans(table.n_rows, settings.shard_size):
         if span.index not in again and span.index not in done:
-            done[span.index] = _commit(setup.work, table, span, schema, metadata, opened.batch_size)
+            numbers = np.arange(span.start, span.stop)
+            rows = conformed(table.take(numbers, schema.names), schema).combine_chunks()
+            path = setup.work.part(span.index)
+            part = write_part(path, span.index, rows, schema, metadata, opened.batch_size)
+            setup.work.commit(part)
+            done[span.index] = part
     return done
-
-
-def _commit(work: WorkFolder, table: Table, span: Span, schema: pa.Schema, metadata: dict[str, Any], step: int) -> Part:
-    rows = conformed(table.take(np.arange(span.start, span.stop), schema.names), schema).combine_chunks()
-    with TableWriter(work.part(span.index), schema, metadata, overwrite=True) as writer:
-        writer.write(rows)
-    statuses = {count["values"]: count["counts"] for count in rows.column(STATUS).value_counts().to_pylist()}
-    part = Part(span.index, rows.num_rows, writer.file.n_bytes, writer.file.sha256, statuses, step)
-    work.commit(part)
-    return part

@@ -15,7 +15,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from curate.columns import QUALITY_COLUMNS
+from curate.columns import QUALITY_COLUMNS, STATUS
 from curate.engines.decoded import Decoded
 from curate.engines.gone import Watch, folder_of
 from curate.engines.journal import Part, part_path
@@ -303,13 +303,20 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
         schema = score_schema(opened.manifest.schema, opened.runner, job.settings, opened.fit)
         table = pa.Table.from_arrays(finish().columns, schema=schema)
         opened.watch.check(span, table, job.folder, job.settings.shard_size)
-        with TableWriter(part_path(job.folder, span.index), schema, dict(job.metadata), overwrite=True) as writer:
-            writer.write(table)
-        statuses = dict(Counter(table.column("status").to_pylist()))
-        file = writer.file
-        return Part(span.index, table.num_rows, file.n_bytes, file.sha256, statuses, step, deep.n, deep.highest)
+        part = write_part(part_path(job.folder, span.index), span.index, table, schema, job.metadata, step)
+        return replace(part, deep=deep.n, highest=deep.highest)
 
     return write
+
+
+def write_part(
+    path: Path, shard: int, rows: pa.Table, schema: pa.Schema, metadata: Mapping[str, Any], step: int
+) -> Part:
+    """Write the file of a shard, and return what is in it; ``step`` images went through the device at once."""
+    with TableWriter(path, schema, dict(metadata), overwrite=True) as writer:
+        writer.write(rows)
+    statuses = dict(Counter(rows.column(STATUS).to_pylist()))
+    return Part(shard, rows.num_rows, writer.file.n_bytes, writer.file.sha256, statuses, step)
 
 
 def thread_counts(device: torch.device) -> dict[str, int]:

@@ -22,7 +22,7 @@ from curate.engines.adding.settings import refuse_contradiction
 from curate.engines.contract import Engine
 from curate.engines.dataset_scores import compute_dataset_scores
 from curate.engines.finished import clear
-from curate.engines.job import THREADS, open_all
+from curate.engines.job import THREADS, open_all, write_part
 from curate.engines.journal import JOURNAL, RUN, Part, append_line, part_path, require_local
 from curate.engines.log import RunLog
 from curate.engines.output import write_joined
@@ -298,12 +298,6 @@ def _write_folder(state: _State, merged: Merged, metadata: dict[str, Any], statu
         text = json.dumps({"fingerprint": metadata["settings"], "metadata": metadata}, indent=1)
         (place / RUN).write_text(text)
         for shard, rows in enumerate(merged.batches(state.settings.shard_size)):
-            counts = Counter(rows.column(STATUS).to_pylist())
-            with TableWriter(part_path(place, shard), merged.schema, metadata) as writer:
-                writer.write(rows)
-            step = state.opened.batch_size
-            append_line(
-                place / JOURNAL,
-                asdict(Part(shard, rows.num_rows, writer.file.n_bytes, writer.file.sha256, dict(counts), step)),
-            )
-            statuses.update(counts)
+            part = write_part(part_path(place, shard), shard, rows, merged.schema, metadata, state.opened.batch_size)
+            append_line(place / JOURNAL, asdict(part))
+            statuses.update(part.statuses)
