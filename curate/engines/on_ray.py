@@ -192,15 +192,9 @@ class Crew:
 
     def _check(self, facts: dict[str, Any]) -> None:
         """Refuse a node that would write other bytes, or elsewhere; say so where its last digits may differ."""
-        node = facts["node"]
         refuse_node(self._facts, facts, f"{self._job.folder}, where shards are written")
-        if self._computes and facts["computes"] not in self._computes:
-            others = ", ".join(sorted(self._computes))
-            self._run.announce(
-                f"nodes compute differently ({facts['computes']} on {node}, {others} elsewhere): last digits of scores "
-                "depend on where a shard was scored"
-            )
-        self._computes.add(facts["computes"])
+        if others := other_kinds(self._computes, facts["computes"], f"{facts['computes']} on {facts['node']}"):
+            self._run.announce(f"{others}: last digits of scores depend on where a shard was scored")
 
     def _fail(self, actor: Any, cause: BaseException, error: BaseException) -> None:
         """Raise what went wrong in an actor that lives: a mistake of the user's, a disk's refusal, or a bug."""
@@ -256,6 +250,19 @@ def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> 
         )
     if facts["marker"] != expected["marker"]:
         raise InputError(f"node {node} does not see {place}; give --out on a file system that all nodes share")
+
+
+def other_kinds(known: set[str], kind: str, where: str) -> str:
+    """Take note of what a node computes with; return that nodes differ where it is not the first, else nothing.
+
+    Args:
+        known: what nodes before it compute with; ``kind`` is added.
+        kind: of processor or GPU.
+        where: the same, and on which node.
+    """
+    others = ", ".join(sorted(known)) if kind not in known else ""
+    known.add(kind)
+    return f"nodes compute differently ({where}, {others} elsewhere)" if others else ""
 
 
 def reason(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""What runs on a node of a Ray cluster.
+"""What runs on a node of a Ray cluster: an actor that scores shards, and a task of a search.
 
 It is sent there as it is, not by its name, so that a node without curate, or with another, can still say so: at the
 top it imports nothing but Python's own.
@@ -7,7 +7,9 @@ top it imports nothing but Python's own.
 import os
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from curate.engines.journal import Part
     from curate.engines.shard import Span
 
+_let_in: dict[str, str] = {}  # marker -> what this process computes with, and on which node
 VERSIONED = {"curate": "curate.version", "torch": "torch", "pillow": "PIL", "simplejpeg": "simplejpeg"}
 
 
@@ -70,3 +73,36 @@ class ScoringActor:
         from curate.engines.job import score_span
 
         return score_span(self._job, span, self._model)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a process on a node has to be like to run tasks.
+
+    Attributes:
+        marker: a small file in the folder that all nodes see.
+        content: what is in it.
+        versions: of what decides the bytes.
+        threads: of products.
+    """
+
+    marker: str
+    content: bytes
+    versions: dict[str, str]
+    threads: int
+
+
+def run_task(terms: Terms, function: Callable[[Any], Any], argument: Any) -> tuple[str, Any]:
+    """Run a task; return what computed it, and its result.
+
+    Where this process is not what the terms ask for, nothing is run: nothing, and its facts.
+    """
+    if terms.marker not in _let_in:
+        facts = process_facts(terms.marker)
+        if facts["marker"] != terms.content or facts["versions"] != terms.versions:
+            return "", facts
+        import torch
+
+        torch.set_num_threads(terms.threads)
+        _let_in[terms.marker] = f"{facts['computes']} on {facts['node']}"
+    return _let_in[terms.marker], function(argument)

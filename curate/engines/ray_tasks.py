@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from curate.counted import counted
-from curate.engines import ray_actor, ray_task
+from curate.engines import ray_actor
 from curate.engines.contract import Cluster
-from curate.engines.on_ray import START_WITHIN, TRIES, nodes_of, reason, refuse_node
+from curate.engines.on_ray import START_WITHIN, TRIES, nodes_of, other_kinds, reason, refuse_node
 from curate.engines.ray_cluster import Share, connected, share_of
 from curate.engines.shared_file import SharedFile
 from scoring.atomic_folder import held_folder
@@ -91,15 +91,14 @@ class RayTasks:
         self._computes: set[str] = set()
         self._checked = False
         self._shared: dict[int, SharedFile] = {}  # by the id of an array that is there
-        for module in (ray_actor, ray_task):
-            ray.cloudpickle.register_pickle_by_value(module)
+        ray.cloudpickle.register_pickle_by_value(ray_actor)
         threads = torch.get_num_threads()
-        terms = ray_task.Terms(self._marker, self._facts["marker"], self._facts["versions"], threads)
+        terms = ray_actor.Terms(self._marker, self._facts["marker"], self._facts["versions"], threads)
         self._terms = ray.put(terms)
         numbers = {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "0"}
         numbers |= {name: os.environ[name] for name in INHERITED if name in os.environ}
         self._environment = {"env_vars": numbers}  # one for all: a process that has reported what it is then runs tasks
-        self._task = ray.remote(ray_task.run_task).options(
+        self._task = ray.remote(ray_actor.run_task).options(
             num_cpus=share.cores, max_retries=TRIES - 1, scheduling_strategy="SPREAD", runtime_env=self._environment
         )
 
@@ -187,11 +186,5 @@ class RayTasks:
 
     def _tell(self, computes: str) -> None:
         """Say so where the last digits of similarities may depend on where they were computed."""
-        kind = computes.partition(" on ")[0]
-        if self._computes and kind not in self._computes:
-            others = ", ".join(sorted(self._computes))
-            self._announce(
-                f"nodes compute differently ({computes}, {others} elsewhere): last digits of similarities depend on "
-                "where they were computed"
-            )
-        self._computes.add(kind)
+        if others := other_kinds(self._computes, computes.partition(" on ")[0], computes):
+            self._announce(f"{others}: last digits of similarities depend on where they were computed")
