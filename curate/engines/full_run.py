@@ -101,7 +101,7 @@ def _begun(
     Args:
         setup: of the run, whose folder is held.
         metadata: of a new run.
-        again: shards of a complete table to score again; shards of the run whose source is back are added.
+        again: shards of a complete table to score again.
         table: complete, if any are.
     """
     work, request = setup.work, setup.request
@@ -110,8 +110,7 @@ def _begun(
     back = shards_again(setup, perhaps_gone(work, parts, setup.settings.shard_size))
     parts = {shard: part for shard, part in parts.items() if shard not in back}
     if again and table is not None:
-        again |= back
-        parts = commit_rest(setup, table, again, parts, metadata)
+        parts = commit_rest(setup, table, again | back, parts, metadata)
     return parts, metadata
 
 
