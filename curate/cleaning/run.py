@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from curate.counted import counted
 from curate.engines.settings import OF_ANOTHER_VERSION, made_here
 from curate.exporting.table import ALIASES, FORMATS
 from curate.manifest import Manifest, SourceOptions, open_manifest
-from curate.options.values import part_of
 from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
@@ -35,19 +33,6 @@ from scoring.model_names import is_published
 
 LOOKED_AT = 1000  # rows of a source that show whether it names files
 SCORING = ("score", "against")
-
-
-@dataclass(frozen=True)
-class CleanRequest:
-    """What is requested, as it is typed; fields are as in ``CleanOptions``."""
-
-    source: str
-    out: Path
-    model: str
-    label: str | None = None
-    label_from_folder: bool = False
-    against: str | None = None
-    export: str | None = None
 
 
 class Stopped(InputError):
@@ -76,33 +61,31 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
         Stopped: where a step did not end well; what was done before it is kept.
         RuntimeError: if the counts do not add up.
     """
-    against = None if options.against is None else str(options.against)
-    texts = {"source": str(options.source), "model": str(options.model), "against": against}
-    request = part_of(CleanRequest, options, out=Path(options.out), **texts)
+    source, out = str(options.source), Path(options.out)
     dry_run, overwrite, announce = options.dry_run, options.overwrite, options.announce
-    check_source(request.source, request.out)
-    check_out(request.out)
-    manifest = open_manifest(request.source, SourceOptions(label_from_folder=request.label_from_folder))
-    cleaning = _cleaning(request, manifest)
-    text, file = cleaning.text(), request.out / FILE
+    check_source(source, out)
+    check_out(out)
+    manifest = open_manifest(source, SourceOptions(label_from_folder=options.label_from_folder))
+    cleaning = _cleaning(options, manifest)
+    text, file = cleaning.text(), out / FILE
     if not overwrite:
         _refuse_edited(file, text)
     pipeline = parse_pipeline(file, text)
-    if dry_run and not request.out.is_dir():
+    if dry_run and not out.is_dir():
         steps = [Ran(planned.step.name, planned.step.command, TO_DO) for planned in plan(pipeline, commands)]
-        return _result(request, manifest.n_rows, PipelineResult(steps=steps), cleaning.label, dry_run=True)
-    if (scores := request.out / SCORES).is_file() and not overwrite and (name := _made_elsewhere(scores)):
+        return _result(out, manifest.n_rows, PipelineResult(steps=steps), cleaning.label, dry_run=True)
+    if (scores := out / SCORES).is_file() and not overwrite and (name := _made_elsewhere(scores)):
         announce(f"{scores} has another {name}: {OF_ANOTHER_VERSION}; --overwrite scores all again")
     if not dry_run:
         plan(pipeline, commands)
-        make_folder(request.out)
+        make_folder(out)
         _write(file, text)
     again = [name for name in SCORING if overwrite and name in cleaning.steps()]
     ran = run_pipeline(pipeline, commands, again=again, dry_run=dry_run, announce=announce)
     if ran.code:
         step = ran.steps[-1].name
-        raise Stopped(step, ran.code, _advice(request, step))
-    return _result(request, manifest.n_rows, ran, cleaning.label, dry_run=dry_run)
+        raise Stopped(step, ran.code, _advice(out, step))
+    return _result(out, manifest.n_rows, ran, cleaning.label, dry_run=dry_run)
 
 
 def _made_elsewhere(scores: Path) -> str:
@@ -112,34 +95,33 @@ def _made_elsewhere(scores: Path) -> str:
     return next((name for name, kind in made_here().items() if noted.get(name) != kind), "")
 
 
-def _cleaning(request: CleanRequest, manifest: Manifest) -> Cleaning:
-    """The request as the folder sees it."""
-    label = _label(request, manifest)
-    model = request.model
+def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
+    """What is requested, as the folder sees it."""
+    label = _label(options, manifest)
+    out, model, export = Path(options.out), str(options.model), options.export
     if not is_published(model):
         find_checkpoint(model)
     if Path(model).is_file():
-        model = from_folder(model, request.out)
-    export = request.export
+        model = from_folder(model, out)
     if export is not None:
         export = ALIASES.get(export, export)
         lookup(FORMATS, export, kind="format")
-    against = request.against
+    against = None if options.against is None else str(options.against)
     against_scored = against is not None and is_scored(against)
     if against is not None and not against_scored:
-        check_source(against, request.out)
+        check_source(against, out)
         open_manifest(against, SourceOptions())
     urls = manifest.rows(0, min(LOOKED_AT, manifest.n_rows)).column(URI)
     return Cleaning(
-        source=from_folder(request.source, request.out),
+        source=from_folder(str(options.source), out),
         model=model,
         label=label,
-        label_from_folder=request.label_from_folder,
-        against=None if against is None else from_folder(against, request.out),
+        label_from_folder=options.label_from_folder,
+        against=None if against is None else from_folder(against, out),
         against_scored=against_scored,
         export=export,
         reads_source=urls.null_count > 0,
-        reviewed=bool(_decided(request.out)),
+        reviewed=bool(_decided(out)),
     )
 
 
@@ -155,17 +137,17 @@ def _decided(out: Path) -> Mapping[str, Said]:
     return said
 
 
-def _label(request: CleanRequest, manifest: Manifest) -> str | None:
+def _label(options: CleanOptions, manifest: Manifest) -> str | None:
     """The column of classes: as named, else ``label`` where it holds two classes or more."""
-    if request.label is not None:
-        if request.label not in manifest.schema.names:
-            known = closest(request.label, manifest.schema.names)
+    if options.label is not None:
+        if options.label not in manifest.schema.names:
+            known = closest(options.label, manifest.schema.names)
             raise InputError(
-                f"--label: {request.source} has no column {request.label!r}{known}; name a column of it, or take the "
+                f"--label: {options.source} has no column {options.label!r}{known}; name a column of it, or take the "
                 "names of folders with --label-from-folder"
             )
-        return request.label
-    return LABEL if LABEL in manifest.schema.names and (request.label_from_folder or _has_classes(manifest)) else None
+        return options.label
+    return LABEL if LABEL in manifest.schema.names and (options.label_from_folder or _has_classes(manifest)) else None
 
 
 def _has_classes(manifest: Manifest) -> bool:
@@ -193,10 +175,10 @@ def _write(file: Path, text: str) -> None:
             written.write(text.encode())
 
 
-def _advice(request: CleanRequest, step: str) -> str:
+def _advice(out: Path, step: str) -> str:
     if step in SCORING:
         return "where images or options changed, --overwrite scores all again; else mend it and repeat the command"
-    return f"mend it and repeat the command, or change the step in {request.out / FILE} and run that by curate run"
+    return f"mend it and repeat the command, or change the step in {out / FILE} and run that by curate run"
 
 
 def _emptied(out: Path, label: str) -> list[str]:
@@ -209,9 +191,7 @@ def _emptied(out: Path, label: str) -> list[str]:
     return sorted(classes.keys() - kept)
 
 
-def _result(
-    request: CleanRequest, images: int, ran: PipelineResult, label: str | None, *, dry_run: bool
-) -> CleanResult:
+def _result(out: Path, images: int, ran: PipelineResult, label: str | None, *, dry_run: bool) -> CleanResult:
     """Count what became of every image."""
     stages = {step.name: step.stage for step in ran.steps}
     scored = stages.get("score")
@@ -226,8 +206,8 @@ def _result(
         raise RuntimeError(
             f"images do not add up: {images} came in, and {[*parts, reviewed, unique.rows_out]} came out"
         )
-    review = request.out / REVIEW
-    said = _decided(request.out)
+    review = out / REVIEW
+    said = _decided(out)
     findings = [] if dry_run else _open(read_findings(review), said)
     review_by: dict[str, int] = {}
     for line in findings:
@@ -244,13 +224,13 @@ def _result(
         unusable_by=unusable or {},
         copies_by=copies or {},
         review_by=review_by,
-        emptied=[] if dry_run or label is None else _emptied(request.out, label),
-        folder=request.out,
-        subset=request.out / SUBSET,
-        report=request.out / REPORT,
+        emptied=[] if dry_run or label is None else _emptied(out, label),
+        folder=out,
+        subset=out / SUBSET,
+        report=out / REPORT,
         review=review,
-        pipeline=request.out / FILE,
-        receipt=ran.receipt and request.out / ran.receipt.resolve().relative_to(request.out.resolve()),
+        pipeline=out / FILE,
+        receipt=ran.receipt and out / ran.receipt.resolve().relative_to(out.resolve()),
         steps=ran.steps,
         dry_run=dry_run,
     )
