@@ -21,7 +21,7 @@ class ScoreRequest:
         model: a shipped model's name, or a checkpoint.
         reading: how the source is read.
         retry: statuses of the rows that are read again.
-        table: at ``out``, to which rows are added; None for a table of its own.
+        table: at ``out``, to which rows are added; None for a new table.
     """
 
     options: "ScoreOptions"

@@ -65,7 +65,7 @@ def is_image_name(name: bytes | str) -> bool:
 
 
 def may_be_an_image(name: bytes | str) -> bool:
-    """Return whether the bytes decide what a file is: its name has no suffix, or that of an image further inside.
+    """Return whether the bytes decide what a file is: its name has no suffix, or an image suffix further inside.
 
     >>> may_be_an_image("a1b2c3"), may_be_an_image("a.jpg.1"), may_be_an_image("a.jpeg?w=200"), may_be_an_image("a.txt")
     (True, True, True, False)

@@ -62,7 +62,7 @@ def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
         system, _ = system_of(uri, reach)
         return _body(system, _Request(uri, max_bytes))
     n_first = min(PIECE, max_bytes + 1)
-    with UNDER_WAY.image():  # whoever waits here waits for requests alone, which end in time
+    with UNDER_WAY.image():  # what waits here waits for requests alone, which end in time
         UNDER_WAY.take(n_first)
         first = get_range(uri, 0, n_first, reach)
     if len(first) > max_bytes:

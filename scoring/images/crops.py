@@ -12,7 +12,7 @@ from scoring.images.phash import SIDE
 from scoring.images.signature import KEPT, WEIGHTS, WIDTH
 
 LOW = 5  # frequencies along each axis by which candidates are found
-HELD = 10  # frequencies along each axis of the whole that show in those of a part
+HELD = 10  # frequencies along each axis of the whole that a part shows
 COARSE = LOW * LOW - 1  # numbers of a coarse vector
 LIKELY = 0.9  # cosine of coarse vectors from which a fit is looked for
 SIDES = ((1.0, 1), (0.93, 3), (0.85, 4), (0.78, 5), (0.7, 5))  # length of a part of an axis, places it is tried at

@@ -105,7 +105,7 @@ class PillowFile:
     Args:
         data: the encoded image.
         name: its format.
-        max_pixels: bound on its pixels, and on those of the tiles of a TIFF's page.
+        max_pixels: bound on its pixels, and on the pixels of a TIFF's tiles.
 
     Attributes:
         image: opened; it stands at one of the images of the file.
