@@ -30,7 +30,7 @@ from named_data import add_data, open_data
 import curate
 from curate.policies.dedup.finders import verifier
 from curate.policies.dedup.finders.verified import Verified
-from curate.policies.dedup.finders.verifier import Evidence, Weights, chance, closeness
+from curate.policies.dedup.finders.verifier import Weights, chance, closeness
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import open_table
@@ -66,7 +66,7 @@ class Judged:
         missed: copies that were no candidates.
     """
 
-    evidence: Evidence
+    evidence: np.ndarray  # as for ``Weights``
     part: np.ndarray
     same: np.ndarray
     weight: np.ndarray
@@ -174,7 +174,7 @@ def judged(rows: Rows, source: np.ndarray, seed: int = 0) -> Judged:
 
 def fitted(pairs: list[Judged], *, parts: bool, first: Weights | None = None) -> Weights:
     """Return the maximum-likelihood weights; datasets count alike, and weights of the wrong sign are 0."""
-    columns = np.concatenate([np.c_[each.evidence.columns(), closeness(each.part)] for each in pairs])
+    columns = np.concatenate([np.c_[closeness(each.evidence), closeness(each.part)] for each in pairs])
     same = np.concatenate([each.same for each in pairs])
     weight = np.concatenate([each.weight / each.same.sum() for each in pairs])
     use = np.array([True] * 4 + [parts])

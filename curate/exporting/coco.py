@@ -144,7 +144,7 @@ def _unique(parts: list[dict[str, Any]], name: str) -> dict[int | str, Any]:
 
 def _images(parts: list[dict[str, Any]], rows: ExpectedRows) -> tuple[dict[int | str, str], set[int | str]]:
     """Return image id -> key, or what the file calls it; and the ids that several images have."""
-    keys = _file_names(rows)
+    keys = rows.by_text(lambda item: {item.key, name_of(item), item.path_text, item.url})
     images: dict[int | str, str] = {}
     shared: set[int | str] = set()
     for part in parts:
@@ -155,17 +155,6 @@ def _images(parts: list[dict[str, Any]], rows: ExpectedRows) -> tuple[dict[int |
         if number is not None and images.setdefault(number, key) != key:
             shared.add(number)
     return images, shared
-
-
-def _file_names(rows: ExpectedRows) -> dict[str, str]:
-    names: dict[str, str] = {}
-    shared: set[str] = set()
-    for key, uri in rows.uris.items():
-        item = Item(key, uri, {})
-        for text in {key, name_of(item), item.path_text, item.url} - {None}:
-            if text is not None and names.setdefault(text, key) != key:
-                shared.add(text)
-    return {text: key for text, key in names.items() if text not in shared}
 
 
 def _annotator(annotation: dict[str, Any]) -> str | None:

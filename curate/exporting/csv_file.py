@@ -3,7 +3,6 @@
 import csv
 import io
 from pathlib import Path
-from typing import Any
 
 from curate.columns import KEY, LABEL, URI
 from curate.counted import repeated
@@ -11,7 +10,7 @@ from curate.exporting.contract import LINES, Format, Plan
 from curate.exporting.labels import Collector, ExpectedRows, Labels
 from curate.exporting.parts import AllParts, Part
 from curate.exporting.rows import Rows, is_plain
-from curate.manifest.text import guarded, read_text, unguarded
+from curate.manifest.text import csv_lines, read_text, unguarded
 from scoring.errors import InputError
 from scoring.lookup import closest
 
@@ -29,7 +28,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         [item.key, item.uri or "", *(item.values.get(name, "") for name in user_columns), item.label or "", ""]
         for item in rows.items
     ]
-    part.piece(LINES, _csv(lines))
+    part.piece(LINES, csv_lines(lines).encode())
 
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
@@ -37,7 +36,7 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
 
     UTF-8 with a byte order mark where anything is not ASCII (spreadsheets need it), lines end in CRLF (RFC 4180).
     """
-    header = _csv([[KEY, URI, *_columns(plan), LABEL, ANNOTATOR]])
+    header = csv_lines([[KEY, URI, *_columns(plan), LABEL, ANNOTATOR]]).encode()
     file = parts.target(parts.out)
     file.write(header if header.isascii() and parts.is_ascii(LINES) else b"\xef\xbb\xbf" + header)
     parts.join(file, LINES)
@@ -47,13 +46,6 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
 def _columns(plan: Plan) -> list[str]:
     others = (KEY, URI, plan.label, LABEL, ANNOTATOR)
     return [field.name for field in plan.schema if field.name not in others and is_plain(field.type)]
-
-
-def _csv(lines: list[list[Any]]) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in cells] for cells in lines)
-    return text.getvalue().encode()
 
 
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:

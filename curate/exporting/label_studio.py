@@ -161,14 +161,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
 
 def _places(rows: ExpectedRows) -> dict[str, str]:
     """Return every address that represents exactly one key."""
-    places: dict[str, str] = {}
-    shared: set[str] = set()
-    for key, uri in rows.uris.items():
-        item = Item(key, uri, {})
-        for place in {key, uri, item.path_text, *_served_places(item)} - {None, ""}:
-            if place is not None and places.setdefault(place, key) != key:
-                shared.add(place)
-    return {place: key for place, key in places.items() if place not in shared}
+    return rows.by_text(lambda item: {item.key, item.uri, item.path_text, *_served_places(item)})
 
 
 def _served_places(item: Item) -> Iterator[str]:

@@ -1,11 +1,12 @@
 """Labels that come back: what can be used, what cannot and why. Nothing is guessed."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from curate.exporting.item import Item
 from scoring.errors import InputError
 from scoring.lookup import closest
 
@@ -128,6 +129,16 @@ class ExpectedRows:
         if known is not None and not known:
             raise InputError("expected at least one class, got none; name them, or leave them out to take every name")
         return cls(uris, known)
+
+    def by_text(self, texts_of: Callable[[Item], Iterable[str | None]]) -> dict[str, str]:
+        """Return text -> key for every text, not empty, that represents exactly one of the rows."""
+        keys: dict[str, str] = {}
+        shared: set[str] = set()
+        for key, uri in self.uris.items():
+            for text in filter(None, texts_of(Item(key, uri, {}))):
+                if keys.setdefault(text, key) != key:
+                    shared.add(text)
+        return {text: key for text, key in keys.items() if text not in shared}
 
 
 def text_of(value: Any) -> str | None:

@@ -1,7 +1,5 @@
 """One export from its first part to its name, or from where an earlier run was stopped."""
 
-import csv
-import io
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +12,7 @@ from curate.exporting.parts import AllParts, Part
 from curate.exporting.row_images import NO_FILE, RowImages
 from curate.exporting.rows import Source, parts
 from curate.exporting.work import KIND, MISSING, WorkFolder
-from curate.manifest.text import guarded
+from curate.manifest.text import csv_lines
 from curate.tables.images import MOVED, SHA256
 from curate.version import __version__
 from scoring.atomic import AtomicFile
@@ -133,7 +131,7 @@ def _write_parts(job: Job, reader: RowImages, work: WorkFolder) -> None:
             n_lost += len(missing)
             lost = lost or missing[:1]
             continue
-        work.commit(part, _csv(missing))
+        work.commit(part, csv_lines(missing).encode())
         if job.report is not None:
             lines = work.done.values()
             missed, n_bytes = sum(line.missing for line in lines), sum(line.n_bytes for line in lines)
@@ -176,7 +174,7 @@ def _finish(job: Job, work: WorkFolder) -> Written:
 def _list_missing(work: WorkFolder, out: Path) -> Path:
     """Write which rows were left out, and why, next to what is written."""
     path = out.with_name(out.name + MISSING_SUFFIX)
-    header = _csv([("key", "why")])
+    header = csv_lines([("key", "why")]).encode()
     with suppress(OSError), path.open("rb") as file:
         ours = file.read(len(header)) == header
         if not ours:
@@ -186,9 +184,3 @@ def _list_missing(work: WorkFolder, out: Path) -> Path:
         for piece in work.places(MISSING):
             target.write(piece.read_bytes())
     return path
-
-
-def _csv(rows: list[tuple[str, str]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerows([guarded(cell) for cell in row] for row in rows)
-    return text.getvalue().encode()

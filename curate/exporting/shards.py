@@ -19,12 +19,10 @@ class Shard:
     Attributes:
         n_rows: most rows.
         n_bytes: most bytes; 0 for any. One image that is larger is a part on its own.
-        column: of the size of each image.
     """
 
     n_rows: int = PART_ROWS
     n_bytes: int = 0
-    column: str = N_BYTES
 
     @classmethod
     def of(cls, text: str | None, *, is_sized: bool) -> "Shard":

@@ -18,7 +18,7 @@ from curate.exporting.item import PREDICTED, PROBABILITY, Item
 from curate.exporting.names import SPLIT_WORDS, Claims, FileNames, folder_names
 from curate.exporting.row_images import NO_FILE
 from curate.exporting.rows import Source, is_plain
-from curate.exporting.shards import Shard
+from curate.exporting.shards import N_BYTES, Shard
 from curate.exporting.sides import Sides, side_hashes
 from curate.manifest.keys import check_text
 from curate.tables.arrays import texts
@@ -83,7 +83,7 @@ def survey(source: Source, request: ExportRequest, name: str) -> tuple[Plan, NDA
     refuse_other_status(source.schema, source.path)
     seen = Survey(claims=Claims(request.names))
     extra = [column for column in (request.label, request.per, PREDICTED, PROBABILITY) if column in source.schema.names]
-    sized = [request.shard.column] if request.shard.column in source.schema.names and request.shard.n_bytes else []
+    sized = [N_BYTES] if N_BYTES in source.schema.names and request.shard.n_bytes else []
     measured = (
         [f.name for f in source.schema if f.name in request.columns and is_plain(f.type)]
         if request.kind.measures
@@ -171,8 +171,8 @@ def _cut(seen: Survey, shard: Shard, batch: pa.RecordBatch, ok: NDArray[np.bool_
     """Note where parts begin: before the row that would make one larger than requested."""
     rows = np.flatnonzero(ok)
     sizes = np.zeros(len(rows), np.int64)
-    if shard.n_bytes and shard.column in batch.schema.names:
-        sizes = pc.fill_null(batch[shard.column], 0).to_numpy(zero_copy_only=False).astype(np.int64)[rows]
+    if shard.n_bytes and N_BYTES in batch.schema.names:
+        sizes = pc.fill_null(batch[N_BYTES], 0).to_numpy(zero_copy_only=False).astype(np.int64)[rows]
     n, n_bytes = seen.in_shard
     for row, size in zip((seen.row + rows).tolist(), sizes.tolist(), strict=True):
         if n and (n >= shard.n_rows or (shard.n_bytes and n_bytes + size > shard.n_bytes)):

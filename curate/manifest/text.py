@@ -1,5 +1,7 @@
 """Text, cells and JSON of untrusted files: bounded, decoded or refused, with one line that names the file."""
 
+import csv
+import io
 import json
 import os
 import re
@@ -134,6 +136,19 @@ def unguarded(text: str) -> str:
     ('=1+1', "'=1", "'a")
     """
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+def csv_lines(lines: Iterable[Iterable[Any]], *, end: str = "\r\n") -> str:
+    """Return lines of CSV; no text in a cell is a formula to a spreadsheet.
+
+    Args:
+        lines: cells of each; null is empty.
+        end: of a line.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator=end)
+    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in cells] for cells in lines)
+    return text.getvalue()
 
 
 def xml_text(text: str) -> str:

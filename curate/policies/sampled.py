@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from curate.manifest.store_path import AnyPath
-from curate.manifest.text import guarded, read_text
+from curate.manifest.text import csv_lines, read_text
 from curate.policies.verdicts import DECISIONS, SUFFIX, Line, read_verdicts
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
@@ -55,11 +55,7 @@ def drawn_lines(path: Path, columns: Sequence[str], source: str) -> list[dict[st
 
 def drawn_text(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> bytes:
     """Return what was drawn as CSV; no cell is a formula to a spreadsheet."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(map(guarded, line) for line in lines)
-    return text.getvalue().encode("utf-8", "surrogateescape")
+    return csv_lines([columns, *lines], end="\n").encode("utf-8", "surrogateescape")
 
 
 def verdicts_beside(sample: AnyPath) -> AnyPath:

@@ -214,15 +214,12 @@ def read_queries(
                 f"{part.names[0]}; score both with one model"
             )
     parts = [part for part in parts if len(part)]
+    arrays = ("vectors", "certainty", "searched_row", "table", "row")
     return Queries(
-        [name for part in parts for name in part.names],
-        np.concatenate([part.vectors for part in parts]),
-        np.concatenate([part.certainty for part in parts]),
-        np.concatenate([part.searched_row for part in parts]),
-        [problem for part in parts for problem in part.problems],
-        np.concatenate([part.table for part in parts]),
-        np.concatenate([part.row for part in parts]),
-        others,
+        names=[name for part in parts for name in part.names],
+        problems=[problem for part in parts for problem in part.problems],
+        tables=others,
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays},
     )
 
 

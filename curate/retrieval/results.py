@@ -1,6 +1,6 @@
 """What a retrieval found, as a value, as JSON, and in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.counted import Grid, Printed, counted
+from curate.counted import Grid, Printed, counted, single_line
 from curate.retrieval.queries import Queries
-from curate.retrieval.words import counts_line, recall_words, short, value
 from curate.tables.keys import keys_at
 from curate.tables.table import Table
 from scoring.search.links import Links, Recall
 
 SHOWN = 10  # queries that are printed
 EACH = 20  # rows of each
+LETTERS = 80  # of a name
 # What becomes of a query.
 ANSWERED, ALONE, REJECTED, UNDECIDED, FAILED = "answered", "alone", "rejected", "undecided", "failed"
 
@@ -196,3 +196,29 @@ class Retrieval(Printed):
 
 def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
+
+
+def recall_words(recall: Recall) -> str:
+    """Return how complete a search is."""
+    if recall.exact:
+        return "recall 1: every query was compared with every row that is searched"
+    return (
+        f"recall {recall.estimate:.4f} [{recall.low:.4f}, {recall.high:.4f}], measured on "
+        f"{counted(recall.n_pairs, 'neighbour')} of sampled rows"
+    )
+
+
+def value(certainty: float) -> str:
+    """Return a value of the column, or a dash if absent."""
+    return f"{certainty:.4g}" if not np.isnan(certainty) else "-"
+
+
+def short(text: str) -> str:
+    """Return a name on one line, its middle left out where it is long."""
+    half = LETTERS // 2
+    return single_line(text if len(text) <= LETTERS else f"{text[:half]}...{text[-half:]}")
+
+
+def counts_line(counts: Mapping[str, int]) -> str:
+    """Return counts by name on one line."""
+    return ", ".join(f"{n:,} {name}" for name, n in counts.items())

@@ -1,18 +1,15 @@
 """Answers as a file, a line for every row that a query found and every query that found none; and every row."""
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from curate.columns import KEY, describe_all
 from curate.manifest.store_path import AnyPath
-from curate.manifest.text import guarded, to_json
+from curate.manifest.text import csv_lines, to_json
 from curate.retrieval.results import Retrieval
 from curate.tables.digests import plain
 from curate.tables.writer import TableWriter
@@ -87,12 +84,13 @@ def check_files(paths: Sequence[Path], inputs: Iterable[AnyPath], *, overwrite: 
 
 def write_answers(answers: Retrieval, out: Path | None, rows: Path | None, *, overwrite: bool) -> None:
     """Write answers, and what became of every row, as Parquet, CSV or JSON lines by their names: both or neither."""
-    files_of: list[tuple[Path | None, _What]] = [(rows, _rows_of(answers)), (out, _answers_of(answers))]
+    about_rows = ("retrieved rows", ROWS_SCHEMA, ROWS_MEANINGS)
     files: list[AtomicFile] = []
     try:
-        for path, what in files_of:
-            if path is not None:
-                files.append(_sealed(answers, path, what, overwrite=overwrite))
+        if rows is not None:
+            files.append(_sealed(answers, rows, about_rows, _rows(answers), overwrite=overwrite))
+        if out is not None:
+            files.append(_sealed(answers, out, ("answers", SCHEMA, MEANINGS), _lines(answers), overwrite=overwrite))
         if files:
             commit_together(files)
     finally:
@@ -100,32 +98,22 @@ def write_answers(answers: Retrieval, out: Path | None, rows: Path | None, *, ov
             file.discard()
 
 
-@dataclass(frozen=True)
-class _What:
-    """What a file holds: its kind, schema and meanings, and its lines, some at a time."""
-
-    kind: str
-    schema: pa.Schema
-    meanings: Mapping[str, str]
-    lines: Iterator[list[dict[str, Any]]]
-
-
-def _answers_of(answers: Retrieval) -> _What:
-    return _What("answers", SCHEMA, MEANINGS, _lines(answers))
-
-
-def _rows_of(answers: Retrieval) -> _What:
-    return _What("retrieved rows", ROWS_SCHEMA, ROWS_MEANINGS, _row_lines(answers))
-
-
-def _sealed(answers: Retrieval, path: Path, what: _What, *, overwrite: bool) -> AtomicFile:
-    """Return a file that is written, and waits for its name."""
+def _sealed(
+    answers: Retrieval,
+    path: Path,
+    content: tuple[str, pa.Schema, Mapping[str, str]],
+    tables: Iterator[pa.Table],
+    *,
+    overwrite: bool,
+) -> AtomicFile:
+    """Return a file that is written, and waits for its name; ``content`` is its kind, schema and meanings."""
+    kind, schema, meanings = content
     if path.suffix.lower() == ".parquet":
-        about = {"kind": what.kind, "columns": describe_all(what.schema.names, what.meanings), **answers.about()}
-        writer = TableWriter(path, what.schema, about, overwrite=overwrite)
+        about = {"kind": kind, "columns": describe_all(schema.names, meanings), **answers.about()}
+        writer = TableWriter(path, schema, about, overwrite=overwrite)
         try:
-            for lines in what.lines:
-                writer.write(pa.Table.from_pylist(lines, what.schema))
+            for table in tables:
+                writer.write(table)
             writer.seal()
         except BaseException:
             writer.discard()
@@ -135,69 +123,58 @@ def _sealed(answers: Retrieval, path: Path, what: _What, *, overwrite: bool) -> 
     is_csv = path.suffix.lower() == ".csv"
     try:
         if is_csv:
-            file.write((",".join(what.schema.names) + "\r\n").encode())
-        for lines in what.lines:
-            file.write(_csv(lines) if is_csv else _json_lines(lines))
+            file.write(csv_lines([schema.names]).encode())
+        for table in tables:
+            lines = table.to_pylist()
+            text = csv_lines(line.values() for line in lines).encode() if is_csv else b""
+            file.write(text or b"".join(to_json(line, indent=None) for line in lines))
     except BaseException:
         file.discard()
         raise
     return file
 
 
-def _row_lines(answers: Retrieval) -> Iterator[list[dict[str, Any]]]:
+def _rows(answers: Retrieval) -> Iterator[pa.Table]:
     """Yield what became of some rows of the table at a time."""
     start = 0
     for batch in answers.table.batches([KEY]):
-        stop = start + batch.num_rows
-        keys = plain(batch.column(0)).cast(pa.string()).to_pylist()
-        states = [answers.left_out[state] for state in answers.row_states[start:stop].tolist()]
-        certainty = answers.row_certainty[start:stop].tolist()
-        yield [
-            {"key": key, "state": state, "certainty": _number(value)}
-            for key, state, value in zip(keys, states, certainty, strict=True)
-        ]
-        start = stop
+        part = slice(start, start + batch.num_rows)
+        keys = plain(batch.column(0)).cast(pa.string())
+        states = pa.array(answers.left_out).take(pa.array(answers.row_states[part]))
+        yield pa.Table.from_arrays([keys, states, _numbers(answers.row_certainty[part])], schema=ROWS_SCHEMA)
+        start = part.stop
 
 
-def _lines(answers: Retrieval) -> Iterator[list[dict[str, Any]]]:
-    """Yield the lines of some queries at a time."""
-    nothing: dict[str, Any] = {"rank": None, "key": None, "similarity": None, "certainty": None}
+def _lines(answers: Retrieval) -> Iterator[pa.Table]:
+    """Yield the lines of some queries at a time: one a row that was found, or one of a query that found none."""
+    queries = pa.Table.from_arrays(
+        [
+            pa.array(range(len(answers)), pa.int32()),
+            pa.array(answers.queries.names, pa.string()),
+            pa.array(answers.states, pa.string()),
+            pa.array([reason or None for reason in answers.reasons], pa.string()),
+            _numbers(answers.certainty),
+            _numbers(np.full(len(answers), np.nan) if answers.bounds is None else answers.bounds),
+            pa.array(answers.inside),
+        ],
+        SCHEMA.names[:7],
+    )
+    links = answers.links
     for start in range(0, len(answers), AT_ONCE):
-        lines = []
-        for at in range(start, min(start + AT_ONCE, len(answers))):
-            query = {
-                "number": at,
-                "query": answers.queries.names[at],
-                "state": answers.states[at],
-                "reason": answers.reasons[at] or None,
-                "query_certainty": _number(answers.certainty[at]),
-                "bound": None if answers.bounds is None else _number(answers.bounds[at]),
-                "inside": int(answers.inside[at]),
-            }
-            near: list[dict[str, Any]] = [
-                {
-                    "rank": neighbour.rank,
-                    "key": neighbour.key,
-                    "similarity": neighbour.similarity,
-                    "certainty": _number(neighbour.certainty),
-                }
-                for neighbour in answers.neighbours(at)
-            ]
-            lines += [query | neighbour for neighbour in near or [nothing]]
-        yield lines
+        low, high = np.searchsorted(links.query, [start, start + AT_ONCE])
+        query, row = links.query[low:high] - start, links.row[low:high]
+        counts = np.bincount(query, minlength=min(AT_ONCE, len(answers) - start))
+        lines = np.repeat(np.arange(len(counts)), np.maximum(counts, 1))
+        rank = np.arange(len(query)) - (np.cumsum(counts) - counts)[query] + 1
+        keys = pa.array([answers.keys[at] for at in row.tolist()], pa.string())
+        found = [pa.array(rank, pa.int32()), keys, pa.array(links.similarity[low:high])]
+        near = pa.Table.from_arrays([*found, _numbers(answers.row_certainty[row])], SCHEMA.names[7:])
+        at = np.zeros(len(lines), np.int64)
+        at[counts[lines] > 0] = np.arange(len(query))
+        near = near.take(pa.array(at, mask=counts[lines] == 0))
+        yield pa.Table.from_arrays([*queries.take(pa.array(lines + start)).columns, *near.columns], schema=SCHEMA)
 
 
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(np.float32(value))
-
-
-def _csv(lines: list[dict[str, Any]]) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\r\n")
-    for line in lines:
-        writer.writerow([guarded(cell) if isinstance(cell, str) else cell for cell in line.values()])
-    return text.getvalue().encode()
-
-
-def _json_lines(lines: list[dict[str, Any]]) -> bytes:
-    return b"".join(to_json(line, indent=None) for line in lines)
+def _numbers(values: NDArray[np.floating]) -> pa.Array:
+    """Return numbers as a column; NaN is null."""
+    return pa.array(values.astype(np.float32), from_pandas=True)

@@ -8,8 +8,7 @@ from PIL import Image
 from curate.columns import KEY
 from curate.manifest import ReadError
 from curate.retrieval.queries import image_reader
-from curate.retrieval.results import Retrieval
-from curate.retrieval.words import value
+from curate.retrieval.results import Retrieval, value
 from curate.sheets.sheet import TILE, Tile, contact_sheet, refuse_too_many
 from curate.sheets.tiles import tiles
 from curate.tables.provenance import white_of

@@ -1,7 +1,5 @@
 """The decisions of a deduplication, one row for every input row, and why, in words; and its leaks by name."""
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.manifest.text import guarded
+from curate.manifest.text import csv_lines
 from curate.policies.dedup.changes import TURNED, change_words
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.looks import in_words, seen
@@ -191,13 +189,11 @@ def leaks_csv(table: Table, against: Table, duplicates: Duplicates, request: Ded
     foreign = duplicates.foreign
     rows = np.flatnonzero(duplicates.leaks)
     views = [view.name for view in request.views()]
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(LEAK_COLUMNS)
+    lines: list[tuple[object, ...]] = [LEAK_COLUMNS]
     named = zip(rows.tolist(), keys_at(table, rows), keys_at(against, foreign.owner[rows]), strict=True)
     for row, key, other_key in named:
         name, similarity = foreign.names[foreign.finder[row]], float(foreign.similarity[row])
         how = how_matched(duplicates, foreign, row, views)
-        places = (guarded(str(each)) for each in (table.path, key, against.path, other_key))
-        writer.writerow([*places, name, f"{similarity:.6g}", how])
-    return text.getvalue().encode("utf-8" if text.getvalue().isascii() else "utf-8-sig")
+        lines.append((str(table.path), key, str(against.path), other_key, name, f"{similarity:.6g}", how))
+    text = csv_lines(lines)
+    return text.encode("utf-8" if text.isascii() else "utf-8-sig")

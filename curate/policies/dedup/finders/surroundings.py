@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.verifier import Evidence
 from curate.tables.vectors import rows_of
 from scoring.images.views import SignatureView
 from scoring.metrics.neighbours import nearest
@@ -106,11 +105,12 @@ class Surroundings:
 
     def evidence(
         self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]
-    ) -> tuple[Evidence, NDArray[np.int8]]:
-        """Return what speaks for pairs (a, b), and which view of a looks most like b, shape (P,)."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
+        """Return what speaks for pairs (a, b), as for ``Weights``, and which view of a looks most like b."""
         picture, seen = pictures(side.signatures, a, two.signatures, b, self.views)
         around = side.crowding[a], two.crowding[b]
-        return Evidence(self.content(side, a, two, b), picture, np.maximum(*around), np.minimum(*around)), seen
+        content = self.content(side, a, two, b)
+        return np.stack([content, picture, np.maximum(*around), np.minimum(*around)], 1), seen
 
     def _no_copies(self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return ``content`` of pairs, -inf for copies: they would look like a crowd."""

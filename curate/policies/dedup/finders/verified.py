@@ -50,7 +50,7 @@ class Verified(NearPairs[Side]):
         odds, view = FIRST.log_odds(evidence), seen.astype(np.int32)
         may = np.flatnonzero(chance(odds) >= LEAST_TO_FIT)
         fit = self.parts.measured(query[may], side.signatures, row[may])
-        again = FITTED.log_odds(evidence.take(may), fit.similarity.astype(np.float64))
+        again = FITTED.log_odds(evidence[may], fit.similarity.astype(np.float64))
         surer = (
             again >= odds[may]
         )  # the more certain one counts: a fit of parts must not doubt images that agree as they are

@@ -10,31 +10,6 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What speaks for P pairs, and against them; shape (P,) each.
-
-    Attributes:
-        content: cosine of the embeddings, less the mean of the dataset.
-        picture: cosine of the signatures, the best over the views requested.
-        denser: the larger one of how close other rows lie to either row: see ``Side.crowding``.
-        sparser: the smaller one of these.
-    """
-
-    content: Floats
-    picture: Floats
-    denser: Floats
-    sparser: Floats
-
-    def take(self, at: NDArray) -> "Evidence":
-        """Return some of the pairs: a mask, or indices."""
-        return Evidence(self.content[at], self.picture[at], self.denser[at], self.sparser[at])
-
-    def columns(self) -> Floats:
-        """Return the four as closeness, shape (P, 4)."""
-        return np.stack([closeness(each) for each in (self.content, self.picture, self.denser, self.sparser)], 1)
-
-
-@dataclass(frozen=True)
 class Weights:
     """Log odds are a sum of closenesses, each times its weight, and the intercept.
 
@@ -54,9 +29,17 @@ class Weights:
     part: float
     intercept: float
 
-    def log_odds(self, evidence: Evidence, part: Floats | None = None) -> Floats:
-        """Return the log odds of pairs, shape (P,); ``part`` is the cosine of the fit, where there is one."""
-        odds = evidence.columns() @ np.array([self.content, self.picture, self.denser, self.sparser]) + self.intercept
+    def log_odds(self, evidence: Floats, part: Floats | None = None) -> Floats:
+        """Return the log odds of P pairs, shape (P,).
+
+        Args:
+            evidence: shape (P, 4): the cosine of the embeddings less the mean of the dataset; that of the signatures,
+                the best over the views requested; and of how close other rows lie to either row, as in
+                ``Side.crowding``, the larger and the smaller one.
+            part: the cosine of the best fit of one as a part of the other, where there is one, shape (P,).
+        """
+        weights = np.array([self.content, self.picture, self.denser, self.sparser])
+        odds = closeness(evidence) @ weights + self.intercept
         return odds if part is None else odds + self.part * closeness(part)
 
 

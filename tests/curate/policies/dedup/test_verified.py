@@ -12,7 +12,7 @@ from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import CAREFUL
 from curate.policies.dedup.finders.table import FINDERS, Options
 from curate.policies.dedup.finders.verified import ALIKE, Verified
-from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, Evidence, chance, closeness
+from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, chance, closeness
 from curate.tables.graph import computed_graph
 from scoring.errors import InputError
 from scoring.images.signature import ORIENTATIONS, reorient, signature
@@ -208,11 +208,11 @@ def test_what_speaks_for_a_pair_never_lowers_the_chance():
     generator = np.random.default_rng(3)
     numbers = generator.uniform(-0.5, 0.95, (200, 5))
     for weights in (FIRST, FITTED):
-        base = weights.log_odds(Evidence(*numbers.T[:4]), numbers[:, 4])
+        base = weights.log_odds(numbers[:, :4], numbers[:, 4])
         for column, sign in enumerate((1, 1, -1, -1, 1)):
             more = numbers.copy()
             more[:, column] += 0.04
-            assert (sign * (weights.log_odds(Evidence(*more.T[:4]), more[:, 4]) - base) >= 0).all()
+            assert (sign * (weights.log_odds(more[:, :4], more[:, 4]) - base) >= 0).all()
 
 
 def test_closeness_ends_where_rows_are_equal():
