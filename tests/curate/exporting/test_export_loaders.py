@@ -336,7 +336,7 @@ def test_thirty_thousand_classes_go_out_each_under_its_own_name(workdir):
 
 
 def test_progress_is_told_part_by_part(workdir, monkeypatch):
-    monkeypatch.setattr(Shard.__init__, "__defaults__", (10, 0, "n_bytes"))
+    monkeypatch.setattr(Shard.__init__, "__defaults__", (10, 0))
     reports = []
     curate.export("t.parquet", "out", to="folder", report=reports.append)
     assert [(entry.done, entry.total) for entry in reports] == [(10, 25), (20, 25), (25, 25)]

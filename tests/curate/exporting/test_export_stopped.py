@@ -29,7 +29,7 @@ FORMATS_TRIED = ["folder", "webdataset", "csv"]
 def workdir(tmp_path, monkeypatch):
     """Two tables over files, and parts of five rows."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Shard.__init__, "__defaults__", (5, 0, "n_bytes"))
+    monkeypatch.setattr(Shard.__init__, "__defaults__", (5, 0))
     monkeypatch.setattr("curate.exporting.shards.SHARD_ROWS", 5)
     (tmp_path / "i").mkdir()
     for number in range(N):
