@@ -167,8 +167,8 @@ def _lines(answers: Retrieval) -> Iterator[pa.Table]:
         lines = np.repeat(np.arange(len(counts)), np.maximum(counts, 1))
         rank = np.arange(len(query)) - (np.cumsum(counts) - counts)[query] + 1
         keys = pa.array([answers.keys[at] for at in row.tolist()], pa.string())
-        found = [pa.array(rank, pa.int32()), keys, pa.array(links.similarity[low:high])]
-        near = pa.Table.from_arrays([*found, _numbers(answers.row_certainty[row])], SCHEMA.names[7:])
+        hits = [pa.array(rank, pa.int32()), keys, pa.array(links.similarity[low:high])]
+        near = pa.Table.from_arrays([*hits, _numbers(answers.row_certainty[row])], SCHEMA.names[7:])
         at = np.zeros(len(lines), np.int64)
         at[counts[lines] > 0] = np.arange(len(query))
         near = near.take(pa.array(at, mask=counts[lines] == 0))
