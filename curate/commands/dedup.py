@@ -8,7 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.dedup_words import dedup_notes, lower_words, recall_header, recall_lines, recall_table
+from curate.commands.dedup_words import lower_words, recall_header, recall_lines, recall_table
 from curate.commands.order import typed
 from curate.commands.printing import EXIT_GATE, emit, printers, say, say_files
 from curate.commands.progress import Bar
@@ -88,7 +88,7 @@ def run(
         if not quiet:
             say(f"sheet: {sheet}: {drawn:,} of {counted(result.n_groups, 'group')}, the most doubtful first")
     if json_:
-        emit({**result.to_json(), "notes": dedup_notes(result)})
+        emit(result.to_json())
     elif request.dry_run or not quiet:
         _report(result, request.against, request.dry_run)
     if fail_on_leaks and result.n_leaks:
@@ -136,7 +136,7 @@ def _draw(result: "DedupResult", request: DedupOptions, sheet: Path) -> int:
 
 def _report(result: "DedupResult", against: str | Path | None, dry_run: bool) -> None:
     line, table = printers(requested=dry_run)
-    for note in [*dedup_notes(result), *result.recall]:
+    for note in [*result.notes, *result.recall]:
         line(note)
     rows = result.account()
     rows.append(

@@ -1,27 +1,13 @@
-"""Messages on a deduplication: on rows that were not compared, and on planted copies."""
+"""Messages on a deduplication: on the quality of kept copies, and on planted copies."""
 
 from typing import TYPE_CHECKING
 
 from curate.counted import counted
 
 if TYPE_CHECKING:
-    from curate.policies.dedup.finders.facts import (
-        EqualElsewhere,
-        FewFinders,
-        KappaRadius,
-        LooseGroups,
-        NotCompared,
-        PixelsRead,
-    )
     from curate.policies.dedup.quality.recall import RecallReport
-    from curate.policies.dedup.result import DedupResult
 
 N_UNREAD = 5  # images that could not be used, named in the report
-
-
-def dedup_notes(result: "DedupResult") -> list[str]:
-    """Return what is to be said next to the counts, one sentence each."""
-    return [text for note in result.notes for text in note_words(note)]
 
 
 def lower_words(n: int) -> str:
@@ -32,94 +18,6 @@ def lower_words(n: int) -> str:
     if n > 1:
         groups = f"{n:,} groups keep a copy of lower quality than one they drop"
     return f"{groups}: lower_quality in the groups table (by --prefer, --protect, labels or --keep)"
-
-
-def note_words(note: object) -> list[str]:
-    """Return a fact in words; a text as it is."""
-    from curate.policies.dedup.finders.facts import (
-        EqualElsewhere,
-        FewFinders,
-        KappaRadius,
-        LooseGroups,
-        ManyLinks,
-        NotCompared,
-        PixelsRead,
-    )
-
-    match note:
-        case FewFinders():
-            return [_few_finders(note)]
-        case NotCompared():
-            return [_not_compared(note)]
-        case PixelsRead():
-            return _pixels_read(note)
-        case EqualElsewhere():
-            return [_elsewhere(note)]
-        case LooseGroups():
-            return [_loose(note)]
-        case ManyLinks():
-            many = f"{note.rows:,} rows may have more links than {note.graph} lists neighbours"
-            return [f"{many}: pairs of two such rows are searched for"]
-        case KappaRadius():
-            return _radius(note)
-    return [str(note)]
-
-
-def _few_finders(note: "FewFinders") -> str:
-    if note.finders == ("embedding",):
-        return f"{note.table} has embeddings but no sha256, phash or signature: only embeddings are compared"
-    return (
-        f"{note.table} has no signature column, so only {' and '.join(note.finders)} are compared, which miss most "
-        "edited copies; score the images again for better"
-    )
-
-
-def _not_compared(note: "NotCompared") -> str:
-    has = note.why.startswith("an ")
-    rows = counted(note.rows, "row has", "rows have") if has else counted(note.rows, "row")
-    return f"{rows} {note.why}: not compared by {note.finder}"
-
-
-def _elsewhere(note: "EqualElsewhere") -> str:
-    files = counted(note.rows, "dropped file equals one", "dropped files equal one")
-    return (
-        f"{files} that is kept in another folder, such as {note.dropped} for {note.kept}: --prefer 'FOLDER/*' keeps "
-        "the copies in a folder of your choice"
-    )
-
-
-def _loose(note: "LooseGroups") -> str:
-    groups = counted(note.groups, "large group lies", "large groups lie")
-    largest = f"{note.rows:,} rows, {note.largest:,} in the largest; median {note.finder} {note.similarity:.3g}"
-    like = "as do images of one template with other content, such as displays, plates or forms"
-    if note.to_review < note.rows:
-        dropped = f"{note.rows - note.to_review:,} are dropped: look at them with --sheet, or raise the --threshold"
-        return f"{groups} just above the threshold ({largest}), {like}; {dropped}"
-    return (
-        f"{groups} just above the threshold ({largest}), {like}: all are kept until reviewed, by curate review TABLE "
-        "SUBSET and then --verdicts; --finder with a --threshold that you choose drops them"
-    )
-
-
-def _pixels_read(note: "PixelsRead") -> list[str]:
-    read = counted(note.images, "image was", "images were")
-    notes = [f"pixels: {read} read again, with pixels that another may have too"]
-    if note.unreadable:
-        notes.append(f"pixels: {note.unreadable:,} of them could not be read, such as {note.example}")
-    return notes
-
-
-def _radius(radius: "KappaRadius") -> list[str]:
-    from curate.policies.dedup.finders.facts import HIGHEST_KAPPA
-
-    median = f"cosine {radius.threshold:g} at the median kappa {radius.median:.4g}"
-    notes = [f"elk: {median}; loosest pair {radius.loosest:.4f}"]
-    sides = ((radius.n_low, "below", f"{radius.floor:.4g}"), (radius.n_high, "above", f"{HIGHEST_KAPPA:g}"))
-    return notes + [
-        f"elk: {counted(n, 'row')} with a kappa {side} {bound}: compared as if it were that"
-        for n, side, bound in sides
-        if n
-    ]
 
 
 def recall_header(report: "RecallReport") -> tuple[str, ...]:

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.dedup.changes import Appearance
-from curate.policies.dedup.finders.facts import NotCompared, PixelsRead
 from curate.policies.dedup.finders.pixels import add_pixels
-from curate.policies.dedup.finders.searches import Search
+from curate.policies.dedup.finders.searches import Search, not_compared
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.chains import find_chains
 from curate.policies.dedup.grouping.keep import LEAST_LOST, Criterion, keep_order, preferred_rows
@@ -56,7 +55,7 @@ class Duplicates:
         large: rows that were enlarged from a copy in their group, shape (N,) bool; None where that did not count.
         other_rows: what was read of the other table, without embeddings and signatures; or None.
         graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
-        notes: facts for the user; sentences of the graph.
+        notes: facts for the user, one sentence each.
     """
 
     rows: Rows
@@ -73,7 +72,7 @@ class Duplicates:
     large: Marked | None = None
     other_rows: Rows | None = None
     graph: dict[str, str] = field(default_factory=dict)
-    notes: list[object] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def gone(self) -> Marked:
@@ -121,7 +120,7 @@ def decide_duplicates(
     """
     rows, other_rows = _read_both(table, other, request, criteria, verdicts)
     reviewed = Reviewed.of_none(len(rows)) if verdicts is None else verdicts.reviewed(rows)
-    read_again = [_read_pixels(table, rows, request, other, other_rows)] if "pixels" in request.thresholds else []
+    read_again = _read_pixels(table, rows, request, other, other_rows) if "pixels" in request.thresholds else []
     protected = rows.holds(request.protect)
     protected = np.zeros(len(rows), bool) if protected is None else protected
     preferred = preferred_rows(table, request.prefer)
@@ -287,8 +286,8 @@ def _require_colours_alike(rows: Rows, other: Rows) -> None:
 
 def _read_pixels(
     table: Table, rows: Rows, request: DedupRequest, other: Table | None, other_rows: Rows | None
-) -> PixelsRead:
-    """Read images again where only their pixels can determine; return how many."""
+) -> list[str]:
+    """Read images again where only their pixels can determine; return how many, in words."""
     tables = [(table, rows, request.source)]
     if other is not None and other_rows is not None:
         tables.append((other, other_rows, request.against_source))
@@ -303,12 +302,12 @@ def _graph(rows: Rows, request: DedupRequest, path: str | Path, *, write: bool) 
     return stored_graph(path, rows.hashes[at], rows_of(rows.embedding, at), rows.model, write=write)
 
 
-def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[object]:
-    notes: list[object] = [NotCompared("embedding", n, what) for what, n in rows.not_compared().items()]
+def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
+    notes = [not_compared("embedding", n, what) for what, n in rows.not_compared().items()]
     if rows.signature is not None:
         blank = int((rows.ok & ~rows.signature.any(1)).sum())
         if blank:
-            notes.append(NotCompared("signature", blank, "of one flat colour or without a signature"))
+            notes.append(not_compared("signature", blank, "of one flat colour or without a signature"))
     for search in searches.values():
         notes += search.notes
     return notes

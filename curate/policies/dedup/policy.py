@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
+from curate.counted import counted
 from curate.engines.search import searching
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
 from curate.policies.apply import apply
 from curate.policies.decided import FIRST_DROPPED, N_EXAMPLES, Decided
 from curate.policies.dedup.decide import Duplicates, decide_duplicates
-from curate.policies.dedup.finders.facts import FewFinders, LooseGroups
 from curate.policies.dedup.grouping.keep import equal_elsewhere, parse_keep
 from curate.policies.dedup.grouping.loss import HEIGHT, WIDTH, ranks
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
@@ -59,7 +59,7 @@ class Dedup:
         audit: pairs for a reviewer to judge; or None.
         model: that scored the table, for ``plant``, if it does not ship.
         seed: of the pairs and images that are drawn.
-        few_finders: where the table has not the columns of the usual ones; or None.
+        few_finders: that the table has not the columns of the usual ones, in words; or None.
         verdicts: what reviewers decided; or None.
         report: called with images edited, of all.
         compared: called with rows compared, of all.
@@ -75,7 +75,7 @@ class Dedup:
     audit: int | None = None
     model: str | None = None
     seed: int = 0
-    few_finders: FewFinders | None = None
+    few_finders: str | None = None
     verdicts: VerdictLines | None = None
     report: Callable[[int, int], None] = lambda done, total: None
     compared: Callable[[int, int], None] = lambda done, total: None
@@ -240,15 +240,26 @@ class Dedup:
         )
 
 
-def _loose(duplicates: Duplicates, members: Members) -> list[LooseGroups]:
+def _loose(duplicates: Duplicates, members: Members) -> list[str]:
     """What to say of large groups just above the threshold; nothing where there are none."""
     stars, rows = duplicates.stars, np.flatnonzero(duplicates.loose | duplicates.to_review)
     if not len(rows):
         return []
     groups, commonest = np.unique(members.group[rows]), int(np.bincount(stars.finder[rows]).argmax())
     similarity = float(np.median(stars.similarity[rows[stars.finder[rows] == commonest]]))
-    largest, waiting = int(members.size[groups].max()), int(duplicates.to_review.sum())
-    return [LooseGroups(len(groups), len(rows), largest, stars.names[commonest], similarity, waiting)]
+    count = counted(len(groups), "large group lies", "large groups lie")
+    largest = f"{len(rows):,} rows, {int(members.size[groups].max()):,} in the largest"
+    where = f"{largest}; median {stars.names[commonest]} {similarity:.3g}"
+    like = "as do images of one template with other content, such as displays, plates or forms"
+    n_dropped = len(rows) - int(duplicates.to_review.sum())
+    advice = f"{n_dropped:,} are dropped: look at them with --sheet, or raise the --threshold"
+    if not n_dropped:
+        advice = (
+            "all are kept until reviewed, by curate review TABLE SUBSET and then --verdicts; --finder with a "
+            "--threshold that you choose drops them"
+        )
+    join = "; " if n_dropped else ": "
+    return [f"{count} just above the threshold ({where}), {like}{join}{advice}"]
 
 
 def run_dedup(options: DedupOptions) -> DedupResult:

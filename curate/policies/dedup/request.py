@@ -6,7 +6,6 @@ from typing import Any
 
 from curate.columns import SIGNATURE, is_less_certain
 from curate.policies.dedup.changes import COMPARED
-from curate.policies.dedup.finders.facts import FewFinders
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import Criterion
@@ -131,7 +130,7 @@ class DedupRequest:
 
 def resolved(
     request: DedupRequest, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
-) -> tuple[DedupRequest, FewFinders | None]:
+) -> tuple[DedupRequest, str | None]:
     """Return what is requested with the thresholds and columns that it means in a table, and where these are too few.
 
     Args:
@@ -196,13 +195,18 @@ def refuse_graph(request: DedupRequest) -> None:
         )
 
 
-def _default_finders(table: Table) -> tuple[tuple[str, ...], FewFinders | None]:
+def _default_finders(table: Table) -> tuple[tuple[str, ...], str | None]:
     able = _able(table)
     if "signature" in able:
         return tuple(name for name in DEFAULT_FINDERS if name in able), None
     others = tuple(name for name in WITHOUT_SIGNATURE if name in able) or tuple({"embedding"} & set(able))
+    if others == ("embedding",):
+        return others, f"{table.path} has embeddings but no sha256, phash or signature: only embeddings are compared"
     if others:
-        return others, FewFinders(str(table.path), others)
+        return others, (
+            f"{table.path} has no signature column, so only {' and '.join(others)} are compared, which miss most "
+            "edited copies; score the images again for better"
+        )
     raise InputError(
         f"{table.path} has nothing to compare: expected a column sha256, phash, signature or embedding, got "
         f"{name_list(table.schema.names)}; score the images with curate score"

@@ -85,4 +85,4 @@ def thresholds_in(
     request, few = resolved(DedupRequest({}, mirrored=mirrored), table, finder)
     if PIXELS in request.thresholds:
         raise InputError("--finder pixels reads images again; take bytes, hash or signature, or drop copies by dedup")
-    return request.thresholds, [f"copies are found by {', '.join(few.finders)} alone"] if few else []
+    return request.thresholds, [f"copies are found by {', '.join(request.thresholds)} alone"] if few else []

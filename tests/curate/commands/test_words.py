@@ -2,13 +2,11 @@
 
 import pytest
 
-from curate.commands.dedup_words import note_words
 from curate.commands.round_words import SEEN, advice_words, lift_words
 from curate.commands.verify_words import DIFFERENCES, FINDINGS, difference_words, finding_words
 from curate.evaluation import measures
 from curate.evaluation.words import NO_SLOPE
 from curate.policies import findings
-from curate.policies.dedup.finders.facts import FewFinders, ManyLinks, NotCompared, PixelsRead
 from curate.policies.findings import Difference, Finding
 from curate.rounds.measures import stopping
 from curate.rounds.measures.lift import ArmLift
@@ -44,25 +42,6 @@ def test_a_difference_names_the_row_and_both_values(fact, text):
 def test_a_digest_is_shown_by_its_first_sixteen_digits():
     said = finding_words(Finding("other digest", "t.parquet", "0123456789abcdef" * 4, "f" * 64))
     assert "its digest is 0123456789abcdef..., expected ffffffffffffffff..." in said
-
-
-@pytest.mark.parametrize(
-    ("fact", "lines"),
-    [
-        (FewFinders("t", ("bytes", "hash")), ["t has no signature column, so only bytes and hash are compared"]),
-        (FewFinders("t", ("embedding",)), ["t has embeddings but no sha256, phash or signature"]),
-        (NotCompared("hash", 1, "of one flat colour"), ["1 row of one flat colour: not compared by hash"]),
-        (NotCompared("embedding", 2, "an embedding of zeros"), ["2 rows have an embedding of zeros: not compared"]),
-        (PixelsRead(1, 0, ""), ["pixels: 1 image was read again"]),
-        (PixelsRead(30, 2, "k (gone)"), ["pixels: 30 images were", "2 of them could not be read, such as k (gone)"]),
-        (ManyLinks(1000, "g.parquet"), ["1,000 rows may have more links than g.parquet lists"]),
-        ("g.parquet: the graph of 3 rows is used again", ["g.parquet: the graph of 3 rows is used again"]),
-    ],
-)
-def test_a_fact_of_dedup_is_said_in_as_many_sentences_as_it_takes(fact, lines):
-    said = note_words(fact)
-    assert len(said) == len(lines)
-    assert all(part in text for part, text in zip(lines, said, strict=True))
 
 
 def test_advice_says_what_it_saw_or_how_many_models_it_needs():

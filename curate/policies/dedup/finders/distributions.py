@@ -20,7 +20,7 @@ class NearDistribution(Search):
 
     higher = True
     extent = EVERY_PAIR
-    notes: Sequence[object] = ()
+    notes: Sequence[str] = ()
 
     def __init__(self, rows: Rows, threshold: float, kappa: str) -> None:
         if rows.embedding is None:
@@ -36,7 +36,7 @@ class NearDistribution(Search):
             )
         self.radius = Radius.of(self.kappas[self.there], threshold, rows.embedding.shape[1], name=kappa)
         self.near = NearVector(rows.embedding, self.radius.loosest, "embedding", ties=rows.hashes)
-        self.notes = (self.radius,)
+        self.notes = self.radius.notes
 
     @property
     def recall(self) -> Recall | None:

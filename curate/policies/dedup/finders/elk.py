@@ -22,23 +22,44 @@ in ``Radius.of`` are ours.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.policies.dedup.finders.facts import HIGHEST_KAPPA, KappaRadius
+from curate.counted import counted
 from scoring.distributions.bessel import log_series, ratio
 from scoring.errors import InputError
 
+HIGHEST_KAPPA = 1e6  # the normaliser is tested up to here; such an image is as good as a point
 WIDEST = 2.0  # no radius, as an angle, is more than this many times the threshold's
 BLOCK = 65_536  # pairs at a time
 STEPS = 64  # Newton's; 4 to 6 are usual
 
 
-class Radius(KappaRadius):
-    """What two rows of a table have to reach, given their kappas, with the arithmetic."""
+@dataclass(frozen=True)
+class Radius:
+    """What two rows of a table have to reach, given their kappas.
+
+    Attributes:
+        threshold: cosine at which two rows of the median kappa just match.
+        dim: M, the width of the embeddings.
+        median: of the kappas of the table.
+        floor: a lower kappa counts as this one.
+        n_low: rows whose kappa was raised to the floor.
+        n_high: rows whose kappa was lowered to ``HIGHEST_KAPPA``.
+        loosest: the smallest cosine that is enough for any two rows of the table.
+    """
+
+    threshold: float
+    dim: int
+    median: float
+    floor: float
+    n_low: int
+    n_high: int
+    loosest: float
 
     @classmethod
     def of(cls, kappas: NDArray[np.floating], threshold: float, dim: int, *, name: str = "kappa") -> "Radius":
@@ -81,6 +102,18 @@ class Radius(KappaRadius):
         loosest = float(cosine_bounds(np.array([least]), np.array([least]), threshold, median=median, dim=dim)[0])
         n_low, n_high = int((kappas < floor).sum()), int((kappas > HIGHEST_KAPPA).sum())
         return cls(threshold, dim, median, floor, n_low, n_high, loosest)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the radius is, and which kappas are compared as others, one sentence each."""
+        median = f"cosine {self.threshold:g} at the median kappa {self.median:.4g}"
+        sides = ((self.n_low, "below", f"{self.floor:.4g}"), (self.n_high, "above", f"{HIGHEST_KAPPA:g}"))
+        clipped = [
+            f"elk: {counted(n, 'row')} with a kappa {side} {bound}: compared as if it were that"
+            for n, side, bound in sides
+            if n
+        ]
+        return [f"elk: {median}; loosest pair {self.loosest:.4f}", *clipped]
 
     def clipped(self, kappas: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return the kappas that are compared: none below the floor, none above ``HIGHEST_KAPPA``."""

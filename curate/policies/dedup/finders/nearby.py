@@ -35,7 +35,7 @@ class NearPairs(Search, Generic[Side]):
     """
 
     higher = True
-    notes: Sequence[object] = ()
+    notes: Sequence[str] = ()
     n_nearest: ClassVar[int] = MOST_NEIGHBOURS  # rows by embedding that are judged
     n_alike: ClassVar[int] = 8  # rows by signature that are judged, too
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.facts import ManyLinks
 from curate.policies.dedup.finders.links import Links, first_of, joined
 from curate.policies.dedup.finders.searches import EVERY_PAIR, NearVector, Search, cosine_index
 from curate.tables.graph import Stored
@@ -96,9 +95,10 @@ class NearGraph(Search):
         return EVERY_PAIR
 
     @property
-    def notes(self) -> tuple[ManyLinks, ...]:
-        """The rows whose pairs are searched for, if there are any."""
-        return (ManyLinks(len(self.many), self.path),) if len(self.many) else ()
+    def notes(self) -> tuple[str, ...]:
+        """How many rows have pairs that are searched for, if there are any."""
+        many = f"{len(self.many):,} rows may have more links than {self.path} lists neighbours"
+        return (f"{many}: pairs of two such rows are searched for",) if len(self.many) else ()
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""

@@ -7,10 +7,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.facts import NotCompared
 from curate.policies.dedup.finders.links import Links, joined
 from curate.policies.dedup.finders.looks import VIEWS
-from curate.policies.dedup.finders.searches import Search, Views
+from curate.policies.dedup.finders.searches import Search, Views, not_compared
 from curate.tables.rows import Rows
 from scoring.images.signature import ORIENTATIONS, reorient_chroma, same_colours
 from scoring.images.views import SignatureView
@@ -42,7 +41,7 @@ class Passing(Search):
         return self.search.extent
 
     @property
-    def notes(self) -> Sequence[object]:
+    def notes(self) -> Sequence[str]:
         """Facts for the user."""
         return self.search.notes
 
@@ -73,10 +72,10 @@ class WithoutFlat(Passing):
         super().__init__(search)
         self.flat = np.zeros(len(rows), bool) if rows.flat is None else rows.flat
         n = int((self.flat & rows.ok).sum())
-        self._note = (NotCompared(name, n, "of one flat colour"),) if n else ()
+        self._note = (not_compared(name, n, "of one flat colour"),) if n else ()
 
     @property
-    def notes(self) -> Sequence[object]:
+    def notes(self) -> Sequence[str]:
         """Facts for the user, the flat rows first."""
         return (*self._note, *super().notes)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.facts import PixelsRead
+from curate.counted import counted
 from curate.policies.dedup.finders.links import chunks
 from curate.tables.images import Encoded, Images
 from curate.tables.in_order import in_order
@@ -22,7 +22,7 @@ MOST = 65_536  # queried hashes at a time
 AHEAD = 64  # images read ahead of the decoders
 
 
-def add_pixels(tables: Sequence[tuple[Table, Rows, str | None]]) -> PixelsRead:
+def add_pixels(tables: Sequence[tuple[Table, Rows, str | None]]) -> list[str]:
     """Read the candidates of all tables together and put their digests into ``Rows.texts['pixels']``.
 
     A row is a candidate if another one, of any of the tables, has its width and height, nearly its perceptual hash, and
@@ -32,7 +32,7 @@ def add_pixels(tables: Sequence[tuple[Table, Rows, str | None]]) -> PixelsRead:
         tables: each with its rows, which have ``width``, ``height``, ``phash`` and ``sha256``, and what was scored.
 
     Returns:
-        How many were read, and could not be.
+        How many were read, and could not be; a sentence each.
 
     Raises:
         InputError: if there is neither a path nor a source for an image.
@@ -51,7 +51,11 @@ def add_pixels(tables: Sequence[tuple[Table, Rows, str | None]]) -> PixelsRead:
                     problems.append(problem)
         n_read += len(candidate_rows)
         rows.texts["pixels"] = pa.chunked_array([pa.array(digests, pa.large_string())])
-    return PixelsRead(n_read, len(problems), problems[0] if problems else "")
+    read = counted(n_read, "image was", "images were")
+    notes = [f"pixels: {read} read again, with pixels that another may have too"]
+    if problems:
+        notes.append(f"pixels: {len(problems):,} of them could not be read, such as {problems[0]}")
+    return notes
 
 
 def _digests(images: Images, rows: NDArray[np.int64]) -> Iterable[tuple[int, str | None, str]]:

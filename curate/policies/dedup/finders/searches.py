@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.facts import NotCompared
+from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
 from curate.tables.rows import Rows
 from scoring.errors import InputError
@@ -43,8 +43,8 @@ class Search(Protocol):
         """How much is compared where there is no ``recall`` to determine."""
 
     @property
-    def notes(self) -> Sequence[object]:
-        """Facts for the user, its own each class."""
+    def notes(self) -> Sequence[str]:
+        """Facts for the user, one sentence each."""
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among``, shape (N,), marks."""
@@ -128,14 +128,14 @@ class NearHash(Search):
     higher = False
     recall: Recall | None = None
     extent = EVERY_PAIR
-    notes: Sequence[object] = ()
+    notes: Sequence[str] = ()
 
     def __init__(self, rows: Rows, radius: float) -> None:
         if rows.phash is None or rows.has_phash is None:
             raise ValueError("rows were read without phash")
         self.has = _hashed(rows)
         n_flat = int((rows.has_phash & rows.ok).sum() - self.has.sum())
-        self.notes = (NotCompared("hash", n_flat, "of one flat colour"),) if n_flat else ()
+        self.notes = (not_compared("hash", n_flat, "of one flat colour"),) if n_flat else ()
         self.there = np.flatnonzero(self.has)
         self.codes = rows.phash
         self.index = HammingIndex(rows.phash[self.there], int(radius))
@@ -171,6 +171,16 @@ class NearHash(Search):
         """Return the bits in which each pair differs."""
         bits = np.bitwise_count(self.codes[query] ^ self.codes[row]).astype(np.float32)
         return Links(query, row, bits, np.zeros(len(row), np.int8))
+
+
+def not_compared(finder: str, n: int, why: str) -> str:
+    """Return that a finder leaves rows out, in words; ``why`` is what they are or have.
+
+    >>> not_compared("hash", 1, "of one flat colour"), not_compared("embedding", 2, "an embedding of zeros")
+    ('1 row of one flat colour: not compared by hash', '2 rows have an embedding of zeros: not compared by embedding')
+    """
+    rows = counted(n, "row has", "rows have") if why.startswith("an ") else counted(n, "row")
+    return f"{rows} {why}: not compared by {finder}"
 
 
 def _hashed(rows: Rows) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, is_less_certain
-from curate.policies.dedup.finders.facts import EqualElsewhere
+from curate.counted import counted
 from curate.policies.dedup.grouping.loss import (
     FORMAT,
     HEIGHT,
@@ -241,8 +241,8 @@ def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | No
     return places
 
 
-def equal_elsewhere(table: Table, stars: Stars, outside: NDArray[np.bool_]) -> list[EqualElsewhere]:
-    """Return how many rows are dropped for an equal file of another folder, by folder; empty if none is.
+def equal_elsewhere(table: Table, stars: Stars, outside: NDArray[np.bool_]) -> list[str]:
+    """Return how many rows are dropped for an equal file of another folder, in words; empty if none is.
 
     Args:
         table: with ``key``.
@@ -253,4 +253,10 @@ def equal_elsewhere(table: Table, stars: Stars, outside: NDArray[np.bool_]) -> l
     rows = np.flatnonzero(np.isin(stars.finder, equal) & ~outside)
     pairs = zip(keys_at(table, rows).tolist(), keys_at(table, stars.owner[rows]).tolist(), strict=True)
     apart = [(row, kept) for row, kept in pairs if row.rpartition("/")[0] != kept.rpartition("/")[0]]
-    return [EqualElsewhere(len(apart), *apart[0])] if apart else []
+    if not apart:
+        return []
+    files = counted(len(apart), "dropped file equals one", "dropped files equal one")
+    return [
+        f"{files} that is kept in another folder, such as {apart[0][0]} for {apart[0][1]}: --prefer 'FOLDER/*' keeps "
+        "the copies in a folder of your choice"
+    ]

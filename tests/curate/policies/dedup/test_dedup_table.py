@@ -12,7 +12,6 @@ from made import embedded, jittered, random_signatures, signed, write_table
 from test_stars import by_definition, cosines
 
 import curate
-from curate.commands.dedup_words import dedup_notes
 from curate.commands.verify_words import lines_of
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
@@ -213,7 +212,7 @@ def test_zero_nan_and_missing_embeddings_are_counted_and_compared_with_nothing(t
     path = write_table(tmp_path / "scores.parquet", {"embedding": embedded(rows)})
     result = curate.dedup(path, tmp_path / "out.parquet", ["embedding"])
     assert (result.kept, result.dropped) == (6, 1)
-    notes = dedup_notes(result)
+    notes = result.notes
     assert "3 rows have an embedding that is missing, NaN or infinite: not compared by embedding" in notes
     assert "2 rows have an embedding of zeros: not compared by embedding" in notes
 
@@ -234,7 +233,7 @@ def test_embeddings_that_others_wrote_are_read(tmp_path, kind):
     pq.write_table(pa.table({"key": [0, 1, 2, 3], "embedding": lists}), tmp_path / "user.parquet", row_group_size=1)
     result = curate.dedup(tmp_path / "user.parquet", tmp_path / "out.parquet")
     assert (result.kept, result.dropped) == (3, 1)
-    assert any("only embeddings are compared" in note for note in dedup_notes(result))
+    assert any("only embeddings are compared" in note for note in result.notes)
 
 
 def test_lengths_beyond_the_range_of_float32_do_not_matter(tmp_path):

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from made import plain_rows
 
 import curate
-from curate.commands.dedup_words import note_words
 from curate.policies.dedup.finders.distributions import NearDistribution
-from curate.policies.dedup.finders.elk import Radius, cosine_bounds, log_kernel
-from curate.policies.dedup.finders.facts import HIGHEST_KAPPA
+from curate.policies.dedup.finders.elk import HIGHEST_KAPPA, Radius, cosine_bounds, log_kernel
 from scoring.distributions import vmf
 from scoring.errors import InputError
 
@@ -174,7 +172,7 @@ def test_a_few_rows_of_no_certainty_do_not_open_the_search_to_everything(thresho
     assert math.acos(radius.loosest) == pytest.approx(2 * math.acos(threshold), rel=1e-6)
     assert 250 < radius.floor < 500
     assert bounds_of(radius, np.zeros(1), np.zeros(1))[0] == pytest.approx(radius.loosest)
-    assert any("3 rows" in line for line in note_words(radius))
+    assert any("3 rows" in line for line in radius.notes)
 
 
 def test_rows_of_one_kappa_are_compared_by_cosine():
