@@ -134,6 +134,13 @@ class RuleTable(Lazy["type[Rule]"]):
         rule = plugins.load_plugin(plugins.plugins(plugins.RULES)[name])
         if not (isinstance(rule, type) and issubclass(rule, Rule) and getattr(rule, "name", None) == name):
             raise InputError(f"the plug-in {name!r} is no rule: expected a subclass of Rule of that name, got {rule!r}")
+        lacking = sorted(rule.__abstractmethods__)
+        lacking += [each for each, kind in {name: rule.option, **rule.settings}.items() if not _is_option(kind)]
+        if lacking:
+            raise InputError(
+                f"the plug-in {name!r} is no rule: it lacks {lacking[0]}; an option is Annotated[type | None, "
+                "rule_option(text, metavar)]"
+            )
         return rule
 
     def __contains__(self, name: object) -> bool:
@@ -178,6 +185,11 @@ class RuleTable(Lazy["type[Rule]"]):
 
 
 RULES = RuleTable({name: line.where for name, line in LINES.items()})
+
+
+def _is_option(annotated: Any) -> bool:
+    """Return whether an option of a rule says what it is."""
+    return isinstance(next(iter(getattr(annotated, "__metadata__", ())), None), Option)
 
 
 def may_repeat(annotated: Any) -> bool:

@@ -61,6 +61,14 @@ class Label(EveryNth):
 @dataclass(frozen=True)
 class Judges(EveryNth):
     name = "judges"
+
+@dataclass(frozen=True)
+class Bare(EveryNth):
+    name = "bare"
+    option = int
+
+class Half(Rule):
+    name = "half"
 '''
 EVERY_LINE = """
 import sys
@@ -156,6 +164,8 @@ def test_it_is_a_keyword_that_applies_before_amounts(folder):
         ("other = acme_rules:EveryNth", "'other' is no rule: .* of that name"),
         ("label = acme_rules:Label", "--label"),
         ("judges = acme_rules:Judges", "--judges"),
+        ("bare = acme_rules:Bare", "'bare' is no rule: it lacks bare"),
+        ("half = acme_rules:Half", "'half' is no rule: it lacks judge"),
     ],
 )
 def test_a_package_whose_rule_cannot_be_used_is_named_in_one_line(tmp_path, monkeypatch, entries, words):
