@@ -65,7 +65,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     dry_run, overwrite, announce = options.dry_run, options.overwrite, options.announce
     check_source(source, out)
     check_out(out)
-    manifest = open_manifest(source, SourceOptions(label_from_folder=options.label_from_folder))
+    manifest = open_manifest(source, SourceOptions(label_from_folder=options.label_from_folder, root=options.root))
     cleaning = _cleaning(options, manifest)
     text, file = cleaning.text(), out / FILE
     if not overwrite:
@@ -117,6 +117,7 @@ def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
         model=model,
         label=label,
         label_from_folder=options.label_from_folder,
+        root=None if options.root is None else from_folder(options.root, out),
         against=None if against is None else from_folder(against, out),
         against_scored=against_scored,
         export=export,

@@ -41,6 +41,7 @@ class Cleaning:
         model: that scores them.
         label: column of classes; None without one.
         label_from_folder: take it from the folders.
+        root: where relative paths of a list start; None for its folder.
         against: other images or scores, in which a leak is looked for; None for none.
         against_scored: whether these are scored already.
         export: format that the subset is handed on in; None for none.
@@ -52,6 +53,7 @@ class Cleaning:
     model: str
     label: str | None = None
     label_from_folder: bool = False
+    root: str | None = None
     against: str | None = None
     against_scored: bool = False
     export: str | None = None
@@ -65,6 +67,8 @@ class Cleaning:
         steps: dict[str, dict[str, Any]] = {"score": {"source": self.source, "model": self.model, "add": True}}
         if self.label_from_folder:
             steps["score"]["label-from-folder"] = True
+        if self.root is not None:
+            steps["score"]["root"] = self.root
         if self.against is not None and not self.against_scored:
             steps["against"] = {"run": "score", "source": self.against, "model": self.model, "add": True}
         steps["usable"] = {"run": "issues", "table": "score", "drop": "unusable"}
@@ -127,6 +131,8 @@ def command_of(folder: Path) -> list[str] | None:
         words.append("--label-from-folder")
     elif unique.get("label", LABEL) != LABEL:
         words += ["--label", unique["label"]]
+    if "root" in score:
+        words += ["--root", from_current(score["root"], folder)]
     if "leaks" in steps:
         other = steps["against"]["source"] if "against" in steps else steps["leaks"]["against"]
         words += ["--against", from_current(other, folder)]

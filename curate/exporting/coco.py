@@ -38,7 +38,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write the one file."""
-    info = {"description": "images to label", "version": __version__, "contributor": "curate"}
+    info = {"description": "images exported by curate", "version": __version__, "contributor": "curate"}
     categories = [{"id": number, "name": name, "supercategory": ""} for name, number in plan.class_numbers.items()]
     file = parts.target(parts.out)
     file.write(b'{"info": ' + to_json(info, indent=None).strip() + b',\n"licenses": [],\n"images": [\n')

@@ -386,3 +386,10 @@ def test_the_command_that_applies_decisions_is_the_one_that_was_typed(workdir):
     with Path("out/curate.toml").open("a") as file:
         file.write("# mine\n")
     assert command_of(Path("out")) is None
+
+
+def test_paths_of_a_list_start_at_the_root_that_is_named(workdir):
+    Path("names.csv").write_text("file\nbrick.jpg\ncoffee.jpg\n")
+    typed = ["clean", "names.csv", "-o", "listed", "--model", "m.safetensors", "--root", "photos"]
+    assert counts(run(*typed, "-q", "--json"))["kept"] == 2
+    assert command_of(Path("listed")) == ["curate", *typed]
