@@ -4,7 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,9 @@ def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog
     _refuse_refit(table, setup)
     comparison = compare(table, setup)
     options.announce(comparison.words())
+    if comparison.score.any() and _was_never_fitted(table, setup):
+        options = replace(options, refit=True)
+        setup = replace(setup, request=replace(request, options=options))
     state = _State(**vars(setup), table=table, comparison=comparison, releases=releases, notes=[*comparison.notes])
     if not comparison.differs and not options.refit:
         return _nothing(state)
@@ -111,6 +114,16 @@ def _refuse_columns(table: Table, manifest: Manifest) -> None:
             f"the source has other columns than when {table.path} was scored ({how or names}): give it as it was "
             "then, with --label-from-folder, --key or --path-column, or score to another --out"
         )
+
+
+def _was_never_fitted(table: Table, setup: RunSetup) -> bool:
+    """Return whether a table lacks fitted scores because it held too few images: then no decision rests on any."""
+    return (
+        setup.opened.fits
+        and setup.request.out.suffix == ".parquet"
+        and not {FITTED, CLASS} & {*table.schema.names}
+        and is_of_scoring(table.metadata.get("fit"))
+    )
 
 
 def _refuse_refit(table: Table, setup: RunSetup) -> None:

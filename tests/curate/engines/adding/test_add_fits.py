@@ -123,6 +123,25 @@ def test_without_the_fit_that_was_kept_changed_rows_leave_new_ones_without_score
     assert any("unc_fitted" in note and "--refit" in note for note in result.notes)
 
 
+def test_a_table_that_was_too_small_for_fitted_scores_gets_them_as_it_grows(place, tiny_checkpoint):
+    (place / "few").mkdir()
+    files = sorted((place / "photos").iterdir())
+    for path in files[:20]:
+        (place / "few" / path.name).hardlink_to(path)
+    score(place / "few", place / "f.parquet", model=tiny_checkpoint, **WIDE)
+    assert "unc_fitted" not in open_table(place / "f.parquet").schema.names
+    for path in files[20:]:
+        (place / "few" / path.name).hardlink_to(path)
+    score(place / "few", place / "f.parquet", add=True)
+    grown, at_once = (rows_of(place / name) for name in ("f.parquet", "s.parquet"))
+    for key, row in at_once.items():
+        assert grown[key]["unc_fitted"] == pytest.approx(row["unc_fitted"], abs=1e-3)
+        assert grown[key].keys() == row.keys()
+    state = (place / "f.parquet").read_bytes()
+    score(place / "few", place / "f.parquet", add=True)
+    assert (place / "f.parquet").read_bytes() == state
+
+
 def test_refit_gives_what_scoring_the_whole_gives(place, tiny_checkpoint):
     out = place / "s.parquet"
     grow(place, 100, 101, 102, 103)
