@@ -80,7 +80,7 @@ class CalibrationResult(Printed):
     def figure(self) -> "Figure":
         """Return the share of good rows over the probability of being good, in tenths of the rows, the worst first."""
         from curate.plots.judged import Band
-        from curate.plots.reliability import Reliability, draw
+        from curate.plots.reliability import Reliability
 
         numbers = Reliability("share of good rows", self.calibration.fitted.rows, {}, {}, {})
         for name, measured in self.measured.items():
@@ -91,7 +91,7 @@ class CalibrationResult(Printed):
             numbers.accuracy[name] = Band(*ends)
             numbers.confidence[name] = [1 - promised for promised in measured["promised"][::-1]]
             numbers.ece[name] = Interval(*measured["ece"])
-        return draw(numbers)
+        return numbers.draw()
 
     def _about_rows(self) -> list[str | Grid]:
         calibration = self.calibration

@@ -4,7 +4,7 @@ import csv
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from curate.plots.request import Numbers, PlotRequest
 from curate.sheets.chart import Curve, Panel, draw_chart
@@ -33,6 +33,37 @@ class TrainingCourse(Numbers):
     epoch: list[float]
     measures: dict[str, list[float]]
 
+    @classmethod
+    def measure(cls, request: PlotRequest) -> Self:
+        """Read the folder that `curate train --course` wrote."""
+        path = Path(str(request.path))
+        rows = read_course(path.parent if path.is_file() else path)
+        if not rows:
+            raise InputError(f"{path} has no epoch yet; draw it after the first")
+        names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in ("epoch", "step")]
+        for name in request.column:
+            if name not in names:
+                raise InputError(f"the course has no {name!r}{closest(name, names)} (it has: {', '.join(names)})")
+        usual = [name for name in names if name in ("loss", "lr", *SHARES)]
+        chosen = list(request.column) or usual
+        values = {name: [_number(row.get(name)) for row in rows] for name in chosen}
+        return cls([_number(row["epoch"]) for row in rows], values)
+
+    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+        """Draw a panel a measure, those in [0, 1] together; points that were not measured are left out."""
+        shares = {name: values for name, values in self.measures.items() if name in SHARES}
+        groups = [{name: values} for name, values in self.measures.items() if name not in SHARES]
+        panels = []
+        for group in [*groups, *([shares] if shares else [])]:
+            curves = []
+            for name, values in group.items():
+                taken = [(at, value) for at, value in zip(self.epoch, values, strict=True) if math.isfinite(value)]
+                curves.append(Curve(name, [at for at, _ in taken], [value for _, value in taken]))
+            is_shares = group is shares
+            name = "on the probe" if is_shares else next(iter(group)).replace("_", " ")
+            panels.append(Panel(curves, "epoch", name, percent=is_shares, legend=is_shares, height=PANEL))
+        return draw_chart(panels, title=title, width=width)
+
 
 def read_course(folder: str | Path) -> list[Row]:
     """Return the rows of a course, one an epoch; None where a measure was not taken.
@@ -53,38 +84,6 @@ def read_course(folder: str | Path) -> list[Row]:
     if any(row.get("step") is None or row.get("epoch") is None for row in rows):
         raise InputError(f"{path} is not the course of a run (no step or epoch); remove it, or name another folder")
     return rows
-
-
-def measure(request: PlotRequest) -> TrainingCourse:
-    """Read the folder that `curate train --course` wrote."""
-    path = Path(str(request.path))
-    rows = read_course(path.parent if path.is_file() else path)
-    if not rows:
-        raise InputError(f"{path} has no epoch yet; draw it after the first")
-    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in ("epoch", "step")]
-    for name in request.column:
-        if name not in names:
-            raise InputError(f"the course has no {name!r}{closest(name, names)} (it has: {', '.join(names)})")
-    usual = [name for name in names if name in ("loss", "lr", *SHARES)]
-    chosen = list(request.column) or usual
-    values = {name: [_number(row.get(name)) for row in rows] for name in chosen}
-    return TrainingCourse([_number(row["epoch"]) for row in rows], values)
-
-
-def draw(numbers: TrainingCourse, *, title: str = "", width: float = WIDTH) -> "Figure":
-    """Draw a panel a measure, those in [0, 1] together; points that were not measured are left out."""
-    shares = {name: values for name, values in numbers.measures.items() if name in SHARES}
-    groups = [{name: values} for name, values in numbers.measures.items() if name not in SHARES]
-    panels = []
-    for group in [*groups, *([shares] if shares else [])]:
-        curves = []
-        for name, values in group.items():
-            taken = [(at, value) for at, value in zip(numbers.epoch, values, strict=True) if math.isfinite(value)]
-            curves.append(Curve(name, [at for at, _ in taken], [value for _, value in taken]))
-        is_shares = group is shares
-        name = "on the probe" if is_shares else next(iter(group)).replace("_", " ")
-        panels.append(Panel(curves, "epoch", name, percent=is_shares, legend=is_shares, height=PANEL))
-    return draw_chart(panels, title=title, width=width)
 
 
 def _number(value: float | None) -> float:

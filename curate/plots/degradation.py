@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -54,28 +54,61 @@ class Degradation(Numbers):
     kinds: list[str]
     share: dict[str, Band]
 
+    @classmethod
+    def measure(cls, request: PlotRequest) -> Self:
+        """Read the shares and their intervals from the JSON of an evaluation."""
+        measures = {str(measure["name"]): measure for measure in read_report(request.path)["measures"]}
+        missing = [kind for kind in KINDS if share_shape(kind).name not in measures]
+        if missing:
+            raise InputError(
+                f"{request.path} was measured without corrupted images; run `curate evaluate TABLE --degrade 500 -o "
+                f"REPORT.json`"
+            )
+        try:
+            shares = [measures[share_shape(kind).name] for kind in KINDS]
+            columns = list(shares[0]["values"])
+            share = {
+                name: Band(*([float(each["values"][name][end]) for each in shares] for end in ("value", "low", "high")))
+                for name in columns
+            }
+            images = int(shares[0]["n"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise not_ours(request.path) from None
+        chosen, notes = chosen_columns(request, columns, MOST_COLUMNS)
+        return cls(images, list(KINDS), {name: share[name] for name in chosen}, notes=notes)
 
-def measure(request: PlotRequest) -> Degradation:
-    """Read the shares and their intervals from the JSON of an evaluation."""
-    measures = {str(measure["name"]): measure for measure in read_report(request.path)["measures"]}
-    missing = [kind for kind in KINDS if share_shape(kind).name not in measures]
-    if missing:
-        raise InputError(
-            f"{request.path} was measured without corrupted images; run `curate evaluate TABLE --degrade 500 -o "
-            f"REPORT.json`"
+    @drawing()
+    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+        """Draw a line a kind: a mark and its interval for every column; half is what chance gives."""
+        n, kinds = len(self.share), self.kinds
+        figure = new_figure(
+            len(kinds) * (n * LINE + 2) + 11 + legend_height(list(self.share), width) + 5 * bool(title), width
         )
-    try:
-        shares = [measures[share_shape(kind).name] for kind in KINDS]
-        columns = list(shares[0]["values"])
-        share = {
-            name: Band(*([float(each["values"][name][end]) for each in shares] for end in ("value", "low", "high")))
-            for name in columns
-        }
-        images = int(shares[0]["n"])
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise not_ours(request.path) from None
-    chosen, notes = chosen_columns(request, columns, MOST_COLUMNS)
-    return Degradation(images, list(KINDS), {name: share[name] for name in chosen}, notes=notes)
+        set_title(figure, title)
+        (axes,) = new_axes(figure)
+        axes.axvline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+        axes.grid(axis="x")
+        for place, (name, band) in enumerate(self.share.items()):
+            at = np.arange(len(kinds)) + (place - (n - 1) / 2) * 0.8 / n
+            axes.hlines(at, band.low, band.high, color=colour(place), linewidth=1)
+            axes.plot(
+                band.value,
+                at,
+                MARKERS[place],
+                color=colour(place),
+                markersize=3.2,
+                label=plain_line(name, LINE_LETTERS),
+            )
+        axes.set_yticks(range(len(kinds)), kinds)
+        axes.tick_params(axis="y", length=0)
+        for edge in np.arange(len(kinds) - 1) + 0.5:
+            axes.axhline(edge, color=GREY, linewidth=0.3)
+        axes.set_ylim(len(kinds) - 0.5, -0.5)
+        axes.set_xlim(-0.02, 1.02)
+        write_percent(axes.xaxis)
+        name_axes(axes, f"share of {self.images:,} images less certain than before")
+        set_legend(axes, width)
+        return figure
 
 
 def chosen_columns(request: PlotRequest, known: list[str], most: int) -> tuple[list[str], list[str]]:
@@ -125,32 +158,3 @@ def read_report(path: AnyPath) -> dict[str, Any]:
 def not_ours(path: AnyPath) -> InputError:
     """Return the mistake of a file that no evaluation wrote."""
     return InputError(f"{path} is not what curate evaluate writes; expected its JSON; take the file that it wrote")
-
-
-@drawing()
-def draw(numbers: Degradation, *, title: str = "", width: float = WIDTH) -> "Figure":
-    """Draw a line a kind: a mark and its interval for every column; half is what chance gives."""
-    n, kinds = len(numbers.share), numbers.kinds
-    figure = new_figure(
-        len(kinds) * (n * LINE + 2) + 11 + legend_height(list(numbers.share), width) + 5 * bool(title), width
-    )
-    set_title(figure, title)
-    (axes,) = new_axes(figure)
-    axes.axvline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
-    axes.grid(axis="x")
-    for place, (name, band) in enumerate(numbers.share.items()):
-        at = np.arange(len(kinds)) + (place - (n - 1) / 2) * 0.8 / n
-        axes.hlines(at, band.low, band.high, color=colour(place), linewidth=1)
-        axes.plot(
-            band.value, at, MARKERS[place], color=colour(place), markersize=3.2, label=plain_line(name, LINE_LETTERS)
-        )
-    axes.set_yticks(range(len(kinds)), kinds)
-    axes.tick_params(axis="y", length=0)
-    for edge in np.arange(len(kinds) - 1) + 0.5:
-        axes.axhline(edge, color=GREY, linewidth=0.3)
-    axes.set_ylim(len(kinds) - 0.5, -0.5)
-    axes.set_xlim(-0.02, 1.02)
-    write_percent(axes.xaxis)
-    name_axes(axes, f"share of {numbers.images:,} images less certain than before")
-    set_legend(axes, width)
-    return figure

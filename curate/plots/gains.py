@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,30 +30,29 @@ class Gains(Numbers):
 
     gain: list[float]
 
+    @classmethod
+    def measure(cls, request: PlotRequest) -> Self:
+        """Read ranks and gains of a batch."""
+        table = request.table
+        if not {RANK, GAIN} <= set(table.schema.names):
+            raise InputError(
+                f"gains need a batch with the columns {RANK!r} and {GAIN!r}, as curate select writes it, and "
+                f"{table.path} has {', '.join(table.schema.names)}"
+            )
+        rows = read_columns(request, (RANK, GAIN))
+        notes: list[str] = []
+        is_finite = finite(rows.numbers[GAIN], GAIN, table, notes)
+        rank = rows.numbers[RANK]
+        if np.isnan(rank).any():
+            raise InputError(f"expected a {RANK} in every row of {table.path}, got null; take what curate select wrote")
+        order = np.argsort(rank, kind="stable")
+        return cls(np.where(is_finite, rows.numbers[GAIN], np.nan)[order].tolist(), notes=notes)
 
-def measure(request: PlotRequest) -> Gains:
-    """Read ranks and gains of a batch."""
-    table = request.table
-    if not {RANK, GAIN} <= set(table.schema.names):
-        raise InputError(
-            f"gains need a batch with the columns {RANK!r} and {GAIN!r}, as curate select writes it, and {table.path} "
-            f"has {', '.join(table.schema.names)}"
-        )
-    rows = read_columns(request, (RANK, GAIN))
-    notes: list[str] = []
-    is_finite = finite(rows.numbers[GAIN], GAIN, table, notes)
-    rank = rows.numbers[RANK]
-    if np.isnan(rank).any():
-        raise InputError(f"expected a {RANK} in every row of {table.path}, got null; take what curate select wrote")
-    order = np.argsort(rank, kind="stable")
-    return Gains(np.where(is_finite, rows.numbers[GAIN], np.nan)[order].tolist(), notes=notes)
-
-
-def draw(numbers: Gains, *, title: str = "", width: float = WIDTH) -> "Figure":
-    """Draw the sum of the gains above, marked where half and nine tenths of it are reached, and each gain beneath."""
-    if not any(math.isfinite(gain) for gain in numbers.gain):
-        title = f"{title}: no pick has a gain that can be drawn"
-    return draw_chart(gain_panels(numbers.gain), title=title, width=width)
+    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+        """Draw the sum of the gains above, marked where half and nine tenths of it are reached, and each beneath."""
+        if not any(math.isfinite(gain) for gain in self.gain):
+            title = f"{title}: no pick has a gain that can be drawn"
+        return draw_chart(gain_panels(self.gain), title=title, width=width)
 
 
 def gain_panels(gains: Sequence[float]) -> list[Panel]:

@@ -71,22 +71,38 @@ class Histogram(Numbers):
     column: str = ""
     per: str = ""
 
+    @classmethod
+    def measure(cls, request: PlotRequest) -> "Histogram":
+        """Count rows in bins, which each column has for itself; of one column by group, where a group is named."""
+        if request.per is not None:
+            return _by_group(request, request.per)
+        names, _ = score_columns(request.table, request.column)
+        notes: list[str] = []
+        if len(names) > MOST_COLUMNS:
+            notes.append(f"the first {MOST_COLUMNS} of {len(names)} columns are shown; name others with --column")
+            names = names[:MOST_COLUMNS]
+        rows = read_columns(request, tuple(names))
+        spreads = []
+        for name in names:
+            values = rows.numbers[name][finite(rows.numbers[name], name, request.table, notes)]
+            spreads.append(_spread(name, values, *bin_edges(values)))
+        return cls(spreads, notes=notes)
 
-def measure(request: PlotRequest) -> Histogram:
-    """Count rows in bins, which each column has for itself; of one column by group, where a group is named."""
-    if request.per is not None:
-        return _by_group(request, request.per)
-    names, _ = score_columns(request.table, request.column)
-    notes: list[str] = []
-    if len(names) > MOST_COLUMNS:
-        notes.append(f"the first {MOST_COLUMNS} of {len(names)} columns are shown; name others with --column")
-        names = names[:MOST_COLUMNS]
-    rows = read_columns(request, tuple(names))
-    spreads = []
-    for name in names:
-        values = rows.numbers[name][finite(rows.numbers[name], name, request.table, notes)]
-        spreads.append(_spread(name, values, *bin_edges(values)))
-    return Histogram(spreads, notes=notes)
+    @drawing()
+    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+        """Draw one panel a column; or one a group, over one axis, each as high as its highest bin."""
+        if self.per:
+            return _draw_groups(self, title, width)
+        spreads = self.spreads
+        across = 2 if len(spreads) > 3 else 1
+        figure = new_figure(-(-len(spreads) // across) * HEIGHT + 5 * bool(title), width)
+        set_title(figure, title)
+        for number, (axes, spread) in enumerate(zip(new_axes(figure, len(spreads), across), spreads, strict=True)):
+            axes.grid(axis="y")
+            axes.stairs(spread.counts, spread.edges, fill=True, color=COLOURS[0])
+            _scale(axes, spread, most=max(3, round(6 * width / WIDTH / across)))
+            name_axes(axes, spread.name, "rows" if not number % across else "")
+        return figure
 
 
 def _by_group(request: PlotRequest, per: str) -> Histogram:
@@ -108,23 +124,6 @@ def _by_group(request: PlotRequest, per: str) -> Histogram:
 def _spread(name: str, values: Floats, edges: NDArray[np.float64], log: bool) -> Spread:
     counts = bin_counts(values, edges).tolist()
     return Spread(name, len(values), edges.tolist(), log, counts, float(np.median(values)))
-
-
-@drawing()
-def draw(numbers: Histogram, *, title: str = "", width: float = WIDTH) -> "Figure":
-    """Draw one panel a column; or one a group, over one axis, each as high as its highest bin."""
-    if numbers.per:
-        return _draw_groups(numbers, title, width)
-    spreads = numbers.spreads
-    across = 2 if len(spreads) > 3 else 1
-    figure = new_figure(-(-len(spreads) // across) * HEIGHT + 5 * bool(title), width)
-    set_title(figure, title)
-    for number, (axes, spread) in enumerate(zip(new_axes(figure, len(spreads), across), spreads, strict=True)):
-        axes.grid(axis="y")
-        axes.stairs(spread.counts, spread.edges, fill=True, color=COLOURS[0])
-        _scale(axes, spread, most=max(3, round(6 * width / WIDTH / across)))
-        name_axes(axes, spread.name, "rows" if not number % across else "")
-    return figure
 
 
 def _draw_groups(numbers: Histogram, title: str, width: float) -> "Figure":

@@ -40,7 +40,7 @@ class Plot:
 
     def figure(self) -> "Figure":
         """Return it drawn, as a matplotlib figure."""
-        return KINDS[self.kind].module().draw(self.numbers, title=self.title, width=self.width)
+        return self.numbers.draw(title=self.title, width=self.width)
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers as plain JSON values."""
@@ -66,7 +66,7 @@ def run_plot(options: PlotOptions) -> Plot:
     request = part_of(PlotRequest, options, path=path, column=column, seed=0)
     _check(request, options.kind, known_kind)
     picture = None if options.out is None else Path(options.out)
-    drawn = Plot(options.kind, known_kind.module().measure(request), options.title, options.width, picture)
+    drawn = Plot(options.kind, known_kind.numbers().measure(request), options.title, options.width, picture)
     if drawn.picture is not None:
         save_chart(drawn.figure(), drawn.picture, overwrite=options.overwrite)
     return drawn

@@ -1,7 +1,7 @@
 """Reliability: how often rows of like certainty are right, and how that compares with what was promised."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,34 +40,60 @@ class Reliability(Numbers):
     confidence: dict[str, list[float]]
     ece: dict[str, Interval]
 
+    @classmethod
+    def measure(cls, request: PlotRequest) -> Self:
+        """Measure tenths of the rows of `curate evaluate`; rows of equal certainty are shared out evenly among them."""
+        notes: list[str] = []
+        judged = outcomes(request, notes)
+        if request.column:
+            columns = {name: _certainty(name, judged) for name in dict.fromkeys(request.column)}
+            promised = [name for name in columns if _is_chance(name, judged.raw[name])]
+        elif judged.confidence is not None:
+            columns, promised = {CONFIDENCE: judged.confidence}, [CONFIDENCE]
+        else:
+            raise InputError(
+                f"the {judged.what} says nothing of how sure it is; name columns with --column, such as "
+                f"{', '.join(judged.raw)}"
+            )
+        if promised and len(promised) < len(columns):
+            rest = [name for name in columns if name not in promised]
+            raise InputError(
+                f"--column: {promised[0]} holds probabilities between 0 and 1 and {rest[0]} does not, so they share "
+                "no axis; draw an image of each"
+            )
+        if len(judged.right) < 2 * BINS:
+            raise InputError(f"expected at least {2 * BINS} rows, got {len(judged.right)}; score more images")
+        request.announce(f"bands of {counted(len(columns), 'column')} from {request.repeats:,} resamples")
+        result = cls(judged.what, len(judged.right), {}, {}, {}, notes=notes)
+        for name, certainty in columns.items():
+            _measure_column(result, name, certainty, judged, request, promised=name in promised)
+        return result
 
-def measure(request: PlotRequest) -> Reliability:
-    """Measure tenths of the rows of `curate evaluate`; rows of equal certainty are shared out evenly among them."""
-    notes: list[str] = []
-    judged = outcomes(request, notes)
-    if request.column:
-        columns = {name: _certainty(name, judged) for name in dict.fromkeys(request.column)}
-        promised = [name for name in columns if _is_chance(name, judged.raw[name])]
-    elif judged.confidence is not None:
-        columns, promised = {CONFIDENCE: judged.confidence}, [CONFIDENCE]
-    else:
-        raise InputError(
-            f"the {judged.what} says nothing of how sure it is; name columns with --column, such as "
-            f"{', '.join(judged.raw)}"
+    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+        """Draw accuracy over what was promised, with the diagonal where both are the same; else over the tenths."""
+        if not self.confidence:
+            x = [(place + 0.5) / BINS for place in range(BINS)]
+            curves = [Curve(name, x, band.value, band.low, band.high) for name, band in self.accuracy.items()]
+            panel = Panel(curves, "share of rows, the least certain first", f"accuracy, {self.what}", True, across=True)
+            return draw_chart([panel], title=title, width=width)
+        curves = [
+            Curve(f"{name} ({self.ece[name].value:.3f})", self.confidence[name], band.value, band.low, band.high)
+            for name, band in self.accuracy.items()
+        ]
+        least = min(min(values) for values in self.confidence.values())
+        diagonal = Curve("as promised", [least, 1.0], [least, 1.0])
+        panel = Panel(
+            curves,
+            "confidence, mean of a tenth of the rows",
+            f"accuracy, {self.what}",
+            percent=True,
+            across=True,
+            beside=[diagonal],
+            square=True,
+            height=72,
+            legend_title="ECE",
         )
-    if promised and len(promised) < len(columns):
-        rest = [name for name in columns if name not in promised]
-        raise InputError(
-            f"--column: {promised[0]} holds probabilities between 0 and 1 and {rest[0]} does not, so they share "
-            "no axis; draw an image of each"
-        )
-    if len(judged.right) < 2 * BINS:
-        raise InputError(f"expected at least {2 * BINS} rows, got {len(judged.right)}; score more images")
-    request.announce(f"bands of {counted(len(columns), 'column')} from {request.repeats:,} resamples")
-    result = Reliability(judged.what, len(judged.right), {}, {}, {}, notes=notes)
-    for name, certainty in columns.items():
-        _measure_column(result, name, certainty, judged, request, promised=name in promised)
-    return result
+        return draw_chart([panel], title=title, width=width)
 
 
 def _certainty(name: str, judged: Outcomes) -> Floats:
@@ -99,30 +125,3 @@ def _measure_column(
     if promised:
         result.confidence[name] = values[BINS : 2 * BINS].tolist()
         result.ece[name] = Interval(float(values[-1]), float(low[-1]), float(high[-1]))
-
-
-def draw(numbers: Reliability, *, title: str = "", width: float = WIDTH) -> "Figure":
-    """Draw accuracy over what was promised, with the diagonal where both are the same; else over the tenths."""
-    if not numbers.confidence:
-        x = [(place + 0.5) / BINS for place in range(BINS)]
-        curves = [Curve(name, x, band.value, band.low, band.high) for name, band in numbers.accuracy.items()]
-        panel = Panel(curves, "share of rows, the least certain first", f"accuracy, {numbers.what}", True, across=True)
-        return draw_chart([panel], title=title, width=width)
-    curves = [
-        Curve(f"{name} ({numbers.ece[name].value:.3f})", numbers.confidence[name], band.value, band.low, band.high)
-        for name, band in numbers.accuracy.items()
-    ]
-    least = min(min(values) for values in numbers.confidence.values())
-    diagonal = Curve("as promised", [least, 1.0], [least, 1.0])
-    panel = Panel(
-        curves,
-        "confidence, mean of a tenth of the rows",
-        f"accuracy, {numbers.what}",
-        percent=True,
-        across=True,
-        beside=[diagonal],
-        square=True,
-        height=72,
-        legend_title="ECE",
-    )
-    return draw_chart([panel], title=title, width=width)

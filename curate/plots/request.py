@@ -4,11 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curate.manifest.store_path import AnyPath
+from curate.sheets.style import WIDTH
 from curate.tables.table import Table, open_table
 from curate.tables.typed_json import plain_json
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,15 @@ class Numbers:
     """
 
     notes: list[str] = field(default_factory=list, kw_only=True)
+
+    @classmethod
+    def measure(cls, request: PlotRequest) -> "Numbers":
+        """Return the numbers that were requested."""
+        raise NotImplementedError
+
+    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+        """Draw the numbers; nothing else goes in."""
+        raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that does not exist is null."""

@@ -2,25 +2,13 @@
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from scoring.errors import InputError
 from scoring.lookup import closest
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from curate.plots.request import Numbers, PlotRequest
-
-
-class Drawn(Protocol):
-    """The module of a kind."""
-
-    def measure(self, request: "PlotRequest") -> "Numbers":
-        """Return the numbers behind the image."""
-
-    def draw(self, numbers: "Numbers", *, title: str, width: float) -> "Figure":
-        """Draw the numbers; nothing else goes in."""
+    from curate.plots.request import Numbers
 
 
 @dataclass(frozen=True)
@@ -28,7 +16,7 @@ class Kind:
     """A kind of image.
 
     Attributes:
-        where: its module.
+        where: its class, and the module that holds it.
         shows: what it shows.
         needs: what it needs.
         options: that it reads, by their names in Python, next to every kind's.
@@ -39,40 +27,52 @@ class Kind:
     needs: str
     options: frozenset[str]
 
-    def module(self) -> Drawn:
-        """Return its module, loaded."""
-        return cast(Drawn, import_module(self.where))
+    def numbers(self) -> "type[Numbers]":
+        """Return its class, loaded."""
+        module, _, name = self.where.partition(":")
+        kind: type[Numbers] = getattr(import_module(module), name)
+        return kind
 
 
 _ROOM = "curate.plots."
 _JUDGED = frozenset({"column", "label", "labelled", "right", "prediction", "embedding", "repeats", "sample"})
 KINDS: dict[str, Kind] = {  # to add a kind, add a line
     "histogram": Kind(
-        f"{_ROOM}histogram", "how values are spread, overall or by group", "numbers", frozenset({"column", "per"})
+        f"{_ROOM}histogram:Histogram",
+        "how values are spread, overall or by group",
+        "numbers",
+        frozenset({"column", "per"}),
     ),
-    "gains": Kind(f"{_ROOM}gains", "what each pick of a batch adds", "a batch of curate select", frozenset()),
+    "gains": Kind(f"{_ROOM}gains:Gains", "what each pick of a batch adds", "a batch of curate select", frozenset()),
     "abstained-accuracy": Kind(
-        f"{_ROOM}abstained", "accuracy of the most certain share of rows", "--label or --right", _JUDGED
+        f"{_ROOM}orders:Abstained", "accuracy of the most certain share of rows", "--label or --right", _JUDGED
     ),
     "risk-coverage": Kind(
-        f"{_ROOM}risk", "errors among the most certain share, and the best order", "--label or --right", _JUDGED
+        f"{_ROOM}orders:Risk", "errors among the most certain share, and the best order", "--label or --right", _JUDGED
     ),
-    "roc": Kind(f"{_ROOM}roc", "right rows against wrong rows above each threshold", "--label or --right", _JUDGED),
-    "reliability": Kind(f"{_ROOM}reliability", "how often confident rows are right", "--label or --right", _JUDGED),
+    "roc": Kind(
+        f"{_ROOM}orders:Roc", "right rows against wrong rows above each threshold", "--label or --right", _JUDGED
+    ),
+    "reliability": Kind(
+        f"{_ROOM}reliability:Reliability", "how often confident rows are right", "--label or --right", _JUDGED
+    ),
     "degradation": Kind(
-        f"{_ROOM}degradation",
+        f"{_ROOM}degradation:Degradation",
         "how often corrupted images are called less certain",
         "the JSON of curate evaluate --degrade",
         frozenset({"column"}),
     ),
     "strengths": Kind(
-        f"{_ROOM}strengths",
+        f"{_ROOM}strengths:Strengths",
         "uncertainty of images as corruption grows",
         "the JSON of curate evaluate --degrade --strengths",
         frozenset({"column"}),
     ),
     "course": Kind(
-        f"{_ROOM}course", "loss, rate and measures of a training run", "curate train --course", frozenset({"column"})
+        f"{_ROOM}course:TrainingCourse",
+        "loss, rate and measures of a training run",
+        "curate train --course",
+        frozenset({"column"}),
     ),
 }
 

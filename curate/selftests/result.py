@@ -103,7 +103,7 @@ class SelfTest(Printed):
     def figure(self) -> "Figure":
         """Return how certainty changes with strength, drawn: the first five columns, and the baseline."""
         from curate.plots.judged import Band
-        from curate.plots.strengths import MOST_COLUMNS, Steps, Strengths, draw
+        from curate.plots.strengths import MOST_COLUMNS, Steps, Strengths
 
         order = sorted(self.columns, key=lambda name: name != FITTED)[: MOST_COLUMNS - 1]
         kinds = [
@@ -115,7 +115,7 @@ class SelfTest(Printed):
             )
             for kind, curve in self.curves.items()
         ]
-        return draw(Strengths(self.images, kinds))
+        return Strengths(self.images, kinds).draw()
 
 
 def curves_of(climbed: "Climbed") -> dict[str, Any]:

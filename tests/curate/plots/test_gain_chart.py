@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import pytest
 
-from curate.plots.gains import Gains, draw, gain_panels
+from curate.plots.gains import Gains, gain_panels
 from curate.sheets.style import chart_bytes
 
 
@@ -44,4 +44,4 @@ def test_picks_without_a_gain_keep_their_place():
     ],
 )
 def test_odd_gains_still_make_a_picture(gains):
-    assert chart_bytes(draw(Gains(gains), title="a title\nwith a line break " * 20), ".svg").startswith(b"<?xml")
+    assert chart_bytes(Gains(gains).draw(title="a title\nwith a line break " * 20), ".svg").startswith(b"<?xml")

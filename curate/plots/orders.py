@@ -1,0 +1,164 @@
+"""How well certainty orders right rows before wrong ones: abstained accuracy, risk and coverage, and ROC."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from curate.evaluation.correctness import COVERAGES
+from curate.plots.judged import Band, bands_of, outcomes
+from curate.plots.request import Numbers, PlotRequest
+from curate.sheets.chart import Curve, Panel, draw_chart
+from curate.sheets.style import WIDTH
+from curate.statistics.selective import aurc
+from curate.statistics.weighted import RankOrder
+from scoring.errors import InputError
+from scoring.metrics.ranking import auroc
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AXIS = "share of rows decided, the most certain first"
+COVERAGE = np.arange(1, 51) / 50
+RATES = np.arange(101) / 100
+
+
+@dataclass
+class Abstained(Numbers):
+    """Accuracy by the share of rows that are decided.
+
+    Attributes:
+        what: that predicts.
+        rows: N.
+        coverage: shares, shape (K,).
+        accuracy: column -> its curve.
+    """
+
+    what: str
+    rows: int
+    coverage: list[float]
+    accuracy: dict[str, Band]
+
+    @classmethod
+    def measure(cls, request: PlotRequest) -> Self:
+        """Measure at the shares of `curate evaluate`, on its rows and with its resamples."""
+        notes: list[str] = []
+        judged = outcomes(request, notes)
+        bands = bands_of(judged, RankOrder.accuracy_at, COVERAGES, request)
+        return cls(judged.what, len(judged.right), COVERAGES.tolist(), bands, notes=notes)
+
+    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+        """Draw a curve a column, with its 95 % band."""
+        curves = [Curve(name, self.coverage, band.value, band.low, band.high) for name, band in self.accuracy.items()]
+        panel = Panel(curves, AXIS, f"accuracy, {self.what}", percent=True, across=True)
+        return draw_chart([panel], title=title, width=width)
+
+
+@dataclass
+class Risk(Numbers):
+    """Share of errors by the share of rows that are decided.
+
+    Attributes:
+        what: that predicts.
+        rows: N.
+        coverage: shares, shape (K,).
+        risk: column -> its curve.
+        aurc: column -> area under its risk-coverage curve, the mean over every number of rows.
+        perfect: the curve of an order with every error last, shape (K,).
+        chance: the share of errors, which an order at random has throughout.
+    """
+
+    what: str
+    rows: int
+    coverage: list[float]
+    risk: dict[str, Band]
+    aurc: dict[str, float]
+    perfect: list[float]
+    chance: float
+
+    @classmethod
+    def measure(cls, request: PlotRequest) -> Self:
+        """Measure on the rows of `curate evaluate`, with its resamples."""
+        notes: list[str] = []
+        judged = outcomes(request, notes)
+        bands = bands_of(judged, RankOrder.accuracy_at, COVERAGE, request)
+        risk = {
+            name: Band([1 - a for a in band.value], [1 - a for a in band.high], [1 - a for a in band.low])
+            for name, band in bands.items()
+        }
+        areas = {name: aurc(values, judged.right) for name, values in judged.certainty.items()}
+        right = float(judged.right.mean())
+        perfect = np.maximum(0.0, COVERAGE - right) / COVERAGE
+        return cls(
+            judged.what, len(judged.right), COVERAGE.tolist(), risk, areas, perfect.tolist(), 1 - right, notes=notes
+        )
+
+    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+        """Draw a curve a column with its 95 % band and its area, and what can be had at best and at random."""
+        curves = [
+            Curve(f"{name} ({self.aurc[name]:.3f})", self.coverage, band.value, band.low, band.high)
+            for name, band in self.risk.items()
+        ]
+        beside = [
+            Curve("best order", self.coverage, self.perfect),
+            Curve("at random", self.coverage, [self.chance] * len(self.coverage)),
+        ]
+        y = f"errors, {self.what}"
+        panel = Panel(
+            curves, AXIS, y, percent=True, across=True, zero=True, dots=False, beside=beside, legend_title="AURC"
+        )
+        return draw_chart([panel], title=title, width=width)
+
+
+@dataclass
+class Roc(Numbers):
+    """Share of the right rows above a threshold by the share of the wrong rows above it.
+
+    Attributes:
+        what: that predicts.
+        rows: N.
+        false_positive_rate: of the wrong rows, shape (K,).
+        true_positive_rate: column -> of the right rows.
+        auroc: column -> area under its curve; 0.5 is chance level.
+    """
+
+    what: str
+    rows: int
+    false_positive_rate: list[float]
+    true_positive_rate: dict[str, Band]
+    auroc: dict[str, float]
+
+    @classmethod
+    def measure(cls, request: PlotRequest) -> Self:
+        """Measure on the rows of `curate evaluate`, with its resamples.
+
+        Source: Fawcett 2006, "An introduction to ROC analysis", sec. 5, and 7 for the bands (at each
+        false-positive rate).
+        """
+        notes: list[str] = []
+        judged = outcomes(request, notes)
+        if judged.right.all() or not judged.right.any():
+            raise InputError(f"expected rows that are right and rows that are wrong, got one kind: {notes[-1]}")
+        bands = bands_of(judged, RankOrder.true_positive_rate_at, RATES, request)
+        areas = {name: auroc(values, judged.right) for name, values in judged.certainty.items()}
+        return cls(judged.what, len(judged.right), RATES.tolist(), bands, areas, notes=notes)
+
+    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+        """Draw a curve a column with its 95 % band and its area, and the diagonal, which is chance level."""
+        rates = self.false_positive_rate
+        curves = [
+            Curve(f"{name} ({self.auroc[name]:.3f})", rates, band.value, band.low, band.high)
+            for name, band in self.true_positive_rate.items()
+        ]
+        panel = Panel(
+            curves,
+            "wrong rows above a threshold",
+            "right rows above it",
+            percent=True,
+            across=True,
+            zero=True,
+            dots=False,
+            beside=[Curve("chance level (0.5)", rates, rates)],
+            legend_title=f"AUROC, {self.what}",
+        )
+        return draw_chart([panel], title=title, width=width)
