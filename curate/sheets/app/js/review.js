@@ -205,8 +205,8 @@ function tile(item) {
     {},
     h("button", { type: "button", class: "look", "data-row": item.row, "aria-pressed": String(out.has(item.row)), onclick: () => take(item.row) }, pictures),
     own(tail(item.key, 40), { class: "key", title: item.key }),
-    item.why ? own(item.why, { class: "why", title: item.why }) : null,
-    item.label ? own(item.label, { class: "why" }) : null,
+    item.why && item.why !== group.words ? own(item.why, { class: "why", title: item.why }) : null,
+    item.label ? own(`labelled ${item.label}`, { class: "why", title: item.label }) : null,
   );
   element.classList.toggle("out", out.has(item.row));
   return element;
