@@ -45,8 +45,6 @@ class Duplicates:
         searches: finders, built.
         stars: who belongs to whom.
         outside: rows whose owner is a row of the other table, shape (N,) bool.
-        leaks: rows that the other table has too, shape (N,) bool: those, and of ``--report-only`` also rows that are
-            dropped for their own another table.
         foreign: of leaks, which row of the other table each is the same as.
         outcome: shape (N,) uint8.
         reviewed: what reviewers decided.
@@ -63,7 +61,6 @@ class Duplicates:
     searches: dict[str, Search]
     stars: Stars
     outside: Marked
-    leaks: Marked
     foreign: Stars
     outcome: NDArray[np.uint8]
     reviewed: Reviewed
@@ -78,6 +75,11 @@ class Duplicates:
     def gone(self) -> Marked:
         """Rows that go for another, of this table or the other one; those to review stay, shape (N,) bool."""
         return (self.stars.finder >= 0) & ~self.to_review
+
+    @cached_property
+    def leaks(self) -> Marked:
+        """Rows that the other table has too, shape (N,) bool; with ``--report-only`` some go for one of this table."""
+        return self.foreign.finder >= 0
 
     @cached_property
     def look(self) -> Appearance:
@@ -115,46 +117,36 @@ def decide_duplicates(
         compared: called with the rows that are settled, of all, now and then.
 
     Raises:
-        InputError: for a column or key that cannot be used, or another table whose embeddings or signatures are of
-            another kind.
+        InputError: for a column or key that cannot be used, or tables whose embeddings or signatures are of two kinds.
     """
-    rows, other_rows = _read_both(table, other, request, criteria, verdicts)
-    reviewed = Reviewed.of_none(len(rows)) if verdicts is None else verdicts.reviewed(rows)
-    read_again = _read_pixels(table, rows, request, other, other_rows) if "pixels" in request.thresholds else []
-    protected = rows.holds(request.protect)
-    protected = np.zeros(len(rows), bool) if protected is None else protected
-    preferred = preferred_rows(table, request.prefer)
-    ordered = partial(keep_order, rows, criteria, protected, preferred, copies=~reviewed.apart)
+    rows, other_rows, reviewed, read_again = _read(table, other, request, criteria, verdicts)
+    protected = _protected(rows, request)
+    order = partial(keep_order, rows, criteria, protected, preferred_rows(table, request.prefer), apart=reviewed.apart)
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
     options = Options(request.views(), request.kappa, stored)
-    work = _Work(rows, request, ordered(), build(rows, request.thresholds, options), options, compared)
-
+    work = _Work(rows, request, order(), build(rows, request.thresholds, options), options, compared)
     open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))
     foreign, held = work.foreign(other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT))
-    leaks = foreign.finder >= 0
-    if not request.report_only:
-        open_rows &= ~leaks | held
     at_home = protected | reviewed.answered(COPY, KEPT) | reviewed.apart
-    stars, large = work.inside(open_rows, at_home), None
-    if any(criterion.typed == LEAST_LOST for criterion in criteria):
-        large = enlarged(rows, stars.owner)
-        if large.any():
-            work = replace(work, order=ordered(large=large))
-            stars = work.inside(open_rows, at_home)
+    stars = work.inside(open_rows, at_home)
+    large = enlarged(rows, stars.owner) if any(each.typed == LEAST_LOST for each in criteria) else None
+    if large is not None and large.any():
+        work = replace(work, order=order(large=large))
+        stars = work.inside(open_rows, at_home)
     loose, waiting = work.loose(stars)
-    outside = leaks & (stars.finder < 0)  # with --report-only a row that has a better one here goes for that
+    # with --report-only a row that has a better one here goes for that
+    outside = (foreign.finder >= 0) & (stars.finder < 0)
     stars.copy(outside | ~rows.ok, foreign)
     _release(stars, outside, reviewed.drop)
     linked = stars.finder >= 0
     to_review = (waiting | (held & outside)) & linked
     outcome = np.where(linked & ~to_review & ~(outside & request.report_only) | reviewed.drop, DROP, KEEP)
     return Duplicates(
-        *(rows, work.order, work.searches, stars, outside, leaks, foreign),
+        *(rows, work.order, work.searches, stars, outside, foreign),
         outcome=np.where(rows.ok, outcome, FAILED).astype(np.uint8),
         other_rows=None if other_rows is None else replace(other_rows, embedding=None, signature=None),
         graph={"path": stored.path, "digest": stored.digest} if stored else {},
-        notes=[*read_again, *(stored.notes if stored else ()), *_notes(rows, work.searches)]
-        + (verdicts.notes(reviewed) if verdicts is not None else []),
+        notes=[*read_again, *_notes(rows, work.searches, stored), *(verdicts.notes(reviewed) if verdicts else ())],
         reviewed=reviewed,
         loose=loose & linked,
         to_review=to_review,
@@ -187,14 +179,19 @@ class _Work:
         return build(self.rows, {name: threshold}, self.options)[name] if stricter is None else stricter
 
     def foreign(self, other_rows: Rows | None, open_rows: Marked, bound: Marked) -> tuple[Stars, Marked]:
-        """Return which open rows another table has, and which of these are kept until they are reviewed, shape (N,)."""
+        """Return which open rows another table has, and which of these are kept until they are reviewed, shape (N,).
+
+        The others are no longer open, in place.
+        """
         held = np.zeros(len(self.rows), bool)
         if other_rows is None:
             return Stars.empty(len(self.rows), tuple(self.searches)), held
         if self.request.report_only:
             return find_outside(other_rows, self.searches, open_rows), held
         stars = find_outside(other_rows, self.searches, open_rows & ~bound)
-        return stars, self.crowds.loose_leaks(stars, other_rows) & self.held_back(stars)
+        held = self.crowds.loose_leaks(stars, other_rows) & self.held_back(stars)
+        open_rows &= (stars.finder < 0) | held
+        return stars, held
 
     def held_back(self, stars: Stars) -> Marked:
         """Whether the finder that links each row holds rows of large groups back, shape (N,)."""
@@ -241,6 +238,11 @@ class _Work:
         return find_stars(order, searches, open_rows, protected, compared=self.compared)
 
 
+def _protected(rows: Rows, request: DedupRequest) -> Marked:
+    protected = rows.holds(request.protect)
+    return np.zeros(len(rows), bool) if protected is None else protected
+
+
 def _release(stars: Stars, outside: Marked, dropped: Marked) -> None:
     """Take rows that reviewers dropped, shape (N,), away from their owners, in place; their copies keep owners."""
     gone = np.flatnonzero(dropped & (stars.finder >= 0))
@@ -248,14 +250,18 @@ def _release(stars: Stars, outside: Marked, dropped: Marked) -> None:
     outside[gone] = False
 
 
-def _read_both(
+def _read(
     table: Table,
     other: Table | None,
     request: DedupRequest,
     criteria: Sequence[Criterion],
     verdicts: VerdictLines | None,
-) -> tuple[Rows, Rows | None]:
-    """Return the rows of both tables, refused where their embeddings or signatures cannot be compared."""
+) -> tuple[Rows, Rows | None, Reviewed, list[str]]:
+    """Return the rows of both tables, what reviewers decided, and which images were read again, in words.
+
+    Raises:
+        InputError: where embeddings or signatures of the two cannot be compared.
+    """
     if other is not None:
         other = other.by(table.embedding_column)
         compared = {column for name in request.thresholds for column in FINDERS[name].needs}
@@ -266,11 +272,13 @@ def _read_both(
     needs = request.needs(criteria)
     needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_GRAPH)}")
     rows = read_rows(table, needs if verdicts is None else with_images(needs, table))
-    if other is None:
-        return rows, None
-    other_rows = read_rows(other, request.needs_of_other(facts_in(other, request.facts)), unique=False)
-    _require_colours_alike(rows, other_rows)
-    return rows, other_rows
+    other_rows = None
+    if other is not None:
+        other_rows = read_rows(other, request.needs_of_other(facts_in(other, request.facts)), unique=False)
+        _require_colours_alike(rows, other_rows)
+    reviewed = Reviewed.of_none(len(rows)) if verdicts is None else verdicts.reviewed(rows)
+    read_again = _read_pixels(table, rows, request, other, other_rows) if "pixels" in request.thresholds else []
+    return rows, other_rows, reviewed, read_again
 
 
 def _require_colours_alike(rows: Rows, other: Rows) -> None:
@@ -302,8 +310,9 @@ def _graph(rows: Rows, request: DedupRequest, path: str | Path, *, write: bool) 
     return stored_graph(path, rows.hashes[at], rows_of(rows.embedding, at), rows.model, write=write)
 
 
-def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
-    notes = [not_compared("embedding", n, what) for what, n in rows.not_compared().items()]
+def _notes(rows: Rows, searches: Mapping[str, Search], stored: Stored | None) -> list[str]:
+    notes = [] if stored is None else list(stored.notes)
+    notes += [not_compared("embedding", n, what) for what, n in rows.not_compared().items()]
     if rows.signature is not None:
         blank = int((rows.ok & ~rows.signature.any(1)).sum())
         if blank:

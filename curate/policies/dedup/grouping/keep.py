@@ -181,14 +181,14 @@ def keep_order(
     protected: NDArray[np.bool_] | None = None,
     preferred: NDArray[np.int64] | None = None,
     large: NDArray[np.bool_] | None = None,
-    copies: NDArray[np.bool_] | None = None,
+    apart: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
     """Return all rows, the one that stays first of any that are the same.
 
-    Rows that are not marked as copies come first, then protected rows, then those that are preferred, shape (N,), lower
-    before higher. Then the criteria decide in their order, rows without a value last in each, then the hash of the key:
-    so it is the same order on any machine and in whatever order the rows come. ``large``, shape (N,), marks enlarged
-    rows, of which more was lost.
+    Rows that were judged to be no copies, ``apart``, come first, then protected rows, then those that are preferred,
+    shape (N,), lower before higher. Then the criteria decide in their order, rows without a value last in each, then
+    the hash of the key: so it is the same order on any machine and in whatever order the rows come. ``large``, shape
+    (N,), marks enlarged rows, of which more was lost.
 
     Returns:
         Shape (N,) int64, a permutation.
@@ -201,8 +201,8 @@ def keep_order(
         keys.append(preferred)
     if protected is not None:
         keys.append(~protected)
-    if copies is not None:
-        keys.append(copies)
+    if apart is not None:
+        keys.append(~apart)
     return np.lexsort(keys).astype(np.int64)
 
 
