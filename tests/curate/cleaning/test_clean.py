@@ -60,12 +60,12 @@ def cleaned_once(source, tiny_checkpoint, tmp_path_factory):
 
 @pytest.fixture
 def workdir(cleaned_once, monkeypatch):
-    """That work folder in its place, as it was then."""
+    """That work folder in its place; what a test changes in it is taken back, so that tests run in any order."""
     work = cleaned_once[0]
+    monkeypatch.chdir(work)
+    yield work
     shutil.rmtree(work)
     shutil.copytree(work.with_name("before"), work)
-    monkeypatch.chdir(work)
-    return work
 
 
 def clean(*args):
