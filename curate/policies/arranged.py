@@ -1,15 +1,23 @@
-"""Kept rows in the order of their ranks, with what the choice reports for each, in bounded memory."""
+"""A subset with its own columns or order: written in bounded memory, and compared with the one that was written."""
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.columns import KEY
+from curate.policies.decided import Differ, Problem
+from curate.policies.findings import LATER_VALUE, OTHER_COLUMNS, RANK, VALUE, Difference, Finding
+from curate.tables.arrays import unequal
+from curate.tables.digests import RowDigest, is_vector, key_array, key_bytes, tie_breaks
+from curate.tables.keys import places
+from curate.tables.table import Table
 from scoring.errors import InputError
 
 CHUNK_ROWS = 16_384
@@ -114,3 +122,107 @@ def passed_through(schema: pa.Schema, taken: list[str]) -> list[pa.Field]:
             )
         fields.append(field.with_name(name))
     return fields
+
+
+CLOSE = 1e-5  # numbers of another machine may differ by their last bits
+N_LOOKED_AT = 16_384  # rows that are compared one by one, to name those that differ
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a subset adds to its K rows.
+
+    Attributes:
+        columns: what it reports for each, K rows.
+        hashes: of their keys, shape (K,) uint64.
+        rows: of the table, shape (K,) int64.
+        ordered: whether the order of the rows counts.
+        file: what it is called in words: ``subset`` or ``batch``.
+    """
+
+    columns: pa.Table
+    hashes: NDArray[np.uint64]
+    rows: NDArray[np.int64]
+    ordered: bool
+    file: str = "subset"
+
+
+def compare_arranged(source: Table, expected: Expected, subset: Table, differ: Differ, problem: Problem) -> None:
+    """Compare a subset with what is derived again: what it reports for each row, and the table's own columns.
+
+    Args:
+        source: the input, its rows in any order.
+        expected: as derived again.
+        subset: as written.
+        differ: called for each row that differs.
+        problem: called with what differs and is no row.
+    """
+    source, columns = source.stored, expected.columns
+    fields = passed_through(source.schema, columns.schema.names)
+    if [(field.name, field.type) for field in subset.schema] != [(f.name, f.type) for f in (*fields, *columns.schema)]:
+        problem(Finding(OTHER_COLUMNS, expected.file))
+        return
+    noted = subset.read([KEY, *columns.schema.names])
+    keys = key_bytes(noted.column(KEY).combine_chunks())
+    rows = places(tie_breaks(keys), expected.hashes)
+    if expected.ordered:
+        for at in np.flatnonzero((rows >= 0) & (rows != np.arange(len(rows)))).tolist():
+            differ(Difference(RANK, _name(keys[at]), int(rows[at]) + 1, at + 1))
+    for name in columns.schema.names:
+        for at in unlike(columns.column(name), noted.column(name), rows).tolist():
+            differ(Difference(VALUE, _name(keys[at]), column=name, file=expected.file))
+    _compare_columns(source, expected, subset, [field.name for field in fields], differ)
+
+
+def _name(key: bytes) -> str:
+    return key.decode("utf-8", "replace")
+
+
+def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows of a subset whose value is not their row's now; numbers may differ by rounding.
+
+    Args:
+        now: a column as derived.
+        then: the same, as written, shape (M,).
+        rows: the row of ``now`` of each of ``then``, shape (M,); -1 if absent, which is not looked at.
+    """
+    places = np.flatnonzero(rows >= 0)
+    return places[unequal(now.take(pa.array(rows[places])), then.take(pa.array(places)), close=CLOSE)]
+
+
+def _compare_columns(source: Table, expected: Expected, subset: Table, names: Sequence[str], differ: Differ) -> None:
+    """Compare the table's own columns by their digest over all rows; only where that differs, row by row."""
+    renamed = dict(zip(names, source.schema.names, strict=True))
+    schema = pa.schema([source.schema.field(old).with_name(new) for new, old in renamed.items()])
+    lists = [field.name for field in schema if is_vector(field.type)]
+    now, then = RowDigest(schema, full_lists=lists), RowDigest(schema, full_lists=lists)
+    kept = np.zeros(source.n_rows, bool)
+    kept[expected.rows] = True
+    start = 0
+    for piece in source.batches():
+        mine = piece.filter(pa.array(kept[start : start + piece.num_rows])).rename_columns(list(names))
+        start += piece.num_rows
+        if mine.num_rows:
+            now.update(tie_breaks(key_array(mine.column(KEY))), mine)
+    for piece in subset.batches(names):
+        then.update(tie_breaks(key_array(piece.column(KEY))), piece)
+    if now.hexdigest() != then.hexdigest():
+        _name_rows(source, expected.file, subset, names, differ)
+
+
+def _name_rows(source: Table, file: str, subset: Table, names: Sequence[str], differ: Differ) -> None:
+    sample = next(subset.batches(names, rows=N_LOOKED_AT), None)
+    if sample is None:
+        return  # no row is left: each that is missing is named as such
+    hashes = tie_breaks(key_array(sample.column(KEY)))
+    named = False
+    for piece in (batch.rename_columns(list(names)) for batch in source.batches()):
+        at = places(tie_breaks(key_array(piece.column(KEY))), hashes)
+        mine, old = piece.filter(pa.array(at >= 0)), sample.take(pa.array(at[at >= 0]))
+        differing = [(row, name) for name in names for row in unequal(mine.column(name), old.column(name))]
+        keys = key_bytes(mine.column(KEY))
+        for row, name in sorted(differing, key=lambda each: each[0]):
+            differ(Difference(VALUE, _name(keys[row]), column=name, file=file))
+            named = True
+    if not named and sample.num_rows < subset.n_rows:  # else a row is missing, new or twice, which is reported as such
+        differ(Difference(LATER_VALUE, "", sample.num_rows, file=file))

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.policies.arranged import Ranked
-from curate.policies.compare_arranged import Expected, compare_arranged
+from curate.policies.arranged import Expected, Ranked, compare_arranged
 from curate.policies.outcomes import KEEP
 from curate.policies.verdicts import N_NAMED, SHORT, Verdicts, read_verdicts
 from curate.tables.digests import text_hashes

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from curate.noise.class_probabilities import LEAST, ClassProbabilities, trust
 from curate.probes.discriminant import ABSENT, SHRINK, Discriminant, Moments, discriminants
-from curate.probes.linear import coolest_fit
+from curate.probes.linear import coolest_fit, softmax
 from scoring.metrics.classifier import spread_folds
 from scoring.relative.neighbours import near_in
 from scoring.relative.space import centred, mean_of
@@ -175,7 +175,7 @@ class _Crossing:
         for number, model in enumerate(models):
             logits = model.logits(self.units[at]).astype(np.float64)
             temperature = coolest_fit(logits, self.codes[at])
-            chance = _softmax(logits / temperature)[np.arange(len(at)), self.codes[at]]
+            chance = softmax(logits / temperature)[np.arange(len(at)), self.codes[at]]
             tried.append((float(-np.log(np.maximum(chance, LEAST)).mean()), number, temperature))
         _, number, temperature = min(tried)
         return models[number], shrink[number], temperature
@@ -194,16 +194,11 @@ class _Crossing:
             block = slice(start, start + size)
             rows = held[block]
             logits = model.logits(self.units[rows])
-            log_probabilities = np.log(np.maximum(_softmax(logits / temperature), LEAST))
+            log_probabilities = np.log(np.maximum(softmax(logits / temperature), LEAST))
             votes = self.around.share(rows, self.codes, weight, prior)
             both = (log_probabilities + np.log(np.maximum(votes, LEAST))) / 2
             both[:, model.bias <= ABSENT] = ABSENT
-            self.probabilities.put(rows, labels[block], _softmax(both))
+            self.probabilities.put(rows, labels[block], softmax(both))
             self.probe[rows] = log_probabilities.argmax(1)
             some = (self.around.vote[rows] * weight[self.around.index[rows]]).any(1)
             self.voted[rows] = np.where(some, votes.argmax(1), -1)
-
-
-def _softmax(logits: NDArray) -> NDArray:
-    raised = np.exp(logits - logits.max(1, keepdims=True))
-    return np.asarray(raised / raised.sum(1, keepdims=True))

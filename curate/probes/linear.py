@@ -213,10 +213,10 @@ def bootstrap_draws(
     return predictions
 
 
-def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return exp(logits) over their sum in each row, shape (N, C)."""
+def softmax(logits: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return exp(logits) over their sum in each row, shape (N, C), in the type of the logits."""
     raised = np.exp(logits - logits.max(1, keepdims=True))
-    return raised / raised.sum(1, keepdims=True)
+    return np.asarray(raised / raised.sum(1, keepdims=True))
 
 
 def check_labelled(vectors: NDArray, labels: NDArray[np.int64], n_classes: int) -> None:

@@ -21,8 +21,7 @@ from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
 from curate.rounds.measures.anytime import PairLift
 from curate.rounds.options import RoundNextOptions
-from curate.rounds.state.batch import BatchRows
-from curate.rounds.state.derived import derive
+from curate.rounds.state.batch import BatchRows, derive
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.model import lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of

@@ -16,9 +16,8 @@ from curate.rounds.measures.measured import ModelQuality
 from curate.rounds.measures.rules import LIFT, RuleCheck, check_rule, parse_rules
 from curate.rounds.measures.stopping import Advice, advise
 from curate.rounds.options import RoundStatusOptions
-from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
+from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure, prequential_in
 from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.prequential import prequential_in
 from curate.rounds.state.standing import LabelProgress, RoundRows, progress_of, standing_of
 
 N_NAMED = 5

@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from curate.counted import counted
 from curate.exporting.labels import shown
 from curate.policies.select.compare import compare_batches
-from curate.rounds.checks import RoundCheck, RoundsCheck
 from curate.rounds.exported import export_problems
 from curate.rounds.files.folder import (
     BATCH,
@@ -30,7 +29,7 @@ from curate.rounds.files.settings import CONFIG, KIND, RoundSettings
 from curate.rounds.files.votes import RoundVotes
 from curate.rounds.init import held_out_rows
 from curate.rounds.recount import measure_problems
-from curate.rounds.state.derived import Derived, derive
+from curate.rounds.state.batch import Derived, derive
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import LabelProgress, RoundRows, held_out_keys, standing_of
@@ -38,6 +37,56 @@ from curate.tables.graph_file import AGAIN
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
+
+
+@dataclass
+class RoundCheck:
+    """What came of deriving one round again.
+
+    Attributes:
+        number: of the round.
+        n_rows: rows of its batch, as derived; 0 where it could not be.
+        n_different: rows of the batch that are not as derived.
+        different: the first of them, in words.
+        problems: what else is not as it was, or why it could not be derived.
+    """
+
+    number: int
+    n_rows: int = 0
+    n_different: int = 0
+    different: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def identical(self) -> bool:
+        """Whether the batch was derived, and nothing differs."""
+        return not self.n_different and not self.problems
+
+
+@dataclass
+class RoundsCheck:
+    """What came of deriving the rounds of a folder again.
+
+    Attributes:
+        path: of the folder.
+        rounds: one after another.
+        problems: what is not as it was and belongs to no round that was derived.
+    """
+
+    path: Path
+    rounds: list[RoundCheck] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs."""
+        return not self.problems and all(each.identical for each in self.rounds)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        rounds = [{"identical": each.identical, **asdict(each)} for each in self.rounds]
+        return {"identical": self.identical, "path": str(self.path), "rounds": rounds, "problems": self.problems}
+
 
 N_SHOWN, N_NAMED = 3, 10  # rows that differ, on a line and in JSON
 

@@ -40,21 +40,21 @@ class Zone:
 
 @dataclass(frozen=True)
 class Judged:
-    """A row and the verdicts on it.
+    """A row that was drawn, and the verdicts on it.
 
     Attributes:
         key: of the row.
         value: its score when it was drawn.
         rank: its rank then, from 1 for the most certain.
         answers: of all judges: good, bad or unsure.
-        badness: of all together, 0 for good to 1 for bad.
+        badness: of all together, 0 for good to 1 for bad; NaN until they are joined.
     """
 
     key: str
     value: float
     rank: int
-    answers: tuple[str, ...]
-    badness: float
+    answers: list[str]
+    badness: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -88,23 +88,13 @@ class Verdicts:
         return np.array([row.badness for row in self.judged], np.float64)
 
 
-@dataclass
-class Row:
-    """A row that was drawn, and the verdicts on it."""
-
-    key: str
-    value: float
-    rank: int
-    answers: list[str]
-
-
 @dataclass(frozen=True)
 class Plan:
     """What was drawn: zone, score, rows, whether labels are judged, and the number of verdicts that do not count."""
 
     zone: Zone
     column: str
-    rows: list[Row]
+    rows: list[Judged]
     labelled: bool
     unfinished: int = 0
 
@@ -136,24 +126,20 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
     columns = list(dict.fromkeys(plan.column for plan in plans))
     if len(columns) > 1:
         raise InputError(f"expected audits of one column, got {columns[0]} and {columns[1]}; give audits of one")
-    rows: dict[str, Row] = {}
+    rows: dict[str, Judged] = {}
     unfinished = sum(plan.unfinished for plan in plans)
     for plan in plans:
         for row in plan.rows:
-            known = rows.setdefault(row.key, Row(row.key, row.value, row.rank, []))
+            known = rows.setdefault(row.key, Judged(row.key, row.value, row.rank, []))
             if known.value != row.value:
                 raise InputError(
                     f"the audits give {row.key!r} two scores, {known.value:g} and {row.value:g}; give one table's"
                 )
-            known.answers += row.answers
+            known.answers.extend(row.answers)
     for path in paths:
         if path.suffix == LABEL_STUDIO:
             _add_label_studio(path, rows)
-    judged = [
-        Judged(row.key, row.value, row.rank, tuple(row.answers), joined(row.answers, judges))
-        for row in rows.values()
-        if row.answers
-    ]
+    judged = [replace(row, badness=joined(row.answers, judges)) for row in rows.values() if row.answers]
     if not judged:
         refuse_unfinished(paths[0], len(rows), unfinished, "images")
     zones = tuple(sorted({plan.zone for plan in plans}, key=lambda zone: zone.among))
@@ -183,7 +169,7 @@ def read_plan(path: Path) -> Plan:
     plan = _checked(path, lines)
     said = verdicts_on(path)
     for row in plan.rows:
-        row.answers += [OF_VERDICT[line.verdict] for line in said.get((row.key, ""), {}).values()]
+        row.answers.extend(OF_VERDICT[line.verdict] for line in said.get((row.key, ""), {}).values())
     is_judged = [bool(row.answers) for row in plan.rows]
     n = n_finished([row.key for row in plan.rows], is_judged)
     for row in plan.rows[n:]:
@@ -192,7 +178,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def _checked(path: Path, lines: list[dict[str, str]]) -> Plan:
-    rows: list[Row] = []
+    rows: list[Judged] = []
     heads: set[tuple[int, float, str]] = set()
     places: set[str] = set()
     bad: list[str] = []
@@ -222,7 +208,7 @@ def _checked(path: Path, lines: list[dict[str, str]]) -> Plan:
     return Plan(Zone(among, cut), column, rows, any(line.get("label") for line in lines))
 
 
-def _parsed(line: dict[str, str]) -> tuple[Row, tuple[int, float, str]]:
+def _parsed(line: dict[str, str]) -> tuple[Judged, tuple[int, float, str]]:
     values = {name: unguarded((line.get(name) or "").strip()) for name in COLUMNS}
     place = _PLACE.match(values["image"])
     if place is None or not 1 <= int(place["number"]) <= int(place["total"]) <= MOST:
@@ -234,7 +220,7 @@ def _parsed(line: dict[str, str]) -> tuple[Row, tuple[int, float, str]]:
     if not values["column"]:
         raise ValueError("expected the name of a score in column 'column', got nothing")
     key = unguarded(line.get("key") or "")
-    return Row(key, numbers["value"], rank, []), (among, numbers["cut"], values["column"])
+    return Judged(key, numbers["value"], rank, []), (among, numbers["cut"], values["column"])
 
 
 def _number(text: str, name: str) -> float:
@@ -247,7 +233,7 @@ def _number(text: str, name: str) -> float:
     return value
 
 
-def _add_label_studio(path: Path, rows: dict[str, Row]) -> None:
+def _add_label_studio(path: Path, rows: dict[str, Judged]) -> None:
     """Add what annotators chose, to the rows that were drawn."""
     from curate.exporting.label_studio import read
 

@@ -11,13 +11,12 @@ from curate.columns import KEY
 from curate.options.function import callable_of
 from curate.options.values import part_of
 from curate.policies.apply import apply
+from curate.policies.balance.amounts import planned
 from curate.policies.balance.cells import CERTAIN, CLUSTERS, TYPICAL, clustered, typical
+from curate.policies.balance.explain import MEANINGS, SCHEMA, BalanceResult, BalanceWords, result_of
 from curate.policies.balance.options import BalanceOptions
-from curate.policies.balance.plan import planned
 from curate.policies.balance.request import BalanceRequest
-from curate.policies.balance.result import BalanceResult, result_of
 from curate.policies.balance.target import target_of
-from curate.policies.balance.words import MEANINGS, SCHEMA, BalanceWords
 from curate.policies.decided import Decided
 from curate.policies.filter.ranked import places
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED

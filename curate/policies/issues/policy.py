@@ -13,7 +13,7 @@ from curate.policies.apply import apply
 from curate.policies.decided import Decided
 from curate.policies.issues.kinds import ALL, FEW, GROUPS, KINDS, STYLE, UNUSABLE, UNUSABLE_KINDS, Kind, Values, cut_of
 from curate.policies.issues.options import IssuesOptions
-from curate.policies.issues.words import MEANINGS, SCHEMA, IssueWords
+from curate.policies.issues.words import MEANINGS, SCHEMA, IssueWords, Looked
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.outputs import Files
 from curate.policies.request import Request
@@ -51,23 +51,6 @@ class IssuesResult(Result):
     n_unlike: int = 0
 
     IN_RECEIPT: ClassVar[tuple[str, ...]] = ("kinds", "groups")
-
-
-@dataclass(frozen=True)
-class Looked:
-    """What was found of N rows, by kind.
-
-    Attributes:
-        measures: shape (N,).
-        cuts: where each kind begins.
-        has: shape (N,) bool; nowhere for a kind that is off.
-        off: kinds that describe the style of the dataset -> rows that are so.
-    """
-
-    measures: dict[str, Values]
-    cuts: dict[str, float]
-    has: dict[str, np.ndarray]
-    off: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -143,7 +126,7 @@ class Issues(Request):
             rows, looked.has, in_groups, [columns[each] for each in names if each.startswith(QUALITY)]
         )
         first = self._first(looked.has, outcome, in_groups)
-        words = IssueWords(kinds, looked.measures, looked.cuts, looked.has, outcome, first)
+        words = IssueWords(kinds, looked, outcome, first)
         worst = {
             name: worst_of(kind, looked.measures[name], looked.has[name], self.show) for name, kind in kinds.items()
         }

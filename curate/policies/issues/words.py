@@ -1,6 +1,7 @@
 """The decisions of an issues run: every kind of every row, and why, in words."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -20,52 +21,61 @@ MEANINGS: dict[str, str] = {
 }
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What was found of N rows, by kind.
+
+    Attributes:
+        measures: shape (N,).
+        cuts: where each kind begins.
+        has: shape (N,) bool; nowhere for a kind that is off.
+        off: kinds that describe the style of the dataset -> rows that are so.
+    """
+
+    measures: dict[str, Values]
+    cuts: dict[str, float]
+    has: dict[str, np.ndarray]
+    off: dict[str, int]
+
+
+@dataclass(frozen=True)
 class IssueWords:
     """Turns what was found into rows of the decisions table, a slice at a time.
 
-    Args:
+    Attributes:
         kinds: that were looked for.
-        measures: of each kind, shape (N,).
-        cuts: where each begins.
-        has: of each kind, shape (N,) bool.
+        looked: what was found of N rows.
         outcome: shape (N,).
         first: the kind that decided, shape (N,): a place among the kinds, or -1.
     """
 
-    def __init__(
-        self,
-        kinds: Mapping[str, Kind],
-        measures: Mapping[str, Values],
-        cuts: Mapping[str, float],
-        has: Mapping[str, np.ndarray],
-        outcome: np.ndarray,
-        first: np.ndarray,
-    ) -> None:
-        self.kinds, self.measures, self.cuts, self.has = kinds, measures, cuts, has
-        self.outcome, self.first = outcome, first
+    kinds: Mapping[str, Kind]
+    looked: Looked
+    outcome: np.ndarray
+    first: np.ndarray
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
         """Return the decisions of the rows from ``start`` on, M rows of ``SCHEMA``; see ``DecisionWords.rows``."""
         stop = start + len(keys)
-        outcome, first = self.outcome[start:stop], self.first[start:stop]
+        outcome, first, looked = self.outcome[start:stop], self.first[start:stop], self.looked
         score, threshold, margin = (np.full(len(keys), np.nan) for _ in range(3))
         reason = np.full(len(keys), "no issue was found", object)
         reason[outcome == UNDECIDED] = "no measure of quality has a value"
         every = np.full(len(keys), None, object)
         texts_of: dict[int, list[str]] = {}
         for number, (name, kind) in enumerate(self.kinds.items()):
-            places = np.flatnonzero(self.has[name][start:stop])
-            values = self.measures[name][start:stop]
+            places = np.flatnonzero(looked.has[name][start:stop])
+            values = looked.measures[name][start:stop]
             side = "below" if kind.low else "above"
             for row in places.tolist():
-                text = f"{name}: {kind.name} {values[row]:.4g} is {side} {self.cuts[name]:.4g}"
+                text = f"{name}: {kind.name} {values[row]:.4g} is {side} {looked.cuts[name]:.4g}"
                 if name == GROUPS:
                     text = f"{name}: in group {values[row]:.0f}"
                 texts = texts_of.setdefault(row, [])
                 texts.insert(0 if first[row] == number else len(texts), text)  # what decided comes first
                 every[row] = name if every[row] is None else f"{every[row]}, {name}"
             decided = np.flatnonzero(first == number)
-            score[decided], threshold[decided] = values[decided], self.cuts[name]
+            score[decided], threshold[decided] = values[decided], looked.cuts[name]
             distance = score[decided] - threshold[decided]
             margin[decided] = distance if kind.low else -distance
         for row, texts in texts_of.items():

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +14,9 @@ from curate.noise.annotators import majority, weigh
 from curate.noise.joint import Mistakes, confident_joint
 from curate.noise.quality import judge
 from curate.noise.share import Shares, shares
-from curate.policies.labels.request import LabelsRequest
-from curate.policies.reviewed import OPTION, Reviewed, VerdictLines, with_images
+from curate.policies.arranged import Expected
+from curate.policies.labels.request import AGREEMENT, QUALITY, SUGGESTED, WHY, LabelsRequest
+from curate.policies.reviewed import OPTION, Reviewed, VerdictLines, relabelled, with_images
 from curate.policies.verdicts import KEEP, LABELS
 from curate.probes.crossed import LabelEvidence, crossed
 from curate.tables.dataset import read_dataset
@@ -40,6 +43,8 @@ class Examined:
     """What is thought of the labels of N rows, in the order of the table.
 
     Attributes:
+        table: whose labels were examined.
+        request: what was requested.
         rows: as read, in the order of the hashes of their keys.
         hashes: of the keys, shape (N,).
         ok: whether the image was scored, shape (N,).
@@ -50,17 +55,18 @@ class Examined:
         rival: the likeliest other class, shape (N,) int32; -1 where the label cannot be judged.
         against: what contradicts the label, shape (N,) uint8, a sum of ``WITNESSES``.
         reason: why the label cannot be judged, shape (N,) int8, a place in ``REASONS``; -1 where it can.
-        agreement: of annotators, shape (N,) float32; None for a single column.
         shares: of wrong labels.
+        agreement: of annotators, shape (N,) float32; None for a single column.
         annotators: accuracy of each; empty for a single column.
         alike: share of pairs of annotators' labels that are alike; NaN for a single column.
-        shrink: of the probe.
         named: the annotators, or their columns.
         votes_digest: of the labels that a file or rounds gave; empty without.
         reviewed: what reviewers decided; None without verdicts.
         settled: rows whose label a reviewer kept or gave, of quality 1, shape (N,).
     """
 
+    table: Table
+    request: LabelsRequest
     rows: Rows
     hashes: NDArray[np.uint64]
     ok: NDArray[np.bool_]
@@ -71,25 +77,72 @@ class Examined:
     rival: NDArray[np.int32]
     against: NDArray[np.uint8]
     reason: NDArray[np.int8]
-    agreement: NDArray[np.float32] | None
     shares: Shares
+    agreement: NDArray[np.float32] | None = None
     annotators: list[Interval] = field(default_factory=list)
     alike: float = float("nan")
-    shrink: float = float("nan")
     named: Sequence[str] = ()
     votes_digest: str = ""
     reviewed: Reviewed | None = None
     settled: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
-    def suspected(self, below: float) -> NDArray[np.bool_]:
-        """Return whose label is suspected, shape (N,); of rows that a reviewer dropped it does not matter."""
-        is_suspected = np.asarray(self.quality < below)  # NaN is not
+    @cached_property
+    def suspected(self) -> NDArray[np.bool_]:
+        """Whose label is suspected, shape (N,); of rows that a reviewer dropped it does not matter."""
+        is_suspected = np.asarray(self.quality < self.request.below)  # NaN is not
         return is_suspected if self.reviewed is None else is_suspected & ~self.reviewed.drop
 
     def why(self) -> pa.Array:
         """Return what contradicts each label, in words; null where nothing does, shape (N,)."""
         words = [", ".join(word for bit, word in WITNESSES.items() if code & bit) or None for code in range(16)]
         return pa.array(words, pa.string()).take(pa.array(self.against))
+
+    @cached_property
+    def typed_classes(self) -> pa.Array:
+        """The classes, in the type of their column."""
+        texts = pa.array(self.classes, pa.string())
+        if not self.request.columns:
+            return texts
+        kind = self.table.schema.field(self.request.columns[0]).type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        try:
+            return texts.cast(kind)
+        except pa.ArrowException:  # several columns of other types, or one that text does not become
+            return texts
+
+    @property
+    def same_classes(self) -> dict[str, str]:
+        """Columns that hold classes of a column of the table, and which one; none where there are several."""
+        if len(self.request.columns) != 1 or (self.reviewed is not None and self.reviewed.labels):
+            return {}
+        added = (SUGGESTED, *([self.request.relabel] if self.request.relabel else []))
+        return dict.fromkeys(added, self.request.columns[0])
+
+    def of_codes(self, codes: NDArray[np.int32]) -> pa.Array:
+        """Return classes by their codes; null for -1."""
+        return self.typed_classes.take(pa.array(codes, mask=codes < 0))
+
+    def columns(self, rows: NDArray[np.int64]) -> pa.Table:
+        """Return the columns that are added, of some rows of the table."""
+        quality, request = self.quality[rows], self.request
+        columns = {
+            QUALITY: pa.array(quality, mask=np.isnan(quality)),
+            SUGGESTED: self.of_codes(self.suggested[rows]),
+            WHY: self.why().take(pa.array(rows)),
+        }
+        if self.agreement is not None:
+            columns[AGREEMENT] = pa.array(self.agreement[rows], mask=np.isnan(self.agreement[rows]))
+        if request.relabel is not None:
+            corrected = np.where(self.suspected, self.suggested, self.labels)
+            columns[request.relabel] = self.of_codes(corrected[rows].astype(np.int32))
+        if self.reviewed is not None:
+            columns |= relabelled(self.reviewed, self.table, rows)
+        return pa.table(columns)
+
+    def expected(self, rows: NDArray[np.int64]) -> Expected:
+        """Return what a subset of some rows of the table should hold."""
+        return Expected(self.columns(rows), self.hashes[rows], rows, ordered=False)
 
 
 def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None = None) -> Examined:
@@ -109,9 +162,10 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     read = None if request.labelled is None else read_votes(request.labelled, next(iter(request.label), None))
     dataset = read_dataset(table, names=request.columns, once=False)
     rows, at = dataset.rows, dataset.at
-    (votes, who), classes = (
-        _votes(table, rows, request.columns) if read is None else (read.of(rows, str(table.path)), read.classes)
-    )
+    if read is None:
+        (votes, classes), who = _votes(table, rows, request.columns), None
+    else:
+        (votes, who), classes = read.of(rows, str(table.path)), read.classes
     if reviewed is not None:
         classes = _relabel(votes, classes, reviewed.labels.get(request.columns[0], {}), rows)
     labels = majority(votes, rows.hashes)
@@ -120,18 +174,20 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     chances = evidence.probabilities
     joint = confident_joint(chances, labels[at], len(classes))
     judged = judge(chances, labels[at], Mistakes.of(joint))
-    quality, suggested = judged.quality, judged.suggested
-    weighed = None
+    quality, suggested, of_several = judged.quality, judged.suggested, dict[str, Any]()
     if votes.shape[1] > 1:
         weighed = weigh(chances, votes[at], labels[at], len(classes), None if who is None else who[at])
         quality = np.where(np.isnan(chances.of_label), np.nan, weighed.quality).astype(np.float32)
-        suggested = weighed.suggested
+        suggested, agreement = weighed.suggested, rows.in_table(weighed.agreement, at, np.nan)
+        of_several = {"agreement": agreement, "annotators": weighed.accuracy, "alike": weighed.pairs}
     settled = _settled(rows, labels, reviewed, request)
     quality = np.where(settled[at], 1, quality).astype(np.float32)
     suggested = np.where(settled[at], labels[at], suggested).astype(np.int32)
-    reason = _reasons(rows, at, labels, np.isnan(chances.of_label), settled)
+    reason = np.where(settled, -1, _reasons(rows, at[np.isnan(chances.of_label)], labels)).astype(np.int8)
     against = np.where(settled[at], 0, _against(evidence, labels[at], joint.confident)).astype(np.uint8)
     return Examined(
+        table=table,
+        request=request,
         rows=rows,
         hashes=rows.in_table(rows.hashes),
         ok=rows.in_table(rows.ok),
@@ -142,15 +198,12 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
         rival=rows.in_table(np.where(np.isnan(chances.of_label), -1, judged.rival).astype(np.int32), at, -1),
         against=rows.in_table(against, at, 0),
         reason=rows.in_table(reason),
-        agreement=None if weighed is None else rows.in_table(weighed.agreement, at, np.nan),
         shares=shares(chances, labels[at], joint, quality < request.below, suggested),
-        annotators=[] if weighed is None else weighed.accuracy,
-        alike=float("nan") if weighed is None else weighed.pairs,
-        shrink=evidence.shrink,
         named=request.columns if read is None else [name or NOBODY for name in read.annotators],
         votes_digest="" if read is None else read.digest,
         reviewed=reviewed,
         settled=rows.in_table(settled),
+        **of_several,
     )
 
 
@@ -190,11 +243,8 @@ def _place(request: LabelsRequest, table: Table) -> str:
     return f"column {', '.join(repr(name) for name in request.columns)} of {table.path}"
 
 
-def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[tuple[NDArray[np.int64], None], list[str]]:
-    """Return the class that each column gives each row, shape (N, A), -1 for none, and the names of all classes.
-
-    Who voted is None: each column is of one annotator.
-    """
+def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the class that each column gives each row, shape (N, A), -1 for none, and the names of all classes."""
     read: list[Codes] = []
     for name in columns:
         codes = rows.names[name]
@@ -206,7 +256,7 @@ def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[tuple[NDAr
     classes = sorted(used)
     place = {name: code for code, name in enumerate(classes)}
     columns_of = [np.array([*(place.get(n, -1) for n in each.names), -1], np.int64)[each.codes] for each in read]
-    return (np.stack(columns_of, 1), None), classes
+    return np.stack(columns_of, 1), classes
 
 
 def _refuse(labels: NDArray[np.int64], classes: list[str], place: str) -> None:
@@ -240,17 +290,11 @@ def _against(evidence: LabelEvidence, labels: NDArray[np.int64], confident: NDAr
     return np.where(np.isnan(evidence.probabilities.of_label), 0, against).astype(np.uint8)
 
 
-def _reasons(
-    rows: Rows,
-    at: NDArray[np.int64],
-    labels: NDArray[np.int64],
-    unknown: NDArray[np.bool_],
-    settled: NDArray[np.bool_],
-) -> NDArray[np.int8]:
+def _reasons(rows: Rows, unknown: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Return why each label cannot be judged, shape (N,): no label, no other row of its class, or no embedding."""
     reason = np.full(len(rows), -1, np.int8)
     problem = rows.embedding_problem.astype(np.int8)
     reason[problem > 0] = problem[problem > 0] + 1
-    reason[at[unknown]] = 1
+    reason[unknown] = 1
     reason[labels < 0] = 0
-    reason[settled] = -1
     return reason

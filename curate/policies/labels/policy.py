@@ -13,10 +13,8 @@ from curate.columns import KEY, LABEL
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
 from curate.policies.apply import apply
-from curate.policies.arranged import Ranked
-from curate.policies.compare_arranged import compare_arranged
+from curate.policies.arranged import Ranked, compare_arranged
 from curate.policies.decided import Decided
-from curate.policies.labels.columns import LabelColumns
 from curate.policies.labels.examine import REASONS, Examined, examine
 from curate.policies.labels.options import LabelsOptions
 from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
@@ -67,14 +65,13 @@ class Labels:
     def decide(self, table: Table, *, write: bool) -> Decided[LabelsResult]:
         """Decide every row of a table; InputError for a column or labels that cannot be used."""
         examined = examine(table, self.request, self.verdicts)
-        columns = LabelColumns(table, self.request, examined)
-        outcome = outcomes(columns)
+        outcome = outcomes(examined)
         kept = np.flatnonzero(outcome == KEEP)
-        added = columns.of(kept)
+        added = examined.columns(kept)
         special = {**COLUMN_MEANINGS, **({} if self.request.relabel is None else {self.request.relabel: RELABELLED})}
         meanings = {name: special.get(name, BY_REVIEWER) for name in added.column_names}
-        words, worst = LabelWords(columns, outcome), worst_rows(columns, N_EXAMPLES)
-        drawn = None if self.review is None else partial(self._texts, columns)
+        words, worst = LabelWords(examined, outcome), worst_rows(examined, N_EXAMPLES)
+        drawn = None if self.review is None else partial(self._texts, examined)
         return Decided(
             table=table,
             policy=[self._rule(examined)],
@@ -82,14 +79,14 @@ class Labels:
             hashes=examined.hashes,
             digest=examined.rows.digest,
             words=words.rows,
-            schema=schema_of(columns),
+            schema=schema_of(examined),
             meanings=MEANINGS,
-            result=self._result(columns, outcome),
+            result=self._result(examined, outcome),
             examples={"worst": worst} if len(worst) else {},
             texts=drawn,
             arranged=Ranked(table.stored.schema, kept, added, meanings),
-            compare=partial(compare_arranged, table, columns.expected(kept)),
-            same_classes=columns.same_classes,
+            compare=partial(compare_arranged, table, examined.expected(kept)),
+            same_classes=examined.same_classes,
             grouped_by=self.request.columns[0] if len(self.request.columns) == 1 else None,
         )
 
@@ -99,10 +96,10 @@ class Labels:
             rule["labelled"] = {"path": str(Path(self.request.labelled).resolve()), "digest": examined.votes_digest}
         return rule if self.verdicts is None else rule | self.verdicts.for_rule()
 
-    def _result(self, columns: LabelColumns, outcome: NDArray[np.uint8]) -> LabelsResult:
-        undecided = columns.examined.reason[outcome == UNDECIDED]
+    def _result(self, examined: Examined, outcome: NDArray[np.uint8]) -> LabelsResult:
+        undecided = examined.reason[outcome == UNDECIDED]
         counts = np.bincount(undecided, minlength=len(REASONS)).tolist()
-        reviewed = columns.examined.reviewed
+        reviewed = examined.reviewed
         gone = outcome == DROP
         by_reviewer = int((gone & reviewed.drop).sum()) if reviewed is not None else 0
         counts_by = {"suspected label": int(gone.sum()) - by_reviewer} if self.request.drop else {}
@@ -110,12 +107,12 @@ class Labels:
             dropped_by=counts_by if self.verdicts is None else {**counts_by, VERDICTS: by_reviewer},
             notes=self.verdicts.notes(reviewed) if self.verdicts is not None and reviewed is not None else [],
             undecided_by={reason: n for reason, n in zip(REASONS, counts, strict=True) if n},
-            **label_facts(columns),
+            **label_facts(examined),
         )
 
-    def _texts(self, columns: LabelColumns, paths: Mapping[str, Path]) -> dict[str, bytes]:
+    def _texts(self, examined: Examined, paths: Mapping[str, Path]) -> dict[str, bytes]:
         """Return the rows to judge."""
-        return {REVIEW: drawn_text(COLUMNS, (row.cells() for row in draw_rows(columns, self.review or 0)))}
+        return {REVIEW: drawn_text(COLUMNS, (row.cells() for row in draw_rows(examined, self.review or 0)))}
 
 
 def run_labels(options: LabelsOptions) -> LabelsResult:

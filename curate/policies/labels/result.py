@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from curate.counted import Grid, counted
 from curate.manifest.store_path import AnyPath
-from curate.policies.labels.columns import LabelColumns
-from curate.policies.labels.examine import WITNESSES
+from curate.policies.labels.examine import WITNESSES, Examined
 from curate.policies.result import Result
 from curate.tables.keys import keys_at
 from scoring.metrics.resampling import Interval
@@ -86,17 +85,15 @@ def estimate(interval: Interval) -> dict[str, float | None]:
     return {"value": value, "low": interval.low, "high": interval.high}
 
 
-def worst_rows(columns: LabelColumns, n: int) -> NDArray[np.int64]:
+def worst_rows(examined: Examined, n: int) -> NDArray[np.int64]:
     """Return the rows with the lowest quality that are suspected, at most n, the lowest first; ties use hash."""
-    examined = columns.examined
-    rows = np.flatnonzero(examined.suspected(columns.request.below))
+    rows = np.flatnonzero(examined.suspected)
     return rows[np.lexsort((examined.hashes[rows], examined.quality[rows]))[:n]]
 
 
-def label_facts(columns: LabelColumns) -> dict[str, Any]:
+def label_facts(examined: Examined) -> dict[str, Any]:
     """Return what ``LabelsResult`` says next to counts and files."""
-    examined, request = columns.examined, columns.request
-    suspected, judged = examined.suspected(request.below), ~np.isnan(examined.quality)
+    suspected, judged = examined.suspected, ~np.isnan(examined.quality)
     n_classes, shares = len(examined.classes), examined.shares
     rows = np.bincount(examined.labels[judged], minlength=n_classes).tolist()
     gone = np.bincount(examined.labels[suspected], minlength=n_classes).tolist()
@@ -126,7 +123,7 @@ def label_facts(columns: LabelColumns) -> dict[str, Any]:
         "contradicted_by": {
             word: int((suspected & ((examined.against & bit) > 0)).sum()) for bit, word in WITNESSES.items()
         },
-        "worst": _worst(columns),
+        "worst": _worst(examined),
         "suggestions": int(((examined.reason == 0) & (examined.suggested >= 0)).sum()),
         "annotators": [
             {"column": name, "accuracy": estimate(accuracy)}
@@ -136,8 +133,8 @@ def label_facts(columns: LabelColumns) -> dict[str, Any]:
     }
 
 
-def _worst(columns: LabelColumns) -> list[dict[str, Any]]:
-    examined, rows = columns.examined, worst_rows(columns, N_WORST)
+def _worst(examined: Examined) -> list[dict[str, Any]]:
+    rows = worst_rows(examined, N_WORST)
     why = examined.why().take(rows).to_pylist() if len(rows) else []
     return [
         {
@@ -147,5 +144,5 @@ def _worst(columns: LabelColumns) -> list[dict[str, Any]]:
             "quality": round(float(examined.quality[row]), 4),
             "why": text or "",
         }
-        for key, row, text in zip(keys_at(columns.table, rows), rows.tolist(), why, strict=True)
+        for key, row, text in zip(keys_at(examined.table, rows), rows.tolist(), why, strict=True)
     ]

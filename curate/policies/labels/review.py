@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.policies.dedup.quality.audit import allocate
-from curate.policies.labels.columns import LabelColumns
+from curate.policies.labels.examine import Examined
 from curate.tables.digests import salted
 from curate.tables.keys import keys_at
 from scoring.errors import InputError
@@ -36,7 +36,7 @@ class Drawn:
         return [self.place, self.key, self.label, self.suggested, quality, self.stratum, str(self.size)]
 
 
-def draw_rows(columns: LabelColumns, n: int) -> list[Drawn]:
+def draw_rows(examined: Examined, n: int) -> list[Drawn]:
     """Draw rows whose label was judged: of every stratum some, half of them by size and half evenly.
 
     Strata are quarters of the suspected and of the other rows, by quality. Within one it is a simple random sample,
@@ -47,24 +47,23 @@ def draw_rows(columns: LabelColumns, n: int) -> list[Drawn]:
     """
     if not FEWEST <= n <= MOST:
         raise InputError(f"--review draws {FEWEST} to {MOST:,} rows, got {n:,}; 200 is usual")
-    examined, request = columns.examined, columns.request
     judged = ~np.isnan(examined.quality)
     if not judged.any():
         raise InputError("--review: expected labels that could be judged, got none; leave it out")
-    suspected = examined.suspected(request.below)
+    suspected = examined.suspected
     strata: list[tuple[str, NDArray[np.int64]]] = []
     for side, inside in ((SUSPECTED, judged & suspected), (TRUSTED, judged & ~suspected)):
         rows = np.flatnonzero(inside)
         rows = rows[np.lexsort((examined.hashes[rows], examined.quality[rows]))]
         strata += [(f"{side} {i}", part) for i, part in enumerate(np.array_split(rows, PARTS), 1) if len(part)]
-    ties = salted(examined.hashes, request.seed)
+    ties = salted(examined.hashes, examined.request.seed)
     chosen: list[tuple[int, str, int]] = []
     for (name, rows), count in zip(strata, allocate([len(rows) for _, rows in strata], n), strict=True):
         first = rows[np.argsort(ties[rows], kind="stable")[:count]]
         chosen += [(row, name, len(rows)) for row in first.tolist()]
     chosen.sort(key=lambda chosen_row: hashlib.blake2b(ties[chosen_row[0]].tobytes()).digest())
     at = np.array([row for row, _, _ in chosen])
-    keys = keys_at(columns.table, at)
+    keys = keys_at(examined.table, at)
     better = np.where(suspected & (examined.suggested != examined.labels), examined.suggested, examined.rival)[at]
     return [
         Drawn(

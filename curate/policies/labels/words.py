@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.policies.labels.columns import LabelColumns
-from curate.policies.labels.examine import REASONS
+from curate.policies.labels.examine import REASONS, Examined
 from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.request import RULE, SUGGESTED, WHY
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
@@ -27,23 +26,22 @@ MEANINGS: dict[str, str] = {
 }
 
 
-def schema_of(columns: LabelColumns) -> pa.Schema:
+def schema_of(examined: Examined) -> pa.Schema:
     """Return the schema of the decisions."""
-    kind = columns.names.type
+    kind = examined.typed_classes.type
     return pa.schema([*DECISION_SCHEMA, pa.field(CURRENT, kind), pa.field(SUGGESTED, kind), pa.field(WHY, pa.string())])
 
 
-def outcomes(columns: LabelColumns) -> NDArray[np.uint8]:
+def outcomes(examined: Examined) -> NDArray[np.uint8]:
     """Return what becomes of each row, shape (N,).
 
     Rows are dropped only where that was requested, and then rows whose label cannot be judged are undecided, or where a
     reviewer dropped them; else every scored row is kept.
     """
-    examined, request = columns.examined, columns.request
     kept = np.full(len(examined.ok), KEEP, np.uint8)
-    if request.drop:
+    if examined.request.drop:
         kept[examined.reason >= 0] = UNDECIDED
-        kept[examined.suspected(request.below)] = DROP
+        kept[examined.suspected] = DROP
     if examined.reviewed is not None:
         kept[examined.reviewed.drop] = DROP
     kept[~examined.ok] = FAILED
@@ -55,23 +53,22 @@ class LabelWords:
     """What became of N rows, in words.
 
     Attributes:
-        columns: what is thought of their labels.
+        examined: what is thought of their labels.
         outcome: shape (N,).
     """
 
-    columns: LabelColumns
+    examined: Examined
     outcome: NDArray[np.uint8]
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
         """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
-        columns = self.columns
-        examined, below = columns.examined, columns.request.below
+        examined, below = self.examined, self.examined.request.below
         part = slice(start, start + len(keys))
         quality = examined.quality[part].astype(np.float64)
         unknown = np.isnan(quality)
         why = examined.why().slice(start, len(keys))
         return decision_rows(
-            schema_of(columns),
+            schema_of(examined),
             (keys, status, error),
             self.outcome[part],
             self._texts(part, why),
@@ -79,20 +76,20 @@ class LabelWords:
             score=pa.array(quality, mask=unknown),
             threshold=pa.array(np.full(len(keys), below), mask=unknown),
             margin=pa.array(quality - below, mask=unknown),
-            **{CURRENT: columns.classes(examined.labels[part]), WHY: why},
-            **{SUGGESTED: columns.classes(examined.suggested[part])},
+            **{CURRENT: examined.of_codes(examined.labels[part]), WHY: why},
+            **{SUGGESTED: examined.of_codes(examined.suggested[part])},
         )
 
     def _rules(self, part: slice) -> NDArray[np.int64]:
         """Which decided: nothing, the evidence, or a reviewer, shape (M,)."""
-        examined = self.columns.examined
+        examined = self.examined
         rules = np.where(np.isnan(examined.quality[part]), 0, 1)
         if examined.reviewed is not None:
             rules[(examined.settled | examined.reviewed.drop)[part]] = 2
         return rules
 
     def _texts(self, part: slice, why: pa.Array) -> NDArray:
-        examined, below = self.columns.examined, self.columns.request.below
+        examined, below = self.examined, self.examined.request.below
         quality, reason = examined.quality[part], examined.reason[part]
         texts = np.array(["the label stands", *REASONS], object)[np.where(np.isnan(quality), reason + 1, 0)]
         names = np.array([*examined.classes, "none"], object)

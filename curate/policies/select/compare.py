@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import KEY
-from curate.policies.compare_arranged import unlike
+from curate.policies.arranged import unlike
 
 PASSED_THROUGH = ("uri", "width", "height")  # the table's own, which nothing was chosen by
 PLACE = "rank"

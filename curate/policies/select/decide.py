@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.policies.compare_arranged import Expected
+from curate.policies.arranged import Expected
 from curate.policies.select.plan import Chosen, choose
 from curate.policies.select.prepare import Ready, prepare
 from curate.policies.select.request import SelectRequest

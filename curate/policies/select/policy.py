@@ -13,8 +13,7 @@ from curate.manifest.store_path import path_to_read
 from curate.options.function import callable_of
 from curate.options.values import part_of
 from curate.policies.apply import apply
-from curate.policies.arranged import Ranked
-from curate.policies.compare_arranged import compare_arranged
+from curate.policies.arranged import Ranked, compare_arranged
 from curate.policies.decided import Decided
 from curate.policies.outputs import Files
 from curate.policies.result import Result

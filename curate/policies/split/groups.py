@@ -1,8 +1,10 @@
-"""Rows that must stay together: by a column, and because one is a copy of another."""
+"""Rows that must stay together, by a column or as copies, and which side a group is on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.table import Options, build
@@ -77,3 +79,76 @@ def together(
     order = np.lexsort((hashes[rows], names, of_row))
     lead = order[np.searchsorted(of_row[order], np.arange(len(sizes)))]
     return Together(of_row, sizes, redrawn(names[lead], seed, PURPOSE), rows[lead])
+
+
+EXACT = np.uint64(11)  # bits of a hash that a float has no room for
+
+
+def by_hash(hashes: NDArray[np.uint64], shares: Sequence[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the side of each group by its hash alone: nothing that comes or goes next to it changes that.
+
+    Args:
+        hashes: of the groups, shape (G,).
+        shares: of the sides; they sum to 1.
+
+    Returns:
+        Sides, shape (G,), and where on [0, 1) each group lies, of which each side has its share, in their order.
+    """
+    place = (hashes >> EXACT) / 2.0**53
+    return _side_at(place, shares), place
+
+
+def in_strata(
+    hashes: NDArray[np.uint64],
+    sizes: NDArray[np.int64],
+    strata: NDArray[np.int64],
+    starts: NDArray[np.float64],
+    shares: Sequence[float],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the side of each group so that each side has its share of every stratum, as far as groups allow.
+
+    The groups of a stratum are in a row as long as they have rows, in the order of their hashes, and the row is cut
+    into sides, the largest first. Of groups of one row each side gets its share to within one row. A group goes where
+    it begins or ends, or between: as ``starts`` says. Groups of more than half of the smallest side come first, the
+    largest first and where they begin, so that they fall in the largest side and leave the cuts to the others.
+
+    Args:
+        hashes: of the groups, shape (G,).
+        sizes: rows of each, shape (G,).
+        strata: number of the stratum of each, shape (G,).
+        starts: in [0, 1), of each stratum: what part of a group is before what decides about it. One half rounds
+            what does not come out even; drawn, it makes the rounding of many small strata cancel.
+        shares: of the sides; they sum to 1.
+
+    Returns:
+        Sides, shape (G,), and where on [0, 1) of its stratum each group lies, sides in the order of falling shares.
+    """
+    rows = np.bincount(strata, sizes, minlength=len(starts))
+    big = np.where(sizes > np.maximum(1, rows[strata] * min(shares) / 2), sizes, 0)
+    order = np.lexsort((hashes, -big, strata))
+    before = np.cumsum(sizes[order]) - sizes[order]
+    first = np.searchsorted(strata[order], np.arange(len(starts)))
+    begin = before[np.minimum(first, max(0, len(order) - 1))][strata[order]] if len(order) else before
+    place = np.empty(len(hashes))
+    inside = np.where(big > 0, 0, sizes * starts[strata])
+    place[order] = (before - begin + inside[order]) / rows[strata[order]]
+    falling = sorted(range(len(shares)), key=lambda side: -shares[side])
+    sides = np.array(falling)[_side_at(place, [shares[side] for side in falling])]
+    return sides, place
+
+
+def _side_at(place: NDArray[np.float64], shares: Sequence[float]) -> NDArray[np.int64]:
+    ends = np.cumsum(shares)[:-1] - 1e-12  # a cut of 0.8 is at 0.8 whatever the sum of floats says
+    return np.searchsorted(ends, place, side="right")
+
+
+def commonest(groups: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the code that most rows of each group have, the lowest of equals, shape (G,).
+
+    Args:
+        groups: of each row, shape (N,), each of the G groups at least once.
+        codes: of each row, shape (N,).
+    """
+    pairs = pl.DataFrame({"group": groups, "code": codes}).group_by("group", "code").len()
+    most_first = pairs.sort("group", "len", "code", descending=[False, True, False])
+    return most_first.unique("group", keep="first", maintain_order=True)["code"].to_numpy()

@@ -14,19 +14,16 @@ from curate.counted import counted
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
 from curate.policies.apply import apply
-from curate.policies.arranged import Ranked
-from curate.policies.compare_arranged import Expected, compare_arranged
+from curate.policies.arranged import Expected, Ranked, compare_arranged
 from curate.policies.decided import Decided
 from curate.policies.dedup.request import WITH_GRAPH
 from curate.policies.outcomes import FAILED, KEEP
 from curate.policies.outputs import Files
-from curate.policies.split.assign import by_hash, commonest, in_strata
-from curate.policies.split.groups import PURPOSE, Together, copies, together
+from curate.policies.split.explain import MEANINGS, SCHEMA, SPLIT, SplitResult, SplitWords, result_of
+from curate.policies.split.groups import PURPOSE, Together, by_hash, commonest, copies, in_strata, together
 from curate.policies.split.options import SplitOptions
 from curate.policies.split.request import SplitRequest, thresholds_in
-from curate.policies.split.result import SplitResult, result_of
 from curate.policies.split.sides import shares_of, sides_of
-from curate.policies.split.words import MEANINGS, SCHEMA, SPLIT, SplitWords
 from curate.tables.digests import redrawn, tie_breaks
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table, open_table

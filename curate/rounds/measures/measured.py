@@ -1,11 +1,113 @@
-"""How good the model of a round is: measured on rows held out, and on a fixed sample of the pool."""
+"""How good the model of a round is: on rows held out, and on a fixed sample on which rounds are compared."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from curate.probes.accuracy import Accuracy
 from curate.rounds.measures.anytime import Anytime
-from curate.rounds.measures.comparison import ModelAgreement
-from curate.rounds.measures.coverage import PoolCoverage
+from curate.tables.table import open_table
+
+
+@dataclass(frozen=True)
+class ModelAgreement:
+    """What two models say of the same rows.
+
+    Attributes:
+        n: rows.
+        kappa: Cohen's, of their classes.
+        changed: share of the rows with another class, in [0, 1].
+    """
+
+    n: int
+    kappa: float
+    changed: float
+
+
+def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
+    """Return how far two models agree beyond chance level: 1 is always, 0 what their class shares would give.
+
+    Two models that give every row one and the same class agree: 1.
+
+    Source: Cohen 1960; for successive models, Bloodgood and Vijay-Shanker 2009, arXiv:1409.5165.
+
+    >>> cohen_kappa(["a", "a", "b", "b"], ["a", "a", "b", "a"])
+    0.5
+    """
+    names, codes = np.unique([*first, *second], return_inverse=True)
+    a, b = codes[: len(first)], codes[len(first) :]
+    observed = float((a == b).mean())
+    expected = float(np.bincount(a, minlength=len(names)) @ np.bincount(b, minlength=len(names))) / len(a) ** 2
+    return 1.0 if expected >= 1 else (observed - expected) / (1 - expected)
+
+
+def compared(sample: pa.Table, before: Path | None) -> ModelAgreement | None:
+    """Return how far two models agree on the rows of both; None without an earlier one, or such a row.
+
+    Args:
+        sample: `key` and `predicted` of the rows on which rounds are compared.
+        before: the same of the round before; may not be there.
+    """
+    if before is None or not before.is_file():
+        return None
+    earlier = open_table(before, require=["key", "predicted"]).read()
+    class_before = dict(zip(earlier["key"].to_pylist(), earlier["predicted"].to_pylist(), strict=True))
+    class_now = dict(zip(sample["key"].to_pylist(), sample["predicted"].to_pylist(), strict=True))
+    both = [key for key in class_now if key in class_before]
+    if not both:
+        return None
+    now, then = [class_now[key] for key in both], [class_before[key] for key in both]
+    changed = float(np.mean([a != b for a, b in zip(now, then, strict=True)]))
+    return ModelAgreement(len(both), cohen_kappa(now, then), changed)
+
+
+N_SAMPLE = 2_000  # rows on which rounds are compared
+REACHED = 0.5  # Euclidean distance between unit rows within which a row counts as covered: the reach of `auto`
+
+
+@dataclass(frozen=True)
+class PoolCoverage:
+    """Distances of sampled rows to the nearest labelled one, between unit vectors, in [0, 2].
+
+    Attributes:
+        mean: of them.
+        most: the largest.
+        within: share of rows that are no further than ``REACHED``.
+    """
+
+    mean: float
+    most: float
+    within: float
+
+
+def sample_of(rows: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Return the rows on which rounds are compared, ascending: random, and the same in every round."""
+    generator = np.random.default_rng([seed, 1])
+    return np.sort(generator.permutation(rows)[:N_SAMPLE])
+
+
+def coverage(vectors: NDArray, sample: NDArray[np.int64], labelled: NDArray[np.int64]) -> PoolCoverage | None:
+    """Return how far sampled rows are from the nearest labelled one; None without labelled rows.
+
+    Args:
+        vectors: shape (N, D); scaled to unit length here.
+        sample: rows, shape (S,).
+        labelled: rows, shape (L,).
+    """
+    if not len(labelled) or not len(sample):
+        return None
+    from curate.selectors.geometry import spans, unit
+
+    cosine = np.full(len(sample), -1.0, np.float32)
+    rows = unit(vectors[sample], np.float32)
+    for span in spans(len(labelled)):
+        cosine = np.maximum(cosine, (rows @ unit(vectors[labelled[span]], np.float32).T).max(1))
+    distance = np.sqrt(np.maximum(2 - 2 * cosine.astype(np.float64), 0))
+    return PoolCoverage(float(distance.mean()), float(distance.max()), float((distance <= REACHED).mean()))
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,17 @@ import pytest
 from curate.commands.round_words import lift_words
 from curate.probes.accuracy import Accuracy, KnownClasses, entropy_share
 from curate.rounds.measures.anytime import anytime_accuracy
-from curate.rounds.measures.comparison import ModelAgreement, cohen_kappa, compared
-from curate.rounds.measures.coverage import REACHED, PoolCoverage, coverage, sample_of
 from curate.rounds.measures.lift import Arms, arm_lift
-from curate.rounds.measures.measured import ModelQuality
+from curate.rounds.measures.measured import (
+    REACHED,
+    ModelAgreement,
+    ModelQuality,
+    PoolCoverage,
+    cohen_kappa,
+    compared,
+    coverage,
+    sample_of,
+)
 from curate.rounds.measures.stopping import advise
 
 ANYTIME = anytime_accuracy(Accuracy(9, 10, 0.9), 1, 0.95)

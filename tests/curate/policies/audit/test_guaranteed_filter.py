@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.policies.audit.draw import review_plan
-from curate.policies.audit.reading import read_verdicts
+from curate.policies.audit.examine import read_verdicts
 from curate.policies.audit.verdicts import read_audit
 from curate.policies.filter.policy import filter
 from curate.policies.sampled import BLOCK
