@@ -7,7 +7,7 @@ from curate.commands.printing import printers
 from curate.counted import counted
 
 if TYPE_CHECKING:
-    from curate.policies.labels.result import LabelsResult
+    from curate.policies.labels.explain import LabelsResult
     from curate.policies.labels.verdicts import Share, Verdicts
     from scoring.metrics.resampling import Interval
 

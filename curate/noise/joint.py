@@ -73,9 +73,15 @@ def confident_joint(probabilities: ClassProbabilities, labels: NDArray[np.intege
         which = np.arange(len(at))
         confident[at] = np.where(reached[which, first], index[which, first], -1)
     counted = known[confident[known] >= 0]
-    pairs = labels[counted].astype(np.int64) * n_classes + confident[counted]
-    pair, count = np.unique(pairs, return_counts=True)
+    pair, count = pairs(labels[counted], confident[counted], n_classes)
     return ConfidentJoint(pair, count, n_classes, confident)
+
+
+def pairs(
+    labels: NDArray[np.integer], true: NDArray[np.integer], n_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return label times C plus class of the pairs that occur, ascending, and the rows of each, shape (P,) both."""
+    return np.unique(labels.astype(np.int64) * n_classes + true, return_counts=True)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from curate.noise.class_probabilities import ClassProbabilities
-from curate.noise.joint import ConfidentJoint
+from curate.noise.joint import ConfidentJoint, pairs
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
 
@@ -54,12 +55,10 @@ def anchors(probabilities: ClassProbabilities, share: float = ANCHORS) -> NDArra
     """
     known = np.flatnonzero(~np.isnan(probabilities.of_label))
     called, chance = probabilities.index[known, 0], probabilities.probability[known, 0]
-    order = np.lexsort((-chance, called))
-    called = called[order]
-    _, first, size = np.unique(called, return_index=True, return_counts=True)
-    place = np.arange(len(order)) - np.repeat(first, size)
+    rows = pl.DataFrame({"called": called, "doubt": -chance})
+    place = pl.col("doubt").rank("ordinal").over("called") - 1  # equally certain ones in the order of the rows
     is_anchor = np.zeros(len(probabilities.of_label), bool)
-    is_anchor[known[order[place < np.ceil(np.repeat(size, size) * share)]]] = True
+    is_anchor[known] = rows.select(place < (pl.len().over("called") * share).ceil()).to_series().to_numpy()
     return is_anchor
 
 
@@ -91,57 +90,37 @@ def shares(
     n_classes = joint.n_classes
     known = np.flatnonzero(~np.isnan(probabilities.of_label))
     sure = np.flatnonzero(anchors(probabilities))
-    readings = [
-        _Reading.of(joint.label, joint.true, joint.count, n_classes),
-        _Reading.of(labels[sure], probabilities.index[sure, 0], np.ones(len(sure), np.int64), n_classes),
-    ]
+    anchored = pairs(labels[sure], probabilities.index[sure, 0], n_classes)
+    joints = (joint, ConfidentJoint(*anchored, n_classes, joint.confident))
+    wrong, total = zip(*map(_of_labels, joints), strict=True)
     rows = np.bincount(labels[known], minlength=n_classes)
     doubted = known[suspected[known] & (suggested[known] != labels[known])]
     gone = np.bincount(labels[doubted], minlength=n_classes)
-    overall = _between([reading.all() for reading in readings], len(doubted), len(known), level)
+    overall = _between([(w.sum(), n.sum()) for w, n in zip(wrong, total, strict=True)], len(doubted), len(known), level)
     of_class = [
-        _between([reading.of_class(label) for reading in readings], gone[label], rows[label], level)
+        _between([(w[label], n[label]) for w, n in zip(wrong, total, strict=True)], gone[label], rows[label], level)
         for label in range(n_classes)
     ]
-    code, count = np.unique(labels[doubted].astype(np.int64) * n_classes + suggested[doubted], return_counts=True)
-    pairs = []
+    code, count = pairs(labels[doubted], suggested[doubted], n_classes)
+    counted = [each.at(code // n_classes, code % n_classes) for each in joints]
+    of_pair = []
     for at in np.lexsort((code, -count)).tolist():
         label, true = divmod(int(code[at]), n_classes)
-        share = _between([reading.of_pair(label, true) for reading in readings], count[at], rows[label], level)
-        pairs.append(Pair(label, true, int(count[at]), share))
-    return Shares(overall, of_class, pairs)
+        readings = [(each[at], n[label]) for each, n in zip(counted, total, strict=True)]
+        of_pair.append(Pair(label, true, int(count[at]), _between(readings, count[at], rows[label], level)))
+    return Shares(overall, of_class, of_pair)
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """Rows counted by given and true class: how many in each pair, and of each given class in all and as given."""
-
-    counts: dict[int, int]
-    rows: NDArray[np.float64]
-    wrong: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, labels: NDArray, true: NDArray, count: NDArray, n_classes: int) -> "_Reading":
-        code, place = np.unique(labels.astype(np.int64) * n_classes + true, return_inverse=True)
-        total = np.bincount(place, count, minlength=len(code)).astype(np.int64)
-        rows = np.bincount(labels, count.astype(np.float64), minlength=n_classes)
-        wrong = np.bincount(labels, np.where(labels == true, 0.0, count), minlength=n_classes)
-        counts = dict(zip(code.tolist(), total.tolist(), strict=True))
-        return cls(counts, rows.astype(np.float64), wrong.astype(np.float64))
-
-    def all(self) -> tuple[float, float]:
-        return float(self.wrong.sum()), float(self.rows.sum())
-
-    def of_class(self, label: int) -> tuple[float, float]:
-        return float(self.wrong[label]), float(self.rows[label])
-
-    def of_pair(self, label: int, true: int) -> tuple[float, float]:
-        return float(self.counts.get(label * len(self.rows) + true, 0)), float(self.rows[label])
+def _of_labels(joint: ConfidentJoint) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how many rows with each label a joint counts as of another class, and in all, shape (C,) both."""
+    wrong = np.where(joint.label == joint.true, 0, joint.count)
+    of_other, total = (np.bincount(joint.label, count, minlength=joint.n_classes) for count in (wrong, joint.count))
+    return of_other.astype(np.float64), total.astype(np.float64)
 
 
 def _between(readings: list[tuple[float, float]], count: int, n: int, level: float) -> Interval:
     """Return a share and the bounds from the lowest of the readings that have rows to the highest."""
-    bounds = [wilson(successes, rows, level) for successes, rows in readings if rows > 0]
+    bounds = [wilson(float(successes), float(rows), level) for successes, rows in readings if rows > 0]
     if not bounds or not n:
         return Interval(float("nan"), 0.0, 1.0)
     low, high = min(each.low for each in bounds), max(each.high for each in bounds)

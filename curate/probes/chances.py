@@ -50,9 +50,8 @@ class Labelled:
             for none.
         """
         classes = tuple(sorted({*self.classes, *column.names}))
-        place = {name: code for code, name in enumerate(classes)}
-        codes = np.array([*(place[name] for name in self.classes), -1], np.int64)[self.codes]
-        all_codes = np.array([*(place[name] for name in column.names), -1], np.int64)[column.codes]
+        codes = codes_among(classes, self.classes, self.codes)
+        all_codes = codes_among(classes, column.names, column.codes)
         all_codes[self.rows[codes >= 0]] = codes[codes >= 0]
         return Labelled(self.rows, codes, classes), all_codes
 
@@ -110,6 +109,12 @@ def model_notes(model: dict[str, Any], labelled: Labelled) -> list[str]:
     if model["classes"] == 1:
         notes.append("all labelled rows are of one class: nothing shows yet what is uncertain")
     return notes
+
+
+def codes_among(classes: Sequence[str], names: Sequence[str], codes: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return codes of some names as codes of classes that hold these names; -1 where the code is -1, of any shape."""
+    place = {name: code for code, name in enumerate(classes)}
+    return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
 
 
 def codes_of(labels: Sequence[str | None]) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -17,6 +17,7 @@ from curate.options.values import several
 from curate.policies.audit.request import parse_share
 from curate.policies.receipts import environment
 from curate.policies.select.strategy import make_selector
+from curate.probes.chances import codes_among
 from curate.rounds.init import n_held_out
 from curate.rounds.measures.rules import parse_rules, refuse_unreachable
 from curate.rounds.options import RoundSimulateOptions
@@ -174,7 +175,7 @@ def _data(table: Table, label: str, noisy: str | None, test: float, calibrate: b
             f"expected rows to label and rows to measure on, got {len(train):,} and {len(tested):,} of "
             f"{len(rows):,} in {table.path} with a label and an embedding"
         )
-    codes = {name: _codes(rows.names[name].codes, rows.names[name].names, classes) for name in columns}
+    codes = {name: codes_among(classes, rows.names[name].names, rows.names[name].codes) for name in columns}
     data = Replay(
         features=rows.embedding[train],
         labels=codes[label][train],
@@ -191,11 +192,6 @@ def _data(table: Table, label: str, noisy: str | None, test: float, calibrate: b
         "wrong_labels": float((codes[noisy][train] != codes[label][train]).mean()) if noisy else None,
     }
     return data, facts
-
-
-def _codes(codes: NDArray[np.int32], names: Sequence[str], classes: Sequence[str]) -> NDArray[np.int64]:
-    place = {name: number for number, name in enumerate(classes)}
-    return np.array([*(place[name] for name in names), -1], np.int64)[codes]
 
 
 def typed_budgets(texts: Sequence[str]) -> list[int]:

@@ -1,7 +1,7 @@
 """How many images a reviewer must judge, and which: a simple random sample of the rows that could be kept."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
@@ -11,10 +11,11 @@ from curate.columns import KEY
 from curate.options.function import callable_of
 from curate.policies.audit.options import ReviewPlanOptions
 from curate.policies.audit.population import Population
-from curate.policies.audit.request import COLUMNS, MOST, Goal, parse_goal, parse_keep, parse_share
+from curate.policies.audit.request import COLUMNS, MOST, Goal, parse_goal, parse_share
 from curate.policies.audit.results import AuditPlan
 from curate.policies.sampled import drawn_text, refuse_judged
 from curate.statistics.guarantee import fewest_verdicts, verdicts_for_power
+from curate.tables.amount import Amount
 from curate.tables.digests import salted
 from curate.tables.keys import keys_at
 from curate.tables.needs import Needs
@@ -27,22 +28,6 @@ from scoring.errors import InputError
 POWER = 0.8
 EXPECTED_PART = 0.25  # of the rate, if nothing is reported: a filter that is good enough to be worth it
 ENDING = ".audit.csv"
-
-
-@dataclass(frozen=True)
-class Question:
-    """An image to judge: its place in the file, and where its row stands."""
-
-    place: str
-    key: str
-    label: str
-    value: float
-    rank: int
-
-    def cells(self, among: int, cut: float, column: str) -> list[str]:
-        """Return the line of the CSV."""
-        start = [self.place, self.key, self.label, repr(self.value), str(self.rank)]
-        return [*start, str(among), repr(cut), column]
 
 
 def run_review_plan(options: ReviewPlanOptions) -> AuditPlan:
@@ -61,7 +46,7 @@ def run_review_plan(options: ReviewPlanOptions) -> AuditPlan:
     population = Population.of(rows, name)
     if not len(population):
         raise InputError(f"{opened.path} has no scored row with a value of {name}; there is nothing to judge")
-    among = population.first(max(1, parse_keep(options.keep).of(len(population), up=True)))
+    among = population.first(max(1, Amount.parse(options.keep, "--keep").of(len(population), up=True)))
     guess = EXPECTED_PART * goal.rate if options.expected is None else parse_share(options.expected, "--expected")
     needed = _needed(among, goal, guess)
     n = _images(options.images, needed[guess], among, goal, guess)
@@ -79,10 +64,9 @@ def run_review_plan(options: ReviewPlanOptions) -> AuditPlan:
     ties = salted(rows.hashes, options.seed)
     chosen = inside[np.argsort(ties[inside], kind="stable")[:n]]
     chosen = chosen[np.argsort([hashlib.blake2b(ties[row].tobytes()).digest() for row in chosen.tolist()])]
-    questions = _questions(opened, chosen, values[chosen], population, options.label)
-    cells = [question.cells(among, population.value_at(among), name) for question in questions]
+    lines = _lines(opened, chosen, values[chosen], population, among, options.label)
     with AtomicFile(path, overwrite=options.overwrite) as file:
-        file.write(drawn_text(COLUMNS, cells))
+        file.write(drawn_text(COLUMNS, lines))
     return replace(plan, csv=path)
 
 
@@ -127,13 +111,14 @@ def _place(out: str | Path) -> Path:
     return path
 
 
-def _questions(
-    table: Table, rows: np.ndarray, values: np.ndarray, population: Population, label: str | None
-) -> list[Question]:
-    keys = keys_at(table, rows)
-    ranks = population.ranks(values).tolist()
+def _lines(
+    table: Table, rows: np.ndarray, values: np.ndarray, population: Population, among: int, label: str | None
+) -> list[list[str]]:
+    """Return the lines of the CSV: each image to judge, its place in the file, and where its row stands."""
     labels = [None] * len(rows) if label is None else table.take(rows, [label]).column(label).to_pylist()
+    zone = [str(among), repr(population.value_at(among)), population.column]
+    columns = (keys_at(table, rows), labels, values.tolist(), population.ranks(values).tolist())
     return [
-        Question(f"{number} of {len(rows)}", str(key), "" if label is None else str(label), float(value), rank)
-        for number, (key, label, value, rank) in enumerate(zip(keys, labels, values.tolist(), ranks, strict=True), 1)
+        [f"{n} of {len(rows)}", str(key), "" if label is None else str(name), repr(float(value)), str(rank), *zone]
+        for n, (key, name, value, rank) in enumerate(zip(*columns, strict=True), 1)
     ]

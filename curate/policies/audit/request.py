@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-from curate.tables.amount import Amount
 from scoring.errors import InputError
 
 CONFIDENCE, AVERAGE = "confidence", "average"
@@ -53,8 +52,3 @@ def parse_share(value: str | float, flag: str) -> float:
 def parse_goal(rate: str | float, confidence: str | float) -> Goal:
     """Return the goal that is typed; InputError for an invalid share."""
     return Goal(parse_share(rate, "--max-bad-rate"), parse_share(confidence, "--confidence"))
-
-
-def parse_keep(value: str | float) -> Amount:
-    """Return how many of the most certain rows could be kept; InputError for what is no amount."""
-    return Amount.parse(value, "--keep")

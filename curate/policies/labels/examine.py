@@ -18,6 +18,7 @@ from curate.policies.arranged import Expected
 from curate.policies.labels.request import AGREEMENT, QUALITY, SUGGESTED, WHY, LabelsRequest
 from curate.policies.reviewed import OPTION, Reviewed, VerdictLines, relabelled, with_images
 from curate.policies.verdicts import KEEP, LABELS
+from curate.probes.chances import codes_among
 from curate.probes.crossed import LabelEvidence, crossed
 from curate.tables.dataset import read_dataset
 from curate.tables.needs import Needs
@@ -254,9 +255,7 @@ def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np
         read.append(codes)
     used = {codes.names[code] for codes in read for code in np.unique(codes.codes[codes.codes >= 0]).tolist()}
     classes = sorted(used)
-    place = {name: code for code, name in enumerate(classes)}
-    columns_of = [np.array([*(place.get(n, -1) for n in each.names), -1], np.int64)[each.codes] for each in read]
-    return np.stack(columns_of, 1), classes
+    return np.stack([codes_among(classes, each.names, each.codes) for each in read], 1), classes
 
 
 def _refuse(labels: NDArray[np.int64], classes: list[str], place: str) -> None:

@@ -16,12 +16,20 @@ from curate.policies.apply import apply
 from curate.policies.arranged import Ranked, compare_arranged
 from curate.policies.decided import Decided
 from curate.policies.labels.examine import REASONS, Examined, examine
+from curate.policies.labels.explain import (
+    MEANINGS,
+    REVIEW,
+    LabelsResult,
+    LabelWords,
+    label_facts,
+    outcomes,
+    schema_of,
+    worst_rows,
+)
 from curate.policies.labels.options import LabelsOptions
 from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.request import LabelsRequest
-from curate.policies.labels.result import REVIEW, LabelsResult, label_facts, worst_rows
 from curate.policies.labels.review import COLUMNS, draw_rows
-from curate.policies.labels.words import MEANINGS, LabelWords, outcomes, schema_of
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.policies.outputs import Files, Outputs
 from curate.policies.reviewed import OPTION, VerdictLines

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.manifest.text import unguarded
-from curate.policies.labels.result import estimate
+from curate.policies.labels.explain import estimate
 from curate.policies.labels.review import COLUMNS, SUSPECTED, TRUSTED, Drawn
 from curate.policies.sampled import drawn_lines, is_drawn, n_finished, refuse_unfinished, verdicts_on
 from curate.policies.verdicts import DROP, KEEP, RELABEL, Line

@@ -14,7 +14,7 @@ from curate.policies.select.strategy import SAFE_GATE, can_discount, guard
 from curate.selectors.contract import Selector
 from curate.selectors.geometry import spans, squared_distances, unit
 from curate.selectors.picking import ReportPicks, reporting_picks
-from curate.selectors.pool import Pool
+from curate.selectors.pool import Pool, Selection
 from curate.tables.amount import Amount
 from scoring.errors import InputError
 
@@ -30,14 +30,10 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Rows in the order picked.
+class Chosen(Selection):
+    """Rows of a pool in the order picked, and what came of the request for them.
 
     Attributes:
-        rows: of the pool, shape (K,) int64.
-        gains: shape (K,) float64, in the strategy's own unit.
-        parts: what made up a pick's score, each of shape (K,).
-        notes: notes for the user.
         budget: rows that it came to; K, unless ``stopped``.
         stopped: distance of the pick that came too near, or None.
         quotas: rows by group, where there are groups.
@@ -45,11 +41,7 @@ class Chosen:
         least: the gate.
     """
 
-    rows: NDArray[np.int64]
-    gains: NDArray[np.float64]
-    parts: dict[str, NDArray[np.float64]]
-    notes: tuple[str, ...]
-    budget: int
+    budget: int = 0
     stopped: float | None = None
     quotas: dict[str, int] = field(default_factory=dict)
     gated: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))

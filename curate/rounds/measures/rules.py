@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from curate.probes.accuracy import Accuracy
@@ -119,42 +119,22 @@ def check_rule(
     if rule.measure == LIFT:
         if lift is None:
             return RuleCheck(str(rule), None, "too few labels", LIFT, accuracy.n if accuracy else 0)
-        value = lift.strategy - lift.control
-        return _checked(rule, lift.anytime, lift.n_held_out, value, None)
+        return _checked(rule, lift.anytime, lift.n_held_out, lift.strategy - lift.control)
     if accuracy is None or not accuracy.n or accuracy.accuracy is None:
         return RuleCheck(str(rule), None, "too few labels", ACCURACY, 0)
     interval = anytime_accuracy(accuracy, look, confidence)
     short = needed_at_best(rule, look, confidence)
     if accuracy.n < short:
-        return RuleCheck(
-            str(rule),
-            False,
-            "too few rows",
-            ACCURACY,
-            accuracy.n,
-            accuracy.accuracy,
-            interval.low,
-            interval.high,
-            short,
-        )
+        return replace(_checked(rule, interval, accuracy.n, accuracy.accuracy, short), why="too few rows")
     bound, share = _upwards(rule, accuracy.accuracy)
     needed = fewest_rows(bound, level_of_look(look, confidence), share)
     return _checked(rule, interval, accuracy.n, accuracy.accuracy, needed)
 
 
-def _checked(rule: StopRule, interval: Anytime, n: int, value: float, needed: int | None) -> RuleCheck:
-    reached = rule.shown_by(interval)
-    return RuleCheck(
-        str(rule),
-        reached,
-        "shown" if reached else "not yet",
-        rule.measure,
-        n,
-        value,
-        interval.low,
-        interval.high,
-        None if reached else needed,
-    )
+def _checked(rule: StopRule, interval: Anytime, n: int, value: float, needed: int | None = None) -> RuleCheck:
+    reached, ends = rule.shown_by(interval), (interval.low, interval.high)
+    why: Why = "shown" if reached else "not yet"
+    return RuleCheck(str(rule), reached, why, rule.measure, n, value, *ends, None if reached else needed)
 
 
 def needed_at_best(rule: StopRule, look: int, confidence: float) -> int:

@@ -116,7 +116,7 @@ def _by_strategy(
     """Return the strategy's picks, their rows of the table, and what picked."""
     nothing = np.zeros(0)
     if budget < 1:
-        return Chosen(nothing.astype(np.int64), nothing, {}, (), 0), nothing.astype(np.int64), {"name": None}
+        return Chosen(nothing.astype(np.int64), nothing), nothing.astype(np.int64), {"name": None}
     request = SelectRequest(
         settings.strategy,
         str(budget),
