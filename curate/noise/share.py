@@ -68,7 +68,6 @@ def shares(
     joint: ConfidentJoint,
     suspected: NDArray[np.bool_],
     suggested: NDArray[np.integer],
-    level: float = 0.95,
 ) -> Shares:
     """Estimate how many labels are wrong.
 
@@ -85,7 +84,6 @@ def shares(
         joint: of the same rows.
         suspected: labels, shape (N,).
         suggested: the class that is likelier, shape (N,).
-        level: of each Wilson interval.
     """
     n_classes = joint.n_classes
     known = np.flatnonzero(~np.isnan(probabilities.of_label))
@@ -96,9 +94,9 @@ def shares(
     rows = np.bincount(labels[known], minlength=n_classes)
     doubted = known[suspected[known] & (suggested[known] != labels[known])]
     gone = np.bincount(labels[doubted], minlength=n_classes)
-    overall = _between([(w.sum(), n.sum()) for w, n in zip(wrong, total, strict=True)], len(doubted), len(known), level)
+    overall = _between([(w.sum(), n.sum()) for w, n in zip(wrong, total, strict=True)], len(doubted), len(known))
     of_class = [
-        _between([(w[label], n[label]) for w, n in zip(wrong, total, strict=True)], gone[label], rows[label], level)
+        _between([(w[label], n[label]) for w, n in zip(wrong, total, strict=True)], gone[label], rows[label])
         for label in range(n_classes)
     ]
     code, count = pairs(labels[doubted], suggested[doubted], n_classes)
@@ -107,7 +105,7 @@ def shares(
     for at in np.lexsort((code, -count)).tolist():
         label, true = divmod(int(code[at]), n_classes)
         readings = [(each[at], n[label]) for each, n in zip(counted, total, strict=True)]
-        of_pair.append(Pair(label, true, int(count[at]), _between(readings, count[at], rows[label], level)))
+        of_pair.append(Pair(label, true, int(count[at]), _between(readings, count[at], rows[label])))
     return Shares(overall, of_class, of_pair)
 
 
@@ -118,9 +116,9 @@ def _of_labels(joint: ConfidentJoint) -> tuple[NDArray[np.float64], NDArray[np.f
     return of_other.astype(np.float64), total.astype(np.float64)
 
 
-def _between(readings: list[tuple[float, float]], count: int, n: int, level: float) -> Interval:
+def _between(readings: list[tuple[float, float]], count: int, n: int) -> Interval:
     """Return a share and the bounds from the lowest of the readings that have rows to the highest."""
-    bounds = [wilson(float(successes), float(rows), level) for successes, rows in readings if rows > 0]
+    bounds = [wilson(float(successes), float(rows)) for successes, rows in readings if rows > 0]
     if not bounds or not n:
         return Interval(float("nan"), 0.0, 1.0)
     low, high = min(each.low for each in bounds), max(each.high for each in bounds)

@@ -1,7 +1,5 @@
 """A network of three convolutions on pixels, trained from random weights for a fixed number of steps."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -13,7 +11,6 @@ SIDE = 32
 BATCH = 128
 PEAK = 3e-3  # of the learning rate
 DECAY = 0.05
-REPORTED = 50  # steps
 
 
 def thumbnail(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -38,7 +35,6 @@ def train_network(
     seed: int,
     steps: int,
     device: str = "cpu",
-    report: Callable[[int, int], None] = lambda done, steps: None,
 ) -> nn.Module:
     """Return a network that was trained on images.
 
@@ -53,7 +49,6 @@ def train_network(
         seed: of weights, batches and changes.
         steps: batches of 128.
         device: that trains.
-        report: called with the steps done, and of all, every 50.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -63,7 +58,7 @@ def train_network(
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK, total_steps=steps)
     target = torch.from_numpy(labels)
-    for step in range(steps):
+    for _ in range(steps):
         at = torch.randint(len(target), (BATCH,), generator=generator)
         batch = changed(images[at], generator).to(device, memory_format=torch.channels_last)
         with torch.autocast(torch.device(device).type, torch.bfloat16):
@@ -73,8 +68,6 @@ def train_network(
         loss.backward()
         optimizer.step()
         schedule.step()
-        if (step + 1) % REPORTED == 0:
-            report(step + 1, steps)
     return model.eval()
 
 

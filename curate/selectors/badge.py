@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.contract import Selector, blocks, check
+from curate.selectors.geometry import spans
 from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
 
@@ -75,7 +76,7 @@ class _Gradients:
         m = len(self.rows)
         self.length = np.empty(m, np.float32)  # quality times |h|
         d_square = np.empty(m)
-        for at in self._blocks():
+        for at in spans(len(self.rows), BLOCK):
             h, p = self._of(self.h, at).astype(np.float32, copy=False), self._of(self.p, at).astype(np.float64)
             p[np.arange(len(p)), self.top[at]] -= 1
             self.length[at] = np.sqrt(np.einsum("ij,ij->i", h, h))
@@ -93,7 +94,7 @@ class _Gradients:
         if self.quality is not None:
             h *= self.quality[pick]
         length, square = float(self.length[pick]), self.square[pick]
-        for at in self._blocks():
+        for at in spans(len(self.rows), BLOCK):
             inner = np.einsum("ij,j->i", self._of(self.p, at), d) - d[self.top[at]]  # d . d'
             both = self.square[at] + square
             least = both * (1 - ROUNDING) - 2 * length * (np.abs(inner) * self.length[at])
@@ -115,10 +116,6 @@ class _Gradients:
             some = self.h[self.rows[part]].astype(np.float32, copy=False)
             products[start : start + len(part)] = np.einsum("ij,j->i", some, h)
         return products
-
-    def _blocks(self) -> list[slice]:
-        m = len(self.rows)
-        return [slice(start, min(start + BLOCK, m)) for start in range(0, m, BLOCK)]
 
     def _of(self, array: NDArray, at: slice) -> NDArray:
         return array[at] if self.whole else array[self.rows[at]]

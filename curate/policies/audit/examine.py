@@ -25,15 +25,12 @@ from scoring.metrics.resampling import Interval
 RATES = (0.01, 0.02, 0.05, 0.1)
 
 
-def read_verdicts(
-    files: Sequence[str | Path], *, confidence: str | float = "95%", rates: Sequence[float] = RATES, judges: str = ANY
-) -> AuditReading:
+def read_verdicts(files: Sequence[str | Path], *, confidence: str | float = "95%", judges: str = ANY) -> AuditReading:
     """Read an audit, and say what it shows.
 
     Args:
         files: of ``curate review plan``, with answers; see ``read_audit``.
         confidence: of what would be kept.
-        rates: of bad rows.
         judges: how several answers are joined.
 
     Raises:
@@ -51,7 +48,7 @@ def read_verdicts(
     interval = Interval(
         stratified_share(strata), lower_bound(strata, 0.975), 1 - lower_bound([each.turned() for each in strata], 0.975)
     )
-    kept = {rate: guaranteed_cut(sampled, rate, share).kept for rate in rates}
+    kept = {rate: guaranteed_cut(sampled, rate, share).kept for rate in RATES}
     return AuditReading(verdicts.column, among, verdicts.counts(), interval, kept, share)
 
 
