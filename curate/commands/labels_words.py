@@ -16,7 +16,7 @@ N_CLASSES, N_PAIRS, N_ROWS, N_ANNOTATORS = 20, 10, 10, 20
 
 def report(result: "LabelsResult", *, requested: bool, below: float) -> None:
     """Print what came of examining labels."""
-    from curate.policies.labels.result import share_text
+    from curate.policies.labels.explain import share_text
     from curate.policies.uneven import uneven_notes
 
     line, table = printers(requested=requested)
