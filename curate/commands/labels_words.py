@@ -8,7 +8,7 @@ from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.policies.labels.explain import LabelsResult
-    from curate.policies.labels.verdicts import Share, Verdicts
+    from curate.policies.labels.review import Share, Verdicts
     from scoring.metrics.resampling import Interval
 
 N_CLASSES, N_PAIRS, N_ROWS, N_ANNOTATORS = 20, 10, 10, 20

@@ -33,7 +33,7 @@ def run(request: ReviewVerdictsOptions, json_: options.Json = False) -> None:
     hold for every population (no normal approximation), and a suggestion holds with the given confidence.
     """
     from curate.policies.audit.examine import PairReading, run_review_verdicts
-    from curate.policies.labels.verdicts import Verdicts
+    from curate.policies.labels.review import Verdicts
 
     read = run_review_verdicts(request)
     if json_:

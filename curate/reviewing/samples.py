@@ -8,7 +8,7 @@ import numpy as np
 
 from curate.policies.audit.verdicts import is_audit, read_plan
 from curate.policies.dedup.quality.answers import read_pairs, shown
-from curate.policies.labels.verdicts import is_review, read_rows
+from curate.policies.labels.review import is_review, read_rows
 from curate.policies.sampled import ENDING, blocks
 from curate.policies.verdicts import COPY, IMAGE, LABELS
 from curate.reporting.dataset import Dataset

@@ -163,9 +163,7 @@ def balanced(
         seed: of rows inside a cluster, and of the order of clusters with equal turns.
     """
     generator = np.random.default_rng([seed, 1])
-    cell, order = home, np.lexsort((generator.random(len(home)) if first is None else first, home))
-    rank = np.empty(len(home), np.int64)
-    rank[order] = _place(cell[order])
+    cell, rank = home, turn_in_class(home, generator.random(len(home)) if first is None else first)
     top = int(parents[-1].max()) + 1 if parents else len(taken)
     for parent in [*parents, np.zeros(top, np.int32)]:
         turn = rank + taken[cell]

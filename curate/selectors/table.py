@@ -27,7 +27,7 @@ WHERE: dict[str, str] = {  # to add a selector, add a line
     "k-center": "curate.selectors.kcenter:KCenter",
     "pairwise": "curate.selectors.pairwise:Pairwise",
     "rho-loss": "curate.selectors.ranked:RhoLoss",
-    "small-loss": "curate.selectors.small_loss:SmallLoss",
+    "small-loss": "curate.selectors.chance:SmallLoss",
 }
 SELECTORS: "Mapping[str, type[Selector]]" = Lazy(WHERE)
 

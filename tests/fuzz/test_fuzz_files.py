@@ -25,7 +25,7 @@ from curate.manifest.tar_index import Contents, members
 from curate.pipeline.file import read_pipeline
 from curate.policies.balance.target import target_of
 from curate.policies.dedup.quality.answers import read_answers
-from curate.policies.labels.verdicts import read_verdicts
+from curate.policies.labels.review import read_verdicts
 from curate.policies.receipts import lost_rows, read_receipt
 from curate.reporting.measured import read_measured
 from curate.rounds.files.sealed import read_sealed

@@ -15,8 +15,8 @@ from curate.policies.audit.results import AuditReading
 from curate.policies.audit.verdicts import is_audit, read_audit
 from curate.policies.dedup.quality.answers import read_answers
 from curate.policies.dedup.quality.precision import Precision, Suggestion, precision, suggest_threshold
-from curate.policies.labels.verdicts import Verdicts, is_review
-from curate.policies.labels.verdicts import read_verdicts as read_labels
+from curate.policies.labels.review import Verdicts, is_review
+from curate.policies.labels.review import read_verdicts as read_labels
 from curate.statistics.guarantee import Sampled, guaranteed_cut
 from scoring.errors import InputError
 from scoring.metrics.proportions import lower_bound, stratified_share

@@ -1,16 +1,24 @@
-"""Labels for a reviewer to check: drawn by strata of quality, so that the answers bound how many are wrong."""
+"""Labels for a reviewer to check, drawn by strata of quality, and what the answers show of all labels."""
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.manifest.text import unguarded
 from curate.policies.dedup.quality.audit import allocate
 from curate.policies.labels.examine import Examined
+from curate.policies.labels.explain import estimate
+from curate.policies.sampled import drawn_lines, is_drawn, n_finished, refuse_unfinished, verdicts_on
+from curate.policies.verdicts import DROP, KEEP, RELABEL, Line
 from curate.tables.digests import salted
 from curate.tables.keys import keys_at
 from scoring.errors import InputError
+from scoring.metrics.proportions import Stratum, stratified_interval
+from scoring.metrics.resampling import Interval
 
 COLUMNS = ("row", "key", "given", "suggested", "quality", "stratum", "size")
 SUSPECTED, TRUSTED = "suspected", "trusted"
@@ -77,3 +85,154 @@ def draw_rows(examined: Examined, n: int) -> list[Drawn]:
         )
         for number, ((row, name, size), key, other) in enumerate(zip(chosen, keys, better.tolist(), strict=True), 1)
     ]
+
+
+LABELLED, SUGGESTED, OTHER, UNSURE = "given", "suggested", "other", "unsure"
+WRONG = (SUGGESTED, OTHER)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of rows with its 95 % interval, in both readings of an unsure answer.
+
+    Attributes:
+        rows: that it is a share of.
+        strict: an unsure label counts as right.
+        lenient: an unsure label counts as wrong.
+    """
+
+    rows: int
+    strict: Interval
+    lenient: Interval
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"rows": self.rows, "strict": estimate(self.strict), "lenient": estimate(self.lenient)}
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What answers say.
+
+    Attributes:
+        counts: answer -> rows; ``blank`` are those that count as not drawn.
+        wrong: share of all judged labels that are wrong.
+        suspected: of the suspected ones; None where none was drawn.
+        trusted: of the others; None where none was drawn.
+        corrected: share of the suspected rows whose suggested label is right; None too.
+    """
+
+    counts: dict[str, int]
+    wrong: Share
+    suspected: Share | None
+    trusted: Share | None
+    corrected: Share | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        shares = {name: value and value.to_json() for name, value in vars(self).items() if name != "counts"}
+        return {"counts": self.counts, **shares}
+
+
+def is_review(path: Path) -> bool:
+    """Return whether a file is one of ``curate labels --review``."""
+    return is_drawn(path, ["given", "suggested"])
+
+
+def read_verdicts(path: str | Path) -> Verdicts:
+    """Weigh what reviewers said of labels that were drawn, in ``curate review``, by what each represents.
+
+    The intervals hold for every population: see ``scoring.metrics.proportions``. Rows behind the last block that is
+    judged whole count as not drawn; where reviewers differ, a label is unsure.
+
+    Args:
+        path: NAME.review.csv, as drawn; the verdicts are next to it.
+
+    Raises:
+        InputError: for a file that cannot be read, a column or row that is missing or wrong, or no verdict at all.
+    """
+    path = Path(path)
+    answers: dict[str, tuple[int, list[str | None]]] = {}
+    drawn, said = read_rows(path), verdicts_on(path)
+    is_judged = [(row.key, "") in said for row in drawn]
+    n = n_finished([row.key for row in drawn], is_judged)
+    if not n:
+        refuse_unfinished(path, len(drawn), sum(is_judged), "labels")
+    for at, row in enumerate(drawn):
+        lines = said.get((row.key, ""), {}).values() if at < n else ()
+        answered = {_answer(line, row.suggested) for line in lines}
+        answer = None if not answered else answered.pop() if len(answered) == 1 else UNSURE
+        answers.setdefault(row.stratum, (row.size, []))[1].append(answer)
+    every = [answer for _, each in answers.values() for answer in each]
+    counts = {word: every.count(word) for word in (LABELLED, SUGGESTED, OTHER, UNSURE)} | {"blank": every.count(None)}
+    suspected = {name: each for name, each in answers.items() if name.startswith(SUSPECTED)}
+    trusted = {name: each for name, each in answers.items() if name.startswith(TRUSTED)}
+    return Verdicts(
+        counts,
+        _share(answers, WRONG),
+        _share(suspected, WRONG) if suspected else None,
+        _share(trusted, WRONG) if trusted else None,
+        _share(suspected, (SUGGESTED,)) if suspected else None,
+    )
+
+
+def _answer(line: Line, suggested: str) -> str:
+    """What a verdict says of a label."""
+    if line.verdict == RELABEL:
+        return SUGGESTED if line.label == suggested else OTHER
+    return {KEEP: LABELLED, DROP: OTHER}.get(line.verdict, UNSURE)
+
+
+def read_rows(path: str | Path) -> list[Drawn]:
+    """Return the rows that were drawn, in the order drawn.
+
+    Raises:
+        InputError: for a file that cannot be read, or a column or row that is missing or wrong.
+    """
+    path = Path(path)
+    lines = drawn_lines(path, COLUMNS, "NAME.review.csv of curate labels --review")
+    rows: list[Drawn] = []
+    sizes: dict[str, int] = {}
+    try:
+        for row in lines:
+            drawn = _parsed(row)
+            if drawn.place.partition(" of ")[0] != str(len(rows) + 1):
+                raise ValueError(f"expected row {len(rows) + 1}, got {drawn.place[:40]!r}")
+            if sizes.setdefault(drawn.stratum, drawn.size) != drawn.size:
+                raise ValueError(f"stratum {drawn.stratum!r} has two sizes")
+            rows.append(drawn)
+    except ValueError as error:
+        raise InputError(f"{path}, row {len(rows) + 1}: {str(error)[:200]}; draw the review again") from None
+    if {drawn.place.partition(" of ")[2] for drawn in rows} != {str(len(rows))}:
+        raise InputError(f"{path}: expected all rows of one review, got {len(rows):,}; give the file as it was drawn")
+    return rows
+
+
+def _parsed(row: dict[str, str]) -> Drawn:
+    values = {name: unguarded(row.get(name) or "") for name in COLUMNS}
+    stratum = values["stratum"].strip()
+    if not stratum.startswith((SUSPECTED, TRUSTED)):
+        raise ValueError(f"expected a stratum such as '{SUSPECTED} 1', got {stratum!r}")
+    numbers = {name: _number(values[name], name) for name in ("quality", "size")}
+    if numbers["size"] < 1:
+        raise ValueError(f"expected a size of 1 or more, got {numbers['size']:g}")
+    place, key, label, suggested = (values[name] for name in ("row", "key", "given", "suggested"))
+    return Drawn(place, key, label, suggested, numbers["quality"], stratum, int(numbers["size"]))
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"expected a number in column {name!r}, got {text[:40]!r}") from None
+
+
+def _share(answers: dict[str, tuple[int, list[str | None]]], positive: tuple[str, ...]) -> Share:
+    readings = []
+    for counted_in in (positive, (*positive, UNSURE)):
+        strata = [
+            Stratum(size, sum(answer is not None for answer in said), sum(answer in counted_in for answer in said))
+            for size, said in answers.values()
+        ]
+        readings.append(stratified_interval(strata))
+    return Share(sum(size for size, _ in answers.values()), *readings)

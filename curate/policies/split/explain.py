@@ -12,8 +12,7 @@ from curate.counted import counted
 from curate.policies.outcomes import DECISION_SCHEMA, FAILED, decision_rows
 from curate.policies.result import Result
 from curate.policies.split.groups import Together
-from curate.policies.split.request import SplitRequest
-from curate.policies.split.sides import percent, shares_of
+from curate.policies.split.request import SplitRequest, percent, shares_of
 from curate.tables.keys import keys_at
 from curate.tables.rows import Codes, Rows
 from curate.tables.table import Table

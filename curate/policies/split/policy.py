@@ -22,8 +22,7 @@ from curate.policies.outputs import Files
 from curate.policies.split.explain import MEANINGS, SCHEMA, SPLIT, SplitResult, SplitWords, result_of
 from curate.policies.split.groups import PURPOSE, Together, by_hash, commonest, copies, in_strata, together
 from curate.policies.split.options import SplitOptions
-from curate.policies.split.request import SplitRequest, thresholds_in
-from curate.policies.split.sides import shares_of, sides_of
+from curate.policies.split.request import SplitRequest, shares_of, sides_of, thresholds_in
 from curate.tables.digests import redrawn, tie_breaks
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table, open_table

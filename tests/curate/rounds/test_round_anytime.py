@@ -19,9 +19,8 @@ from curate.rounds.init import round_init
 from curate.rounds.measures.anytime import Anytime, PairLift, anytime_accuracy, anytime_difference
 from curate.rounds.measures.rules import StopRule, check_rule, parse_rules, refuse_unreachable
 from curate.rounds.next import round_next
-from curate.rounds.plot import folder_curves
 from curate.rounds.verify import verify_rounds
-from curate.simulation.plot import round_plot
+from curate.simulation.plot import folder_curves, round_plot
 from curate.statistics.anytime import level_of_look, running_mean_interval
 from curate.statistics.paired import paired_interval
 from scoring.errors import InputError

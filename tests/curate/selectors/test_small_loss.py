@@ -4,8 +4,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from curate.selectors.chance import SmallLoss
 from curate.selectors.pool import Pool
-from curate.selectors.small_loss import SmallLoss
 from scoring.errors import InputError
 
 

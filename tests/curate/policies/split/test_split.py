@@ -11,7 +11,7 @@ import pytest
 
 import curate
 from curate.policies.split.groups import by_hash, commonest, in_strata
-from curate.policies.split.sides import shares_of
+from curate.policies.split.request import shares_of
 from curate.policies.verify import verify
 from curate.tables.digests import redrawn
 from scoring.errors import InputError
