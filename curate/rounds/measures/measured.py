@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -55,14 +56,11 @@ def compared(sample: pa.Table, before: Path | None) -> ModelAgreement | None:
     if before is None or not before.is_file():
         return None
     earlier = open_table(before, require=["key", "predicted"]).read()
-    class_before = dict(zip(earlier["key"].to_pylist(), earlier["predicted"].to_pylist(), strict=True))
-    class_now = dict(zip(sample["key"].to_pylist(), sample["predicted"].to_pylist(), strict=True))
-    both = [key for key in class_now if key in class_before]
-    if not both:
+    both = pl.DataFrame(sample).join(pl.DataFrame(earlier), on="key", suffix="_before")
+    if both.is_empty():
         return None
-    now, then = [class_now[key] for key in both], [class_before[key] for key in both]
-    changed = float(np.mean([a != b for a, b in zip(now, then, strict=True)]))
-    return ModelAgreement(len(both), cohen_kappa(now, then), changed)
+    now, then = both["predicted"].to_list(), both["predicted_before"].to_list()
+    return ModelAgreement(len(both), cohen_kappa(now, then), float(np.not_equal(now, then).mean()))
 
 
 N_SAMPLE = 2_000  # rows on which rounds are compared
