@@ -6,44 +6,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.probes.chances import Labelled
 from scoring.metrics.proportions import wilson
 
 if TYPE_CHECKING:
     from curate.probes.linear import FeatureScale, Probe
 
 
-@dataclass(frozen=True)
-class KnownClasses:
-    """Rows whose class is agreed on.
-
-    Attributes:
-        rows: of the table, ascending, shape (L,).
-        labels: places in ``classes``, shape (L,) int64.
-        classes: names, sorted as given, else by name.
-    """
-
-    rows: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def among(self, rows: NDArray[np.int64]) -> "KnownClasses":
-        """Return those that are among some rows."""
-        inside = np.isin(self.rows, rows)
-        return KnownClasses(self.rows[inside], self.labels[inside], self.classes)
-
-    def counts(self) -> dict[str, int]:
-        """Return how many rows each class has, those without any too."""
-        counts = np.bincount(self.labels, minlength=len(self.classes))
-        return dict(zip(self.classes, counts.tolist(), strict=True))
-
-
 def fit(
     kind: str,
     vectors: NDArray,
-    known: KnownClasses,
+    known: Labelled,
     *,
     spread: "FeatureScale | None" = None,
     calibrate: bool = True,
@@ -64,9 +37,9 @@ def fit(
 
     rows, n_classes = vectors[known.rows], len(known.classes)
     if kind == "knn":
-        return fit_neighbour_probe(rows, known.labels, n_classes, calibrate=calibrate)
+        return fit_neighbour_probe(rows, known.codes, n_classes, calibrate=calibrate)
     spread = spread or spread_of(vectors)
-    return fit_linear_probe(rows, known.labels, n_classes, spread=spread, calibrate=calibrate, seed=seed)
+    return fit_linear_probe(rows, known.codes, n_classes, spread=spread, calibrate=calibrate, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -88,11 +61,11 @@ class Accuracy:
     high: float = 1.0
 
 
-def accuracy(probe: "Probe", vectors: NDArray, known: KnownClasses) -> Accuracy:
+def accuracy(probe: "Probe", vectors: NDArray, known: Labelled) -> Accuracy:
     """Return how often a probe is right on rows whose class is known."""
     if not len(known):
         return Accuracy()
-    right = int((probe.predict(vectors[known.rows]).argmax(1) == known.labels).sum())
+    right = int((probe.predict(vectors[known.rows]).argmax(1) == known.codes).sum())
     share = wilson(right, len(known))
     return Accuracy(right, len(known), share.value, share.low, share.high)
 

@@ -39,7 +39,20 @@ class Labelled:
         if len(self.codes) != len(self.rows) or (len(self.codes) and self.codes.max() >= len(self.classes)):
             raise ValueError(f"{len(self.rows)} rows, {len(self.codes)} codes of {len(self.classes)} classes")
 
-    def among(self, column: Codes) -> tuple["Labelled", NDArray[np.int64]]:
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def among(self, rows: NDArray[np.int64]) -> "Labelled":
+        """Return those that are among some rows."""
+        inside = np.isin(self.rows, rows)
+        return Labelled(self.rows[inside], self.codes[inside], self.classes)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows each class has, those without any too; all rows have one."""
+        counts = np.bincount(self.codes, minlength=len(self.classes))
+        return dict(zip(self.classes, counts.tolist(), strict=True))
+
+    def joined(self, column: Codes) -> tuple["Labelled", NDArray[np.int64]]:
         """Return the same with the classes of a column next to their own, and the class of every row.
 
         Args:

@@ -88,7 +88,7 @@ def prepare(
     codes = np.full(len(rows), -1, np.int64)
     codes[labelled.rows] = labelled.codes
     if class_column is not None:
-        labelled, codes = labelled.among(rows.names[class_column])
+        labelled, codes = labelled.joined(rows.names[class_column])
         notes += _without_class(class_column, codes[open_rows], last="holdout_loss" in selector.needs)
     pool = Pool(
         candidates=place[open_rows],

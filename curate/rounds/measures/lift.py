@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.probes.accuracy import KnownClasses, fit
+from curate.probes.accuracy import fit
+from curate.probes.chances import Labelled
 
 if TYPE_CHECKING:
     from curate.probes.linear import FeatureScale
@@ -60,9 +61,9 @@ class Arms:
     """
 
     vectors: NDArray
-    strategy: KnownClasses
-    control: KnownClasses
-    held_out: KnownClasses
+    strategy: Labelled
+    control: Labelled
+    held_out: Labelled
     kind: str
     spread: "FeatureScale | None" = None
 
@@ -71,12 +72,12 @@ class Arms:
         """Labels that both arms have."""
         return min(len(self.strategy), len(self.control))
 
-    def right(self, arm: KnownClasses, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+    def right(self, arm: Labelled, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return 1 for each held-out row that a model of some labels of an arm is right on, else 0, shape (T,)."""
-        part = KnownClasses(arm.rows[chosen], arm.labels[chosen], arm.classes)
+        part = Labelled(arm.rows[chosen], arm.codes[chosen], arm.classes)
         probe = fit(self.kind, self.vectors, part, spread=self.spread, calibrate=False)
         predicted = probe.predict(self.vectors[self.held_out.rows]).argmax(1)
-        return (predicted == self.held_out.labels).astype(np.float64)
+        return (predicted == self.held_out.codes).astype(np.float64)
 
 
 def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:

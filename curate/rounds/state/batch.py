@@ -11,7 +11,6 @@ from curate.columns import KEY, URI
 from curate.policies.select.plan import Chosen, choose
 from curate.policies.select.prepare import prepare
 from curate.policies.select.request import SelectRequest
-from curate.probes.accuracy import KnownClasses
 from curate.probes.chances import CHANCES, Labelled
 from curate.probes.linear import Probe
 from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
@@ -155,13 +154,11 @@ def _labelled(standing: RoundRows, control: Places) -> Labelled:
     """Return the rows that shape diversity, with their classes where these are known."""
     rows = np.union1d(standing.away, control)
     codes = np.full(len(rows), -1, np.int64)
-    codes[np.searchsorted(rows, standing.known.rows)] = standing.known.labels
+    codes[np.searchsorted(rows, standing.known.rows)] = standing.known.codes
     return Labelled(rows, codes, standing.known.classes)
 
 
-def batch_table(
-    scored: TableRows, picked: BatchRows, number: int, probe: Probe | None, known: KnownClasses
-) -> pa.Table:
+def batch_table(scored: TableRows, picked: BatchRows, number: int, probe: Probe | None, known: Labelled) -> pa.Table:
     """Return a batch as a table, in the order shown.
 
     Returns:

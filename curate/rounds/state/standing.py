@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.probes.accuracy import KnownClasses
+from curate.probes.chances import Labelled
 from curate.rounds.files.folder import Folder, Round
 from curate.rounds.files.votes import LABELLED, SKIPPED, Consensus, RoundVotes
 from curate.rounds.state.pool import Places, TableRows
@@ -69,8 +69,8 @@ class RoundRows:
     holdout: Places
     requested: Places
     away: Places
-    known: KnownClasses
-    held_known: KnownClasses
+    known: Labelled
+    held_known: Labelled
     to_ask: Places
 
 
@@ -101,7 +101,7 @@ def standing_of(folder: Folder, scored: TableRows, progress: LabelProgress) -> R
     )
 
 
-def rows_of_arm(folder: Folder, scored: TableRows, known: KnownClasses, arm: str) -> KnownClasses:
+def rows_of_arm(folder: Folder, scored: TableRows, known: Labelled, arm: str) -> Labelled:
     """Return the rows of an arm whose class is known, in the order in which they were requested."""
     requested = []
     for each in folder.rounds:
@@ -109,7 +109,7 @@ def rows_of_arm(folder: Folder, scored: TableRows, known: KnownClasses, arm: str
         requested += [key for _, key, arm_of_key in sorted(picks) if arm_of_key == arm]
     rows = scored.find(requested)
     rows = rows[np.isin(rows, known.rows)]
-    return KnownClasses(rows, known.labels[np.searchsorted(known.rows, rows)], known.classes)
+    return Labelled(rows, known.codes[np.searchsorted(known.rows, rows)], known.classes)
 
 
 def known_rows(
@@ -117,7 +117,7 @@ def known_rows(
     consensus: Mapping[str, Consensus],
     initial_labels: Mapping[str, str],
     classes: Sequence[str] | None,
-) -> KnownClasses:
+) -> Labelled:
     """Return the rows whose class is known, by annotators or from the start; annotators come first.
 
     Args:
@@ -139,4 +139,4 @@ def known_rows(
     rows = scored.find(class_of)
     labels = np.array([place[label] for label in class_of.values()], np.int64)
     order = np.argsort(rows)
-    return KnownClasses(rows[order], labels[order], names)
+    return Labelled(rows[order], labels[order], names)

@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.commands.round_words import lift_words
-from curate.probes.accuracy import Accuracy, KnownClasses, entropy_share
+from curate.probes.accuracy import Accuracy, entropy_share
+from curate.probes.chances import Labelled
 from curate.rounds.measures.anytime import anytime_accuracy
 from curate.rounds.measures.lift import Arms, arm_lift
 from curate.rounds.measures.measured import (
@@ -116,7 +117,7 @@ def arms(n_strategy=80, n_control=40, n_held_out=200, *, spoil=0.0, seed=0):
     noisy = labels.copy()
     wrong = rows[1][: round(spoil * n_control)]
     noisy[wrong] = 1 - noisy[wrong]
-    known = [KnownClasses(part, (noisy if i < 2 else labels)[part], ("a", "b")) for i, part in enumerate(rows)]
+    known = [Labelled(part, (noisy if i < 2 else labels)[part], ("a", "b")) for i, part in enumerate(rows)]
     return Arms(vectors, *known, "linear")
 
 
