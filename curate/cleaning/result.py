@@ -36,6 +36,7 @@ class CleanResult(Printed):
         review: folder of the findings.
         pipeline: the steps, to edit and to run.
         receipt: over all steps; None in a dry run.
+        export: the subset for another tool; None where none was requested.
         steps: what became of each.
         dropped_in_review: images that a reviewer dropped; None without decisions, or as ``kept``.
         dry_run: whether nothing was written.
@@ -58,6 +59,7 @@ class CleanResult(Printed):
     copies_by: Mapping[str, int] = field(default_factory=dict)
     review_by: Mapping[str, int] = field(default_factory=dict)
     emptied: list[str] = field(default_factory=list)
+    export: Path | None = None
     steps: list[Ran] = field(default_factory=list)
     dropped_in_review: int | None = None
     dry_run: bool = False

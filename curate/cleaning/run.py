@@ -73,7 +73,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     pipeline = parse_pipeline(file, text)
     if dry_run and not out.is_dir():
         steps = [Ran(planned.step.name, planned.step.command, TO_DO) for planned in plan(pipeline, commands)]
-        return _result(out, manifest.n_rows, PipelineResult(steps=steps), cleaning.label, dry_run=True)
+        return _result(out, manifest.n_rows, PipelineResult(steps=steps), cleaning, dry_run=True)
     if (scores := out / SCORES).is_file() and not overwrite and (name := _made_elsewhere(scores)):
         announce(f"{scores} has another {name}: {OF_ANOTHER_VERSION}; --overwrite scores all again")
     if not dry_run:
@@ -85,7 +85,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     if ran.code:
         step = ran.steps[-1].name
         raise Stopped(step, ran.code, _advice(out, step))
-    return _result(out, manifest.n_rows, ran, cleaning.label, dry_run=dry_run)
+    return _result(out, manifest.n_rows, ran, cleaning, dry_run=dry_run)
 
 
 def _made_elsewhere(scores: Path) -> str:
@@ -192,7 +192,7 @@ def _emptied(out: Path, label: str) -> list[str]:
     return sorted(classes.keys() - kept)
 
 
-def _result(out: Path, images: int, ran: PipelineResult, label: str | None, *, dry_run: bool) -> CleanResult:
+def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, *, dry_run: bool) -> CleanResult:
     """Count what became of every image."""
     stages = {step.name: step.stage for step in ran.steps}
     scored = stages.get("score")
@@ -225,12 +225,13 @@ def _result(out: Path, images: int, ran: PipelineResult, label: str | None, *, d
         unusable_by=unusable or {},
         copies_by=copies or {},
         review_by=review_by,
-        emptied=[] if dry_run or label is None else _emptied(out, label),
+        emptied=[] if dry_run or cleaning.label is None else _emptied(out, cleaning.label),
         folder=out,
         subset=out / SUBSET,
         report=out / REPORT,
         review=review,
         pipeline=out / FILE,
+        export=None if cleaning.export is None else out / cleaning.steps()["export"]["out"],
         receipt=ran.receipt and out / ran.receipt.resolve().relative_to(out.resolve()),
         steps=ran.steps,
         dry_run=dry_run,

@@ -70,8 +70,9 @@ def _report(result: "CleanResult") -> None:
         return
     if not result.changed:
         show("nothing to do: all of it is up to date")
-    for name in ("report", "review", "subset"):
-        show(f"{name}: {getattr(result, name)}")
+    for name in ("report", "review", "subset", "export"):
+        if (path := getattr(result, name)) is not None:
+            show(f"{name}: {path}")
     subset = shlex.quote(str(result.subset))
     if result.to_review:
         show(f"next: curate review {shlex.quote(str(result.folder))}")

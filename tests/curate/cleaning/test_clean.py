@@ -277,7 +277,7 @@ def test_images_inside_a_table_are_cleaned_and_drawn(source, tiny_checkpoint, tm
     shutil.copy(tiny_checkpoint, "m.safetensors")
     made = run("clean", "i.parquet", "-o", "out", "--model", "m.safetensors", "-q", "--json", "--export", "imagefolder")
     assert counts(made)["kept"] == 12
-    assert len(list(Path("out/export").rglob("*.jpg"))) == 12
+    assert len(list(Path(counts(made)["export"]).rglob("*.jpg"))) == 12
     assert not findings(tmp_path / "out") or list(Path("out/review").glob("*.png"))
 
 
