@@ -53,7 +53,7 @@ class Finding:
         parts: what part of the finding each row belongs to, in words; none where it has no parts.
         beside: the row that each is to be compared with, shape (M,); -1 for none. Empty where no row has one.
         labels: the label suggested for each; none where nothing is suggested.
-        given: the label that each has; none where labels are not suspected.
+        current: the label that each has; none where labels are not suspected.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Finding:
     parts: Sequence[str] = ()
     beside: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     labels: Sequence[str] = ()
-    given: Sequence[str] = ()
+    current: Sequence[str] = ()
 
     def of(self, inside: NDArray[np.bool_]) -> "Finding":
         """Return the finding for its rows that are inside, shape (M,)."""
@@ -75,7 +75,7 @@ class Finding:
         some = {
             name: [values[place] for place in places] if values else ()
             for name, values in vars(self).items()
-            if name in ("texts", "parts", "labels", "given")
+            if name in ("texts", "parts", "labels", "current")
         }
         at = np.array(places, np.int64)
         beside = self.beside[at] if len(self.beside) else self.beside
@@ -172,8 +172,8 @@ def _labels(decided: Decided) -> Iterator[Finding]:
         pairs = [*zip(map(str, read[PAIR[0]]), map(str, read[PAIR[1]]), strict=True)]
         labels = [new if new != label else "" for label, new in pairs]
         parts = [f"labelled {label}, {f'{new} is likelier' if new != label else 'doubtful'}" for label, new in pairs]
-        words, given = "the label is suspected", [label for label, _ in pairs]
-        finding = Finding(LABEL, words, policy.row[at], value, read["reason"], parts, labels=labels, given=given)
+        words, current = "the label is suspected", [label for label, _ in pairs]
+        finding = Finding(LABEL, words, policy.row[at], value, read["reason"], parts, labels=labels, current=current)
         yield _in_order(finding, value)
 
 

@@ -166,9 +166,9 @@ def _sections(finding: Finding) -> Iterator[tuple[str, NDArray[np.int64]]]:
 
 def _tile(images: Images, finding: Finding, at: int) -> Tile:
     row, text = int(finding.rows[at]), finding.texts[at]
-    if finding.given:
-        given, rather = finding.given[at], finding.labels[at]
-        return tile_of(images, row, plain_line(given, 60), f"rather {plain_line(rather, 60)}" if rather else "doubtful")
+    if finding.current:
+        label, rather = finding.current[at], finding.labels[at]
+        return tile_of(images, row, plain_line(label, 60), f"rather {plain_line(rather, 60)}" if rather else "doubtful")
     return tile_of(images, row, caption(text))
 
 
@@ -178,6 +178,6 @@ def caption(text: str) -> str:
     >>> caption("quality_entropy 1.202 is below 1.5"), caption("like a/b.jpg by signature (cosine 0.9888)")
     ('1.202 < 1.5', 'cosine 0.9888')
     """
-    if found := MEASURED.search(text):
-        return f"{found[1]} {'<' if found[2] == 'below' else '>'} {found[3]}"
+    if measured := MEASURED.search(text):
+        return f"{measured[1]} {'<' if measured[2] == 'below' else '>'} {measured[3]}"
     return alike[1] if (alike := ALIKE.search(text)) else plain_line(text, 60)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from curate.columns import KEY, QUALITY
+from curate.counted import Grid
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies.apply import apply
@@ -51,6 +52,11 @@ class IssuesResult(Result):
     n_unlike: int = 0
 
     IN_RECEIPT: ClassVar[tuple[str, ...]] = ("kinds", "groups")
+
+    def lines(self) -> list[str | Grid]:
+        """Return how many rows have each kind of issue, the account of all rows, and where the files lie."""
+        by_kind = [(name, about["n"]) for name, about in self.kinds.items() if about["n"]]
+        return [*([Grid(by_kind, header=("kind", "rows"), right=1)] if by_kind else []), *super().lines()]
 
 
 @dataclass(frozen=True)

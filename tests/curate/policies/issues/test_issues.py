@@ -272,6 +272,9 @@ def test_a_row_has_all_its_kinds(tmp_path):
     assert rows[2]["margin"] == pytest.approx(-0.17)
     assert (rows[8]["decision"], rows[8]["rule"]) == ("keep", "grey")
     blurry = curate.issues(path, tmp_path / "sharp.parquet", drop="blurry")
+    assert [line.split() for line in str(blurry).splitlines()[:4]] == [
+        ["kind", "rows"], ["dark", "3"], ["blurry", "4"], ["grey", "4"]
+    ]  # fmt: skip
     both = pq.read_table(blurry.decisions)["reason"][2].as_py()
     assert both.startswith("blurry: ")  # what decided comes first
     assert "; dark: " in both
