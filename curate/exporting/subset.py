@@ -124,14 +124,13 @@ def run_export(options: ExportOptions) -> ExportResult:
         require_images(opened, options.source)
     if seen.gone:
         raise refused(plan.n_rows, seen.gone, *seen.first_gone)
-    notes = _notes(opened, plan, options.take)
-    result = ExportResult(options.to, plan.n_rows, plan.labelled, plan.left_out, notes=notes, classes=plan.classes,
-                          lacking=plan.lacking)  # fmt: skip
+    result = ExportResult(options.to, plan.n_rows, plan.labelled, plan.left_out, classes=plan.classes,
+                          lacking=plan.lacking, notes=_notes(opened, plan, options.take))  # fmt: skip
     if place is None:
         return result
     result = replace(result, load=kind.load_lines(place, plan))
-    digests = {"subset": digest_of(opened), "source": located and located.manifest.digest}
-    fingerprint = {**digests, **_settings(options, plan)}
+    fingerprint = {"subset": digest_of(opened), "source": located and located.manifest.digest}
+    fingerprint |= _settings(options, plan)
     done = _existing_export(place, kind, fingerprint, overwrite=options.overwrite, skips=options.skip_missing)
     if done is not None:
         return replace(result, rows=done["rows"], missing=done["missing"], n_bytes=done["bytes"], resumed=done["rows"],
@@ -139,12 +138,12 @@ def run_export(options: ExportOptions) -> ExportResult:
     with RunLog(
         options.log, command="export", table=str(options.table), to=options.to, out=str(place), rows=plan.n_rows
     ) as events:
-        reports = _listener(events, options.report)
-        job = Job(plan, rows, place, fingerprint, options.overwrite, options.skip_missing, report=reports)
+        job = Job(plan, rows, place, fingerprint, options.overwrite, options.skip_missing,
+                  report=_listener(events, options.report))  # fmt: skip
         written = write_out(job, RowImages(None, located, encoding, options.link, checked=True, workers=usable_cores()))
         events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
     return replace(result, rows=written.n_rows, missing=written.missing, n_bytes=written.n_bytes,
-                   resumed=written.resumed, paths=written.paths, notes=(*notes, *written.notes))  # fmt: skip
+                   resumed=written.resumed, paths=written.paths, notes=(*result.notes, *written.notes))  # fmt: skip
 
 
 export = callable_of(ExportOptions, run_export)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.filter.even import even_best
+from curate.policies.filter.even import Groups, even_best
 from curate.policies.filter.ranked import best, best_of_groups
 from curate.policies.filter.rule import COLUMN, EVEN, PER, RuleArguments, ScoreRule
 from curate.policies.filter.ruling import RuleResult, Ruling
@@ -64,19 +64,11 @@ class AmountRule(ScoreRule):
         values, valid = column.values[rows], column.valid[rows]
         competing = inside & valid
         if self.even is not None:
-            groups, is_relative = table_rows.groups[self.even], self.column in (FITTED, LOCAL)
-            even_cut = even_best(
-                values,
-                competing,
-                self.n_kept,
-                ties,
-                groups.codes[rows],
-                groups.names,
-                column=self.even,
-                junk=values > PICTURE if is_relative else np.zeros(len(values), bool),
-                most=None if self.even == CLUSTER else MOST,
-                low_is_best=low_is_best,
-            )
+            of_rows, is_relative = table_rows.groups[self.even], self.column in (FITTED, LOCAL)
+            junk = values > PICTURE if is_relative else np.zeros(len(values), bool)
+            most = None if self.even == CLUSTER else MOST
+            by = Groups(self.even, of_rows.codes[rows], of_rows.names, junk, most)
+            even_cut = even_best(values, competing, self.n_kept, ties, by, low_is_best=low_is_best)
             return Ruling(even_cut.keep, valid, even_cut.cuts, even_cut)
         if self.per is None:
             keep, cut = best(values, competing, self.n_kept, ties, low_is_best=low_is_best)

@@ -76,17 +76,32 @@ class EvenCut:
     evened: Evened
 
 
+@dataclass(frozen=True)
+class Groups:
+    """What to take the same share of.
+
+    Attributes:
+        column: of the groups.
+        codes: the group of each row, a place in ``names``, shape (N,).
+        names: of the G groups.
+        junk: rows that are dropped first, shape (N,), whatever their value.
+        most: times the average share that a group may lose, 1 or more; None for no limit.
+    """
+
+    column: str
+    codes: NDArray[np.integer]
+    names: list[str]
+    junk: Flags
+    most: Fraction | None
+
+
 def even_best(
     values: NDArray[Any],
     competing: Flags,
     n_kept: Callable[[int], int],
     ties: NDArray[np.uint64],
-    codes: NDArray[np.integer],
-    names: list[str],
+    groups: Groups,
     *,
-    column: str,
-    junk: Flags,
-    most: Fraction | None,
     low_is_best: bool,
 ) -> EvenCut:
     """Return which rows are kept: every group loses its junk, then the same share of the rest, the worst first.
@@ -100,18 +115,15 @@ def even_best(
         competing: rows that compete, shape (N,).
         n_kept: how many are kept, from how many compete.
         ties: which rows are kept where values are equal, shape (N,): the highest.
-        codes: the group of each row, a place in ``names``, shape (N,).
-        names: of the G groups.
-        column: of the groups, for the result.
-        junk: rows that are dropped first, shape (N,), whatever their value.
-        most: times the average share that a group may lose, 1 or more; None for no limit.
+        groups: of the rows.
         low_is_best: whether low values are the best.
     """
+    names, junk = groups.names, groups.junk
     n = int(competing.sum())
     n_dropped = n - n_kept(n)
-    group, at = _pooled(codes, competing, len(names)), np.flatnonzero(competing)
+    group, at = _pooled(groups.codes, competing, len(names)), np.flatnonzero(competing)
     size = np.bincount(group[at], minlength=len(names) + 1)
-    quota, more = quotas(size, np.bincount(group[at[junk[at]]], minlength=len(size)), n_dropped, most)
+    quota, more = quotas(size, np.bincount(group[at[junk[at]]], minlength=len(size)), n_dropped, groups.most)
     part = 2 * group[at] + junk[at]  # of each group what is no junk, then its junk
     parts = np.bincount(part, minlength=2 * len(size))
     place = size[group[at]] - 1 - places(values[at], part, parts, ties[at], low_is_best=low_is_best)
@@ -124,9 +136,8 @@ def even_best(
     keep &= stays | ~following
     plain, _ = best(values, competing, n_kept, ties, low_is_best=low_is_best)
     share = n_dropped / max(n, 1)
-    evened = Evened(
-        column, share, int((junk & competing & ~keep).sum()), _limited(group, competing, plain, keep, share, names)
-    )
+    limited = _limited(group, competing, plain, keep, share, names)
+    evened = Evened(groups.column, share, int((junk & competing & ~keep).sum()), limited)
     return EvenCut(keep, worst_of(values, group, keep, len(size), low_is_best=low_is_best), group, evened)
 
 

@@ -10,7 +10,7 @@ import pytest
 from commandline import run as curate_run
 
 import curate
-from curate.policies.filter.even import even_best
+from curate.policies.filter.even import Groups, even_best
 from scoring.errors import InputError
 
 STRING = pa.string()
@@ -61,11 +61,7 @@ def test_every_group_loses_its_junk_and_then_the_same_share(seed, most):
         np.ones(n, bool),
         lambda m: m - n_dropped,
         draw.integers(0, 2**63, n).astype(np.uint64),
-        codes,
-        [str(g) for g in range(groups)],
-        column="label",
-        junk=junk,
-        most=most,
+        Groups("label", codes, [str(g) for g in range(groups)], junk, most),
         low_is_best=bool(seed % 2),
     )
     assert cut.keep.sum() == n - n_dropped
