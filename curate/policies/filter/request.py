@@ -90,8 +90,16 @@ def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterRequest, ta
                 allow_unmatched=options.allow_unmatched,
                 **trailing,
             )
-            rules.append(RULES[name].read(value, arguments))
+            rules.append(_read(name, value, arguments))
     return rules
+
+
+def _read(name: str, value: Any, arguments: RuleArguments) -> Rule:
+    """Return the rule of what is typed; InputError where a class of another package returns something else."""
+    rule = RULES[name].read(value, arguments)
+    if not isinstance(rule, Rule):
+        raise InputError(f"--{name} has to read {value} as a Rule, got {type(rule).__name__}; repair its package")
+    return rule
 
 
 def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Sequence[tuple[str, Any]]) -> str | None:

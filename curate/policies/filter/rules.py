@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from curate.policies.filter.rule import Rule
-from curate.policies.filter.ruling import Verdict
+from curate.policies.filter.ruling import Ruling, Verdict
 from curate.policies.filter.table import RULES
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.tables.needs import Needs
@@ -59,6 +59,9 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
 
     Returns:
         one outcome a row.
+
+    Raises:
+        InputError: for a rule of another package that does not judge each row.
     """
     n = len(table_rows)
     outcome = np.where(table_rows.ok, np.uint8(KEEP), np.uint8(FAILED))
@@ -73,6 +76,7 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
             rows = slice(start, min(start + step, n))
             inside = outcome[rows] == KEEP
             ruling = rule.judge(table_rows, rows, inside)
+            _check_ruling(rule, ruling, len(inside))
             n_inside += int(inside.sum())
             for first in range(0, len(inside), BLOCK):
                 some = slice(first, first + BLOCK)
@@ -84,3 +88,16 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
         outcomes.append(ruling.outcome)
         left.append(n_inside)
     return Verdict(outcome, decided_by, cuts, outcomes, left)
+
+
+def _check_ruling(rule: Rule, ruling: Any, n: int) -> None:
+    """Refuse a ruling that is not two arrays of N bools: other types and shapes would drop other rows."""
+    if not isinstance(ruling, Ruling):
+        raise InputError(f"--{rule.name} has to return a Ruling for {n} rows, got {ruling!r}; repair its package")
+    for name in ("keep", "judged"):
+        value = getattr(ruling, name)
+        if getattr(value, "dtype", None) != np.bool_ or value.shape != (n,):
+            got = f"shape {value.shape} of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+            raise InputError(
+                f"--{rule.name} has to return {name} as an array of shape ({n},) of bool, got {got}; repair its package"
+            )

@@ -1,7 +1,9 @@
 """Every rule by name with its options, then the rules that other packages add; a class is imported on use."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
@@ -134,6 +136,13 @@ class RuleTable(Lazy["type[Rule]"]):
         rule = plugins.load_plugin(plugins.plugins(plugins.RULES)[name])
         if not (isinstance(rule, type) and issubclass(rule, Rule) and getattr(rule, "name", None) == name):
             raise InputError(f"the plug-in {name!r} is no rule: expected a subclass of Rule of that name, got {rule!r}")
+        if not isinstance(rule.settings, Mapping):
+            raise InputError(f"the plug-in {name!r} is no rule: expected settings as a dict, got {rule.settings!r}")
+        if wrong := [each for each in (name, *rule.settings) if not _is_name(each)]:
+            raise InputError(
+                f"the plug-in {name!r} is no rule: expected options of small letters, digits and hyphens that are no "
+                f"word of Python, got {wrong[0]!r}"
+            )
         lacking = sorted(rule.__abstractmethods__)
         lacking += [each for each, kind in {name: rule.option, **rule.settings}.items() if not _is_option(kind)]
         if lacking:
@@ -185,6 +194,11 @@ class RuleTable(Lazy["type[Rule]"]):
 
 
 RULES = RuleTable({name: line.where for name, line in LINES.items()})
+
+
+def _is_name(name: object) -> bool:
+    """Return whether an option can have this name, on a command line and as a keyword of Python."""
+    return isinstance(name, str) and bool(re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name)) and not iskeyword(name)
 
 
 def _is_option(annotated: Any) -> bool:

@@ -7,10 +7,11 @@ import polars as pl
 import pyarrow as pa
 
 from curate.policies.decided import N_EXAMPLES
-from curate.policies.filter.rule import Rule
+from curate.policies.filter.rule import Reasons, Rule
 from curate.policies.filter.ruling import RuleResult, Verdict
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 from curate.tables.rows import Rows
+from scoring.errors import InputError
 
 N_NEAREST = 3  # rows shown on either side of a cut
 BLOCK = 1 << 18  # rows among which examples are looked for at once
@@ -93,6 +94,7 @@ class DecisionWords:
         judged, dropped = places[~unjudged], outcome[places[~unjudged]] == DROP
         reason.put(places[unjudged], self.rules[index].missing())
         why = self.rules[index].reasons(self.results[index], start + judged, dropped)
+        _check_reasons(self.rules[index], why, len(judged))
         reason.put(judged, why.texts)
         for column, values in zip(numbers, why.numbers or (), strict=False):
             column[judged] = values
@@ -120,6 +122,19 @@ class DecisionWords:
             "just dropped": lost[N_EXAMPLES:][::-1][:N_NEAREST],
             "just kept": stays[:N_NEAREST],
         }
+
+
+def _check_reasons(rule: Rule, why: object, n: int) -> None:
+    """Refuse reasons of a rule of another package that are not one for each of N rows: they would shift."""
+    if not isinstance(why, Reasons):
+        raise InputError(f"--{rule.name} has to return Reasons, got {type(why).__name__}; repair its package")
+    texts = why.texts if isinstance(why.texts, pa.Array) else list(why.texts)
+    nulls = texts.null_count if isinstance(texts, pa.Array) else texts.count(None)
+    if len(texts) != n or nulls:
+        raise InputError(
+            f"--{rule.name} has to return a reason for each of {n} rows, got {len(texts)}"
+            f"{f' with {nulls} nulls' if nulls else ''}; repair its package"
+        )
 
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:

@@ -69,6 +69,51 @@ class Bare(EveryNth):
 
 class Half(Rule):
     name = "half"
+
+class Spaced(Half):
+    name = "every nth"
+
+class Upper(EveryNth):
+    name = "Every_Nth"
+
+class Listed(EveryNth):
+    name = "listed"
+    settings = ["a"]
+
+class Word(EveryNth):
+    name = "word"
+    settings = {"class": EveryNth.option}
+
+class Short(EveryNth):
+    name = "short"
+    def judge(self, table_rows, rows, inside):
+        return Ruling(np.ones(2, bool), np.ones(len(inside), bool), None)
+
+class Whole(EveryNth):
+    name = "whole"
+    def judge(self, table_rows, rows, inside):
+        return Ruling(np.ones(len(inside), int), np.ones(len(inside), bool), None)
+
+class Silent(EveryNth):
+    name = "silent"
+    def judge(self, table_rows, rows, inside):
+        return None
+
+class Terse(EveryNth):
+    name = "terse"
+    def reasons(self, result, rows, dropped):
+        return Reasons(["one"])
+
+class Nulls(EveryNth):
+    name = "nulls"
+    def reasons(self, result, rows, dropped):
+        return Reasons([None] * len(rows))
+
+class Absent(EveryNth):
+    name = "absent"
+    @classmethod
+    def read(cls, value, arguments):
+        return None
 '''
 EVERY_LINE = """
 import sys
@@ -166,6 +211,10 @@ def test_it_is_a_keyword_that_applies_before_amounts(folder):
         ("judges = acme_rules:Judges", "--judges"),
         ("bare = acme_rules:Bare", "'bare' is no rule: it lacks bare"),
         ("half = acme_rules:Half", "'half' is no rule: it lacks judge"),
+        ("every nth = acme_rules:Spaced", "'every nth'"),
+        ("Every_Nth = acme_rules:Upper", "'Every_Nth'"),
+        ("listed = acme_rules:Listed", "'listed' is no rule: .* dict"),
+        ("word = acme_rules:Word", "'word' is no rule: .* 'class'"),
     ],
 )
 def test_a_package_whose_rule_cannot_be_used_is_named_in_one_line(tmp_path, monkeypatch, entries, words):
@@ -176,6 +225,27 @@ def test_a_package_whose_rule_cannot_be_used_is_named_in_one_line(tmp_path, monk
         assert len(str(error.value).splitlines()) == 1
     finally:
         sys.modules.pop("acme_rules", None)
+
+
+def test_a_rule_that_does_not_judge_each_row_is_refused_in_one_line(folder):
+    said_of = {  # what is typed -> words of the message
+        "short": "keep .* got shape (2,) of bool",
+        "whole": "keep .* got shape (10,) of int64",
+        "silent": "a Ruling .* got None",
+        "terse": "each of 10 rows, got 1",
+        "nulls": "a reason .* nulls",
+        "absent": "as a Rule, got NoneType",
+    }
+    entries = "\n".join(f"{name} = acme_rules:{name.capitalize()}" for name in said_of)
+    install(folder / "wrong", "acme_rules", entries, CODE.replace("settings = {", "others = {", 1))
+    lines = [f"filter s.parquet --{name} 3 -o wrong.parquet" for name in said_of]
+    result = python("-c", EVERY_LINE, *lines, folder=folder, packages="wrong")
+    texts = result.stdout.split("END 1")
+    for (name, said), text in zip(said_of.items(), texts, strict=False):
+        assert text.strip().startswith(f"error: --{name}"), (text, result.stderr)
+        assert all(word in text for word in said.split(" .* ")), text
+        assert text.strip().count("\n") == 0, text
+    assert not list(folder.glob("wrong.*"))
 
 
 def test_two_packages_with_one_rule_end_a_filter_and_nothing_else(folder):
