@@ -49,5 +49,7 @@ def run(
         say(f"findings: {request.findings}")
     if made.path is not None:
         shown = sum(each >= 0 for each in made.document["thumbs"]["of"])
-        say(f"report: {made.path}: {counted(made.document['rows']['n'], 'row')} listed, {shown:,} thumbnails, "
-            f"{made.n_bytes / 1e6:,.1f} MB")  # fmt: skip
+        say(
+            f"report: {made.path}: {counted(made.document['rows']['n'], 'row')} listed, {shown:,} thumbnails, "
+            f"{made.n_bytes / 1e6:,.1f} MB"
+        )

@@ -11,8 +11,16 @@ from curate.tables.digests import tie_breaks
 from scoring.errors import InputError
 
 SPLIT = "split"  # the column of sides, unless the user names another
-SIDES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
-         "test": "test", "testing": "test"}  # fmt: skip
+SIDES = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+}
 TRAIN, VAL, TEST = "train", "val", "test"
 THEIR_NAMES = {VAL: "validation"}  # of sides, where `datasets` has another name
 HELD_OUT = 0.2  # share of each class that becomes val where no column says

@@ -22,7 +22,7 @@ from curate.exporting.names import FileNames
 from curate.exporting.options import ExportOptions
 from curate.exporting.row_images import SUFFIXES, RowImages
 from curate.exporting.rows import Source, is_plain
-from curate.exporting.run import ExportProgress, Job, refused, write_out
+from curate.exporting.run import ExportProgress, Job, Written, refused, write_out
 from curate.exporting.shards import N_BYTES, Shard
 from curate.exporting.sides import SIDES, SPLIT
 from curate.exporting.survey import columns_of, survey
@@ -101,31 +101,25 @@ def run_export(options: ExportOptions) -> ExportResult:
     place = None if options.dry_run else _place(options.out, kind, options.to)
     opened = open_table(options.table, require=[KEY, *filter(None, (options.label, options.per))])
     encoding = encoding and replace(encoding, white=white_of(opened))
-    label = options.label or (LABEL if LABEL in opened.schema.names else None)
-    per = options.per or (sides_column(opened) if kind.sides else None)
-    _check_classes(opened, label, per)
-    chosen = _taken(opened, kind, options.take, label)
-    table = _ranked(opened, kind, (*chosen, *([per] if per and per not in chosen else [])))
+    request = _request(options, opened, encoding, place)
+    per = [request.per] if request.per and request.per not in request.columns else []
+    table = _ranked(opened, kind, (*request.columns, *per))
     rows = Source(table, opened.path, opened.moved if options.source is None else None)
-    sized = N_BYTES in opened.schema.names and encoding is None
-    request = ExportRequest(
-        kind, chosen, label, per,
-        shard=Shard.of(options.shard, is_sized=sized) if kind.shards else Shard(),
-        names=_file_names(kind, per, encoding),
-        takes_uri=options.take is not None or not kind.minimal,
-        looks=kind.reads_images and kind.folder and options.source is None and not options.skip_missing,
-        replaced=place if place is not None and options.overwrite and kind.folder and place.is_dir() else None,
-        null=options.null,
-        class_list=class_list(opened, label, options.classes) if label else _no_classes(options.classes),
-    )  # fmt: skip
     plan, hashes, seen = survey(rows, request, place.name if place is not None else "export")
     located = _located(opened, hashes, options.source, skip_missing=options.skip_missing, plan=plan)
     if kind.reads_images and kind.folder:
         require_images(opened, options.source)
     if seen.gone:
         raise refused(plan.n_rows, seen.gone, *seen.first_gone)
-    result = ExportResult(options.to, plan.n_rows, plan.labelled, plan.left_out, classes=plan.classes,
-                          lacking=plan.lacking, notes=_notes(opened, plan, options.take))  # fmt: skip
+    result = ExportResult(
+        options.to,
+        plan.n_rows,
+        plan.labelled,
+        plan.left_out,
+        classes=plan.classes,
+        lacking=plan.lacking,
+        notes=_notes(opened, plan, options.take),
+    )
     if place is None:
         return result
     result = replace(result, load=kind.load_lines(place, plan))
@@ -133,20 +127,62 @@ def run_export(options: ExportOptions) -> ExportResult:
     fingerprint |= _settings(options, plan)
     done = _existing_export(place, kind, fingerprint, overwrite=options.overwrite, skips=options.skip_missing)
     if done is not None:
-        return replace(result, rows=done["rows"], missing=done["missing"], n_bytes=done["bytes"], resumed=done["rows"],
-                       paths=(place,), notes=(f"{place} is whole already: nothing to do",))  # fmt: skip
-    with RunLog(
-        options.log, command="export", table=str(options.table), to=options.to, out=str(place), rows=plan.n_rows
-    ) as events:
-        job = Job(plan, rows, place, fingerprint, options.overwrite, options.skip_missing,
-                  report=_listener(events, options.report))  # fmt: skip
-        written = write_out(job, RowImages(None, located, encoding, options.link, checked=True, workers=usable_cores()))
-        events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
-    return replace(result, rows=written.n_rows, missing=written.missing, n_bytes=written.n_bytes,
-                   resumed=written.resumed, paths=written.paths, notes=(*result.notes, *written.notes))  # fmt: skip
+        return replace(
+            result,
+            rows=done["rows"],
+            missing=done["missing"],
+            n_bytes=done["bytes"],
+            resumed=done["rows"],
+            paths=(place,),
+            notes=(f"{place} is whole already: nothing to do",),
+        )
+    job = Job(plan, rows, place, fingerprint, options.overwrite, options.skip_missing)
+    written = _write(options, job, located, encoding)
+    return replace(
+        result,
+        rows=written.n_rows,
+        missing=written.missing,
+        n_bytes=written.n_bytes,
+        resumed=written.resumed,
+        paths=written.paths,
+        notes=(*result.notes, *written.notes),
+    )
 
 
 export = callable_of(ExportOptions, run_export)
+
+
+def _write(options: ExportOptions, job: Job, located: Located | None, encoding: Encoding | None) -> Written:
+    """Write the parts of an export that are missing, with its log."""
+    with RunLog(
+        options.log, command="export", table=str(options.table), to=options.to, out=str(job.out), rows=job.plan.n_rows
+    ) as events:
+        images = RowImages(None, located, encoding, options.link, checked=True, workers=usable_cores())
+        written = write_out(replace(job, report=_listener(events, options.report)), images)
+        events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
+    return written
+
+
+def _request(options: ExportOptions, opened: Table, encoding: Encoding | None, place: Path | None) -> ExportRequest:
+    """Return what is requested of the rows of a table; ``place`` is where they go, None in a dry run."""
+    kind = FORMATS[options.to]
+    label = options.label or (LABEL if LABEL in opened.schema.names else None)
+    per = options.per or (sides_column(opened) if kind.sides else None)
+    _check_classes(opened, label, per)
+    sized = N_BYTES in opened.schema.names and encoding is None
+    return ExportRequest(
+        kind,
+        _taken(opened, kind, options.take, label),
+        label,
+        per,
+        shard=Shard.of(options.shard, is_sized=sized) if kind.shards else Shard(),
+        names=_file_names(kind, per, encoding),
+        takes_uri=options.take is not None or not kind.minimal,
+        looks=kind.reads_images and kind.folder and options.source is None and not options.skip_missing,
+        replaced=place if place is not None and options.overwrite and kind.folder and place.is_dir() else None,
+        null=options.null,
+        class_list=class_list(opened, label, options.classes) if label else _no_classes(options.classes),
+    )
 
 
 def _settings(options: ExportOptions, plan: Plan) -> dict[str, Any]:

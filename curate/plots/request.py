@@ -1,5 +1,6 @@
 """What was requested of an image, and what every kind gives back."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,7 +40,7 @@ class PlotRequest:
 
 
 @dataclass
-class Numbers:
+class Numbers(ABC):
     """The numbers behind an image, all that it is drawn from.
 
     Attributes:
@@ -49,13 +50,13 @@ class Numbers:
     notes: list[str] = field(default_factory=list, kw_only=True)
 
     @classmethod
+    @abstractmethod
     def measure(cls, request: PlotRequest) -> "Numbers":
         """Return the numbers that were requested."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
         """Draw the numbers; nothing else goes in."""
-        raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that does not exist is null."""

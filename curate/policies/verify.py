@@ -65,7 +65,7 @@ def verify(
     policy = _policy(receipt, noted, searched)
     again = policy.decide(source, write=False)
     result = Verification(n_rows=len(again.outcome), input=str(source.path), model=_model(source))
-    _compare_origin(receipt, noted, source, result)
+    _compare_origin(noted, source, result)
     result.check_digest("the input", again.digest, noted["input"]["digest"])
     _compare_files(again.policy, noted["policy"], source, result)
     outputs = _outputs(receipt.parent, noted, searched, result)
@@ -129,7 +129,7 @@ def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPa
     return located
 
 
-def _compare_origin(receipt: AnyPath, noted: Mapping[str, Any], source: Table, result: Verification) -> None:
+def _compare_origin(noted: Mapping[str, Any], source: Table, result: Verification) -> None:
     """Say which version wrote the receipt, and whether the input is of the same weights, and where it was."""
     then = str(noted.get("curate", "an unknown version"))
     if then != __version__:

@@ -126,8 +126,10 @@ def _sealed(
             file.write(csv_lines([schema.names]).encode())
         for table in tables:
             lines = table.to_pylist()
-            text = csv_lines(line.values() for line in lines).encode() if is_csv else b""
-            file.write(text or b"".join(to_json(line, indent=None) for line in lines))
+            if is_csv:
+                file.write(csv_lines(line.values() for line in lines).encode())
+            else:
+                file.write(b"".join(to_json(line, indent=None) for line in lines))
     except BaseException:
         file.discard()
         raise

@@ -111,7 +111,7 @@ def _check_keys(table: Table) -> None:
 
 def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> None:
     """Refuse a strategy or parameter that would only be refused by the first round."""
-    selector = SelectRequest(strategy, settings=parameters, **guard.plan).selector()
+    selector = SelectRequest(strategy, settings=parameters, **guard.select_options).selector()
     for need, flag in (("uncertainty", "score"), ("quality", "quality")):
         if need in selector.needs and not getattr(guard, flag):
             raise InputError(f"the strategy {strategy} needs a column of numbers; name it with --{flag}")

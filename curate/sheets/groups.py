@@ -55,9 +55,8 @@ def group_sheet(
         Groups drawn; a run that found no duplicates gives an image that says so.
 
     Raises:
-        InputError: for another ending, a file that is there, tables that do not belong together, or rows without
-            a path where no source is given. An image that cannot be read is no error: its
-            tile says so.
+        InputError: for another ending, a file that is there, tables that do not belong together, or rows without a path
+            where no source is given. An image that cannot be read is no error: its tile says so.
     """
     kind = out.suffix.lower()
     if kind not in (PNG, HTML):

@@ -1,7 +1,6 @@
 """Which columns a policy, a strategy or a measure needs of a table, and as what; checked before anything is read."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,7 +83,7 @@ class Needs:
                 "a column with --strategy score --score COLUMN"
             )
         table.require(names)
-        self._check_types(table, names)
+        self._check_types(table)
         return names
 
     def refuse_unread_embeddings(self, table: Table, readers: str) -> None:
@@ -100,7 +99,7 @@ class Needs:
                 "this out"
             )
 
-    def _check_types(self, table: Table, names: Iterable[str]) -> None:
+    def _check_types(self, table: Table) -> None:
         numeric = [field.name for field in table.schema if is_number(field.type) and not _is_wide(field.type)]
         for name in (*self.exact, *self.numbers):
             if name not in numeric:

@@ -74,8 +74,10 @@ def reading_of(table: Table) -> NotedOptions:
     for name, value in reading.items():
         expected = str if usual[name] is None else type(usual[name])
         if type(value) is not expected:
-            raise InputError(f"expected {expected.__name__} as {name} in the request that {table.path} notes, got "
-                             f"{value!r}; score the images again")  # fmt: skip
+            raise InputError(
+                f"expected {expected.__name__} as {name} in the request that {table.path} notes, got "
+                f"{value!r}; score the images again"
+            )
     return NotedOptions(**reading)
 
 

@@ -185,9 +185,12 @@ def load_probe(
     manifest = open_source(table, {**typed, "limit": None})
     labels = labels_of(manifest, typed["label"], "--measure-on")
     images = load_training_set(
-        manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, preprocessing=model.spec.preprocessing,
+        manifest.readers(0, manifest.n_rows),
+        labels,
+        n=manifest.n_rows,
+        preprocessing=model.spec.preprocessing,
         white=white_of(manifest, typed, line),
-    )  # fmt: skip
+    )
     say_failures(images.failures, line)
     if images.n < FEWEST or images.labels is None:
         raise InputError(f"expected at least {FEWEST} labelled images in --measure-on, got {images.n}; give more")

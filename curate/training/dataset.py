@@ -232,9 +232,14 @@ def image_inputs(
     def load() -> TrainingSet:
         watched = WatchedReaders(manifest, root_of(typed["data"]))
         images = load_training_set(
-            watched.readers(), None if labels is None else labels.to_pylist(), n=n, preprocessing=preprocessing,
-            losses=losses, marks=marks, white=white,
-        )  # fmt: skip
+            watched.readers(),
+            None if labels is None else labels.to_pylist(),
+            n=n,
+            preprocessing=preprocessing,
+            losses=losses,
+            marks=marks,
+            white=white,
+        )
         watched.check()
         say_failures(images.failures, line)
         return images

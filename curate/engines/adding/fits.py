@@ -168,7 +168,7 @@ def _not_ours(path: AnyPath, why: str) -> InputError:
     )
 
 
-def words_on(lacking: Sequence[str], part: Table, is_judged: bool, rows: str) -> list[str]:
+def words_on(lacking: Sequence[str], is_judged: bool, rows: str) -> list[str]:
     """Return a line on each kind of columns that rows which were added do not have."""
     user_columns = [name for name in lacking if describe(name) is NOT_OURS]
     calibrated = [name for name in lacking if name in ERROR_COLUMNS]

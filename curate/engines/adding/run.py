@@ -205,7 +205,7 @@ def _publish(state: _State, run: ScoreRun) -> Counter[str]:
     without, comparison = fitted if refit else (), state.comparison
     merged = Merged(table, part, columns, order, comparison.times, uris=comparison.uris, without=without)
     if part is not None:
-        state.notes.extend(words_on(merged.lacking, part, bool(columns), counted(part.n_rows, "row")))
+        state.notes.extend(words_on(merged.lacking, bool(columns), counted(part.n_rows, "row")))
     metadata = _metadata(state, merged.schema, len(columns) and part.n_rows if part is not None else 0)
     statuses = Counter[str]()
     if out.suffix != ".parquet":

@@ -71,8 +71,8 @@ class Rule(ABC):
         name: as in receipts; the option is ``--name``, the keyword of Python has ``_`` for ``-``.
         ranks: whether what it says of a row depends on the others, so that it must see all at once.
         takes: which of column, per and even count for it.
-        option: of its value, and
-        settings: that it alone takes, as in ``Line``; of a rule of this project they are there.
+        option: of its value, as in ``Line``; None for a rule of this project, whose line has it.
+        settings: options that it alone takes; the same.
         stage: when a keyword of Python applies: those of 0 first, bounds 1, --drop-bottom 2, --keep-top 3.
         gathers: whether all values of its option are one rule, at the place of the first.
         once: whether its option may be typed once only.

@@ -38,7 +38,7 @@ class Guard:
     noise_guard: bool = False
 
     @property
-    def plan(self) -> dict[str, Any]:
+    def select_options(self) -> dict[str, Any]:
         """What a ``SelectRequest`` takes of it."""
         return {"gate": self.gate, "discount": self.discount, "noise_guard": self.noise_guard}
 

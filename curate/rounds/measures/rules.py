@@ -125,7 +125,8 @@ def check_rule(
     interval = anytime_accuracy(accuracy, look, confidence)
     short = needed_at_best(rule, look, confidence)
     if accuracy.n < short:
-        return replace(_checked(rule, interval, accuracy.n, accuracy.accuracy, short), why="too few rows")
+        checked = _checked(rule, interval, accuracy.n, accuracy.accuracy)
+        return replace(checked, reached=False, why="too few rows", needed=short)
     bound, share = _upwards(rule, accuracy.accuracy)
     needed = fewest_rows(bound, level_of_look(look, confidence), share)
     return _checked(rule, interval, accuracy.n, accuracy.accuracy, needed)

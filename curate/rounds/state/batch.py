@@ -121,7 +121,7 @@ def _by_strategy(
         str(budget),
         settings=settings.parameters,
         seed=int(np.random.SeedSequence([settings.seed, 3, number]).generate_state(1)[0]),
-        **settings.guard.plan,
+        **settings.guard.select_options,
     )
     notes: tuple[str, ...] = ()
     if not len(standing.known) and ({"labels", *CHANCES} & set(request.selector().needs)):
