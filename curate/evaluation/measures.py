@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.tables.typed_json import plain_json
 from scoring.metrics.resampling import Interval, percentiles, resample
 
 Floats = NDArray[np.float64]
@@ -52,12 +53,12 @@ class Measure:
         record: dict[str, Any] = {"name": self.name, "better": self.better, "meaning": self.meaning, "n": self.n}
         if self.missing:
             return {**record, "missing": self.missing}
-        record["values"] = {column: _numbers(interval) for column, interval in self.values.items()}
+        record["values"] = plain_json(self.values)
         if self.p:
-            record["permutation_p"] = {column: _number(p) for column, p in self.p.items()}
+            record["permutation_p"] = plain_json(self.p)
         if self.differences:
             record["differences"] = [
-                {"column": difference.first, "minus": difference.second, **_numbers(difference.interval)}
+                {"column": difference.first, "minus": difference.second, **plain_json(difference.interval)}
                 for difference in self.differences
             ]
         return record
@@ -95,14 +96,6 @@ class Caveats:
     unread: int = 0
     shared: int = 0
     unseen: int = 0
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _numbers(interval: Interval) -> dict[str, float | None]:
-    return {name: _number(value) for name, value in zip(Interval._fields, interval, strict=True)}
 
 
 @dataclass(frozen=True)

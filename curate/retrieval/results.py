@@ -13,6 +13,7 @@ from curate.counted import Grid, Printed, counted, single_line
 from curate.retrieval.queries import Queries
 from curate.tables.keys import keys_at
 from curate.tables.table import Table
+from curate.tables.typed_json import plain_json
 from scoring.search.links import Links, Recall
 
 SHOWN = 10  # queries that are printed
@@ -122,11 +123,11 @@ class Retrieval(Printed):
                 "query": name,
                 "state": self.states[at],
                 "reason": self.reasons[at] or None,
-                "certainty": _number(self.certainty[at]),
-                "bound": None if self.bounds is None else _number(self.bounds[at]),
+                "certainty": plain_json(self.certainty[at]),
+                "bound": None if self.bounds is None else plain_json(self.bounds[at]),
                 "inside": int(self.inside[at]),
                 "neighbours": [
-                    {"key": near.key, "similarity": near.similarity, "certainty": _number(near.certainty)}
+                    {"key": near.key, "similarity": near.similarity, "certainty": plain_json(near.certainty)}
                     for near in self.neighbours(at)
                 ],
             }
@@ -142,7 +143,7 @@ class Retrieval(Printed):
             "table": str(self.table.path),
             "certainty": self.column or None,
             "region": self.region or None,
-            "recall": {**self.recall.__dict__, "estimate": _number(self.recall.estimate)},
+            "recall": {**self.recall.__dict__, "estimate": plain_json(self.recall.estimate)},
             "rows": self.row_counts,
             "n_queries": self.query_counts,
             "notes": self.notes,
@@ -192,10 +193,6 @@ class Retrieval(Printed):
                 low, middle, high = np.quantile(sizes, [0.1, 0.5, 0.9])
                 lines.append(f"rows inside a region: median {middle:,.0f}, 10 to 90 %: {low:,.0f} to {high:,.0f}")
         return lines
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def recall_words(recall: Recall) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.options.function import callable_of
@@ -28,6 +27,7 @@ from curate.simulation.replay import Replay, compare
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
+from curate.tables.typed_json import plain_json
 from curate.version import __version__
 from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
 from scoring.errors import InputError
@@ -57,19 +57,19 @@ class Simulation:
         strategies = {}
         for name, curves in self.curves.items():
             strategies[name] = {
-                "mean": _numbers(curves.mean),
-                "error": _numbers(curves.error),
+                "mean": plain_json(curves.mean),
+                "error": plain_json(curves.error),
                 "area": float(curves.area.mean()),
-                "accuracy": [_numbers(row) for row in curves.accuracy],
+                "accuracy": plain_json(curves.accuracy),
             }
         lifts = {
             name: {
-                "difference": _numbers(gain.difference),
-                "error": _numbers(gain.error),
+                "difference": plain_json(gain.difference),
+                "error": plain_json(gain.error),
                 "area": gain.area,
-                "area_error": _number(gain.area_error),
+                "area_error": plain_json(gain.area_error),
                 "p": gain.p,
-                "saved": _numbers(gain.saved),
+                "saved": plain_json(gain.saved),
             }
             for name, gain in self.lifts.items()
         }
@@ -274,10 +274,10 @@ def _watched_json(watched: Watched) -> dict[str, Any]:
         "stops": [
             {
                 "rule": stop.rule,
-                "rounds_until_true": _numbers(stop.truly),
-                "rounds_until_shown": _numbers(stop.stopped),
+                "rounds_until_true": plain_json(stop.truly),
+                "rounds_until_shown": plain_json(stop.stopped),
                 "wrong": int(stop.wrong.sum()),
-                "rounds_until_shown_alone": _numbers(stop.alone_stopped),
+                "rounds_until_shown_alone": plain_json(stop.alone_stopped),
                 "wrong_alone": int(stop.alone_wrong.sum()),
             }
             for stop in watched.stops
@@ -290,14 +290,6 @@ def _looks_json(looks: Looks) -> dict[str, Any]:
         "runs": len(looks.held),
         "held": int(looks.held.sum()),
         "held_alone": int(looks.alone_held.sum()),
-        "low": [_numbers(row) for row in looks.low],
-        "high": [_numbers(row) for row in looks.high],
+        "low": plain_json(looks.low),
+        "high": plain_json(looks.high),
     }
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _numbers(values: NDArray[np.float64]) -> list[float | None]:
-    return [_number(value) for value in values.tolist()]
