@@ -139,7 +139,11 @@ def _decided(out: Path) -> Mapping[str, Said]:
 
 
 def _label(options: CleanOptions, manifest: Manifest) -> str | None:
-    """The column of classes: as named, else ``label`` where it holds two classes or more."""
+    """The column of classes: as named, else ``label`` where it holds two classes or more.
+
+    Raises:
+        InputError: for a named column that is not there, or has too few classes to find wrong labels.
+    """
     if options.label is not None:
         if options.label not in manifest.schema.names:
             known = closest(options.label, manifest.schema.names)
@@ -147,13 +151,22 @@ def _label(options: CleanOptions, manifest: Manifest) -> str | None:
                 f"--label: {options.source} has no column {options.label!r}{known}; name a column of it, or take the "
                 "names of folders with --label-from-folder"
             )
+        if not _has_classes(manifest, options.label):
+            raise InputError(
+                f"--label: expected two classes or more of two rows or more in column {options.label!r} of "
+                f"{options.source}, got fewer; leave --label out, or name another column"
+            )
         return options.label
-    return LABEL if LABEL in manifest.schema.names and (options.label_from_folder or _has_classes(manifest)) else None
+    if LABEL in manifest.schema.names and _has_classes(manifest, LABEL):
+        return LABEL
+    if options.label_from_folder:
+        options.announce("labels are not checked: that takes two folders or more with two images or more each")
+    return None
 
 
-def _has_classes(manifest: Manifest) -> bool:
+def _has_classes(manifest: Manifest, label: str) -> bool:
     """Whether two labels or more have two rows or more each."""
-    values = pa.chunked_array([each.column(0).combine_chunks() for each in manifest.columns([LABEL])])
+    values = pa.chunked_array([each.column(0).combine_chunks() for each in manifest.columns([label])])
     with suppress(pa.ArrowNotImplementedError):  # a list is no class
         counts = pc.value_counts(values.drop_null())
         return sum(each["counts"].as_py() >= 2 for each in counts) >= 2

@@ -241,6 +241,18 @@ def test_leaks_are_kept_and_come_first_in_the_review(workdir):
     assert scored["review_by"]["leak"] == 2
 
 
+def test_too_few_classes_leave_labels_out_and_are_refused_before_scoring_where_named(workdir):
+    Path("few/one").mkdir(parents=True)
+    for file in Path("photos").glob("co*.jpg"):
+        shutil.copy(file, "few/one")
+    Path("list.csv").write_text("file,kind\nphotos/coffee.jpg,one\n")
+    result = run("clean", "few", "-o", "small", "--model", "m.safetensors", "--label-from-folder")
+    assert (result.exit_code, "labels are not checked" in result.output) == (0, True), result.output
+    assert not Path("small/steps/labels.parquet").exists()
+    refused = run("clean", "list.csv", "-o", "listed", "--model", "m.safetensors", "--label", "kind")
+    assert (refused.exit_code, "'kind'" in refused.output, Path("listed").exists()) == (1, True, False)
+
+
 def test_wrong_labels_are_listed_where_there_are_classes(tmp_path, tiny_checkpoint, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, colour in (("red", (200, 30, 30)), ("blue", (30, 30, 200))):
