@@ -65,7 +65,7 @@ def _report_looks(simulation: "Simulation") -> None:
     runs = len(next(iter(simulation.curves.values())).seeds)
     show(
         f"each run holds out {simulation.facts['holdout']:,} of the images measured on; of {runs:,} runs those in "
-        f"which the interval held the truth in every round: every look's, and the exact one of each round alone "
+        "which the interval held the truth in every round: every look's, and the exact one of each round alone "
         f"({share})"
     )
     rows = []

@@ -62,7 +62,7 @@ class Degradation(Numbers):
         if missing:
             raise InputError(
                 f"{request.path} was measured without corrupted images; run `curate evaluate TABLE --degrade 500 -o "
-                f"REPORT.json`"
+                "REPORT.json`"
             )
         try:
             shares = [measures[share_shape(kind).name] for kind in KINDS]

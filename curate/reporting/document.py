@@ -292,8 +292,8 @@ def _sampled(dataset: Dataset, drawn: NDArray[np.int64], seed: int) -> dict[str,
     if len(drawn) == dataset.n:
         return None
     words = (
-        f"{len(drawn):,} of {dataset.n:,} rows were drawn by the hash of their "
-        f"keys; rows of galleries are there in addition"
+        f"{len(drawn):,} of {dataset.n:,} rows were drawn by the hash of their keys; rows of galleries are there in "
+        "addition"
     )
     return {"n": len(drawn), "seed": seed, "words": words}
 

@@ -258,8 +258,7 @@ def _of_images(
     if signal is not None and signal.column not in scored.columns:
         raise InputError(
             f"--certainty {signal.column} is of rows of the table, and {files[0][0]} is not one; name a column "
-            f"that its "
-            f"model gives ({', '.join(scored.columns)}), or fit the model to the table by curate fit"
+            f"that its model gives ({', '.join(scored.columns)}), or fit the model to the table by curate fit"
         )
     none = np.full(len(files), -1)
     certainty = np.full(len(files), np.nan) if signal is None else signal.sign * scored.columns[signal.column]

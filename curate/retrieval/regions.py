@@ -59,8 +59,7 @@ def refuse_no_concentration(table: Table, column: str) -> None:
     if not is_concentration(table, column):
         raise InputError(
             f"--credible: {column} of {table.path} is no concentration around these embeddings, so no probability "
-            f"follows "
-            "from it; add --calibrate COLUMN, a column of classes whose rows match one another"
+            "follows from it; add --calibrate COLUMN, a column of classes whose rows match one another"
         )
 
 

@@ -33,12 +33,11 @@ def vendi_score(rows: NDArray) -> float:
     return _effective(moments(rows) / len(rows))
 
 
-def vendi_interval(rows: NDArray, level: float = 0.95) -> Interval:
-    """Return the Vendi score of rows that are a sample, and its jackknife interval over 20 parts of them.
+def vendi_interval(rows: NDArray) -> Interval:
+    """Return the Vendi score of rows that are a sample, and its 95 % jackknife interval over 20 parts of them.
 
     Args:
         rows: in an order that says nothing, shape (N, D); fewer than 40 give no interval, only NaN for its ends.
-        level: in (0, 1).
 
     Source: the delete-a-group jackknife, as in Shao and Tu 1995, "The Jackknife and Bootstrap", section 2.3.
     """
@@ -60,7 +59,7 @@ def vendi_interval(rows: NDArray, level: float = 0.95) -> Interval:
             for sums_of_part, part in zip(sums, parts, strict=True)
         ]
     error = float(np.sqrt((PARTS - 1) / PARTS * np.square(np.array(without) - np.mean(without)).sum()))
-    half = float(stdtrit(PARTS - 1, (1 + level) / 2)) * error
+    half = float(stdtrit(PARTS - 1, 0.975)) * error
     return Interval(value, value - half, value + half)
 
 

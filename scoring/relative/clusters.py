@@ -15,15 +15,14 @@ FINE, FINE_ROWS = (8, 60), 25  # clusters that rows get the numbers of: the fewe
 Centroids = Mapping[int, NDArray[np.float32]]
 
 
-def cluster_centres(units: NDArray[np.float32], *, seed: int = 0, sizes: tuple[int, ...] = SIZES) -> Centroids:
+def cluster_centres(units: NDArray[np.float32], *, seed: int = 0) -> Centroids:
     """Return the centres of a clustering at each size that the dataset has rows for: k -> shape (k, D).
 
     Args:
         units: centred rows of length 1, shape (N, D); the same result for the same order of rows.
         seed: of the starts.
-        sizes: numbers of clusters.
     """
-    possible = [k for k in sizes if k * ROWS_A_CLUSTER <= len(units)]
+    possible = [k for k in SIZES if k * ROWS_A_CLUSTER <= len(units)]
     return {
         k: spherical_kmeans(units, k, seed=seed + k, iterations=ITERATIONS, sample=k * MOST_PER_CENTROID)
         for k in possible

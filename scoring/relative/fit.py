@@ -55,19 +55,18 @@ def fit_dataset(
     return _with_labels(bare, rows, junk, (drawn, kept, full), labels, seed)
 
 
-def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0, most: int = REFERENCES) -> DatasetFit:
+def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0) -> DatasetFit:
     """Return the fit that ``fit_dataset`` makes without labels, and judge no row of the dataset by it.
 
     Args:
         embeddings: shape (N, D), as of ``fit_dataset``.
         junk: log odds of junk, shape (N,), NaN for an unknown one; None where none are known.
         seed: of the clusterings and of the draw.
-        most: rows that are kept.
 
     Raises:
         InputError: as of ``fit_dataset``.
     """
-    _, bare, kept, drawn = _kept(embeddings, most, None, seed)
+    _, bare, kept, drawn = _kept(embeddings, REFERENCES, None, seed)
     return _stood(bare, kept, _of(junk, drawn))
 
 
@@ -154,20 +153,19 @@ def _with_labels(
     return fit, replace(said, learned=learned)
 
 
-def said_of(embeddings: NDArray, column: str, *, seed: int = 0) -> dict[str, NDArray[np.float32]]:
+def said_of(embeddings: NDArray, column: str) -> dict[str, NDArray[np.float32]]:
     """Return one column of a dataset, every row judged among all others; zeros for fewer than two rows.
 
     Args:
         embeddings: shape (N, D); more than 100,000 rows find their neighbours by the inverted-file search.
         column: ``unc_neighbour`` or ``unc_ambiguous``.
-        seed: of the clusterings.
     """
     if len(embeddings) < 2:
         return {column: np.zeros(len(embeddings), np.float32)}
     rows = stored(embeddings)
     mean = mean_of(rows)
     directions = centred(rows, mean)
-    centres = cluster_centres(directions.units, seed=seed)
+    centres = cluster_centres(directions.units)
     full = laid_out(directions, centres)
     fit = DatasetFit(mean, rows[:0], centres, {}, NO_NEAR).with_quantiles(full.signals)
     return {column: fit.columns_of(full.rows, full.signals, None, full.near)[0][column]}

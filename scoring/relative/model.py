@@ -38,8 +38,7 @@ def far_from(outside: int, rows: int) -> str:
         return ""
     return (
         f"{outside / rows:.0%} of the images lie farther from the dataset that the model was fitted to than 99 % "
-        f"of its "
-        "own: what unc_fitted says of them is a guess; fit again with them"
+        "of its own: what unc_fitted says of them is a guess; fit again with them"
     )
 
 

@@ -61,19 +61,17 @@ def near_in(dataset: Centred, k: int = NEIGHBOURS, *, copy: float = COPY) -> Nea
     return _without_copies(dataset, dataset, index, cosine, k, copy, recall, np.arange(len(dataset)))
 
 
-def near_to(rows: Centred, references: Centred, k: int = NEIGHBOURS, *, copy: float = COPY) -> Near:
+def near_to(rows: Centred, references: Centred) -> Near:
     """Return the neighbours of rows among others; a row that is among them itself is a copy, and so does not count.
 
     Args:
         rows: N of them.
         references: R >= 1 rows, centred by the same mean.
-        k: neighbours.
-        copy: as in ``near_in``.
     """
     width = min(WIDE, len(references))
     cosine, index = nearest(torch.from_numpy(rows.units), torch.from_numpy(references.units), width)
     everything = Recall.of_everything()
-    return _without_copies(rows, references, index.numpy(), cosine.numpy(), k, copy, everything, None)
+    return _without_copies(rows, references, index.numpy(), cosine.numpy(), NEIGHBOURS, COPY, everything, None)
 
 
 def _without_copies(

@@ -1,7 +1,5 @@
 """The nearest other rows of every row of a large dataset: screened in bfloat16, then measured exactly."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,9 +14,7 @@ MEASURED = 256  # rows at a time whose candidates are measured
 SAMPLE = 256  # rows compared with all rows in float32, to report how many neighbours are found
 
 
-def screened_nearest(
-    units: NDArray[np.float32], k: int, *, seed: int = 0, report: Callable[[int, int], None] | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.float32], Recall]:
+def screened_nearest(units: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], Recall]:
     """Return the k nearest other rows of each row, the nearest first, their cosines, and the share that is found.
 
     All rows are compared with all, in bfloat16, which is several times faster than float32 where the processor has
@@ -27,8 +23,6 @@ def screened_nearest(
     Args:
         units: rows of length 1, shape (N, D).
         k: neighbours, 1 <= k < N.
-        seed: of the rows on which the share is measured.
-        report: called with the rows done, and of all.
 
     Returns:
         Indices, shape (N, k), int64; cosines, shape (N, k), float32; the share of the true neighbours, measured.
@@ -43,9 +37,7 @@ def screened_nearest(
         candidates = _candidates(coarse, start, stop, min(k + CANDIDATES, len(units) - 1), room)
         at, near = _measured(points, start, candidates, k)
         index[start:stop], cosine[start:stop] = at.numpy(), near.numpy()
-        if report is not None:
-            report(stop, len(units))
-    return index, cosine, _recall(points, index, seed)
+    return index, cosine, _recall(points, index)
 
 
 def _candidates(coarse: Tensor, start: int, stop: int, width: int, room: Tensor) -> Tensor:
@@ -77,9 +69,9 @@ def _measured(points: Tensor, start: int, candidates: Tensor, k: int) -> tuple[T
     return torch.cat(index), torch.cat(cosine)
 
 
-def _recall(points: Tensor, index: NDArray[np.int64], seed: int) -> Recall:
+def _recall(points: Tensor, index: NDArray[np.int64]) -> Recall:
     """Compare the neighbours of some rows with those found by comparing them with all rows in float32."""
-    rows = np.sort(np.random.default_rng([seed, 3]).permutation(len(points))[:SAMPLE])
+    rows = np.sort(np.random.default_rng([0, 3]).permutation(len(points))[:SAMPLE])
     product = points[rows] @ points.T
     product[torch.arange(len(rows)), torch.from_numpy(rows)] = -torch.inf
     true = product.topk(index.shape[1], dim=1).indices.numpy()

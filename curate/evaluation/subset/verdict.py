@@ -28,7 +28,7 @@ class SubsetVerdict:
     of_size: str
 
 
-def against(gap: Gap, margin: float = MARGIN) -> str:
+def against(gap: Gap) -> str:
     """Return whether the subset is ahead, by the 95 % interval of a difference.
 
     Above 0 it helps, below 0 it hurts. Around 0 it does not help where even the upper end is below the margin; else the
@@ -39,17 +39,17 @@ def against(gap: Gap, margin: float = MARGIN) -> str:
         return HELPS
     if high < 0:
         return HURTS
-    return NO_HELP if high < margin else UNKNOWN
+    return NO_HELP if high < MARGIN else UNKNOWN
 
 
-def beside(gap: Gap, margin: float = MARGIN) -> str:
+def beside(gap: Gap) -> str:
     """Return how the subset is next to the whole, by the 95 % interval; as good is within the margin."""
     _, low, high = gap.interval
     if low > 0:
         return BETTER
     if high < 0:
         return WORSE
-    return AS_GOOD if -margin < low and high < margin else UNKNOWN
+    return AS_GOOD if low > -MARGIN and high < MARGIN else UNKNOWN
 
 
 def verdict_of(trained: SideAccuracies) -> SubsetVerdict:

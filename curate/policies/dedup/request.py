@@ -246,7 +246,7 @@ def _kappa(request: DedupRequest, table: Table) -> str | None:
     if column is None:
         kappas = [name for name in table.schema.names if name.startswith("kappa_")]
         raise InputError(
-            f"--similarity elk takes its radius from a kappa column; name one with --kappa "
+            "--similarity elk takes its radius from a kappa column; name one with --kappa "
             f"(there are: {', '.join(kappas) or 'none'})"
         )
     if is_less_certain(column):

@@ -150,8 +150,7 @@ class SelectRequest(Request):
         if column is None:
             raise InputError(
                 f"{self.strategy}{' with these settings' if self.settings else ''} uses a class of each row, and "
-                f"{table.path} has no column "
-                f"{LABEL!r}; name the column with --label"
+                f"{table.path} has no column {LABEL!r}; name the column with --label"
             )
         return column
 
