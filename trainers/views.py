@@ -173,9 +173,15 @@ class StreamedViews:
             CropGroup(method.n_small, method.small_size, views.small_scale),
         )
         self._batches = CroppedBatches(
-            images, [group for group in groups if group.count], plain=method.n_plain > 0, seed=config.seed,
-            batch_size=config.batch_size, per_epoch=per_epoch, epochs=config.epochs, pinned=device.type == "cuda",
-        )  # fmt: skip
+            images,
+            [group for group in groups if group.count],
+            plain=method.n_plain > 0,
+            seed=config.seed,
+            batch_size=config.batch_size,
+            per_epoch=per_epoch,
+            epochs=config.epochs,
+            pinned=device.type == "cuda",
+        )
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Take the crops of this step, a function of seed, step and images alone, and read the views made of them."""

@@ -154,10 +154,9 @@ def _small_picture(raster: Raster) -> Pixels:
 
 def _measures(raster: Raster, resized: Pixels, small: Pixels, preprocessing: Preprocessing, header: Header) -> Quality:
     """Measure an image; where the model's own resize is the one that quality is defined by, it is not made twice."""
-    is_reduced = (
-        (preprocessing.resize, preprocessing.interpolation) == (QUALITY_SIDE, "bicubic")
-        and min(raster.width, raster.height) >= QUALITY_SIDE
-    )  # fmt: skip
+    is_reduced = (preprocessing.resize, preprocessing.interpolation) == (QUALITY_SIDE, "bicubic") and min(
+        raster.width, raster.height
+    ) >= QUALITY_SIDE
     return measure(raster, small, reduced=resized if is_reduced else None, jpeg=header.jpeg_quality)
 
 

@@ -53,9 +53,11 @@ class DINOSettings(Settings):
     student_temperature: float = setting(0.1, "of the student, by which cosines are divided", above=0, most=1e3)
     centre: float = setting(0.9, "share of itself that the centre of the teacher keeps in a step", least=0, below=1)
     momentum: float = setting(
-        0.0, "its own share weights that the teacher keeps in a step, rising to 1; 0: it is the network itself",
-        least=0, below=1,
-    )  # fmt: skip
+        0.0,
+        "its own share weights that the teacher keeps in a step, rising to 1; 0: it is the network itself",
+        least=0,
+        below=1,
+    )
     n_small: int = setting(6, "low-resolution views an image", least=0, cached=0)
     small_size: int = setting(96, "side of a low-resolution view, in pixels", least=1, most=MOST_WIDTH, cached=96)
 

@@ -54,9 +54,11 @@ class JunkSettings(Settings):
         0.5, "weight of pairs of an image and its own view; the rest is cross-entropy over all", least=0, most=1
     )
     noise: float = setting(
-        1.0, "standard deviation of Gaussian noise on the features in training, as a share of their spread", least=0,
+        1.0,
+        "standard deviation of Gaussian noise on the features in training, as a share of their spread",
+        least=0,
         most=100,
-    )  # fmt: skip
+    )
     n_damaged: int = setting(1, "damaged views of an image in a step", least=1, most=16)
 
 

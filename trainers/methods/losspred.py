@@ -125,9 +125,11 @@ class LossPredSettings(Settings):
     )
     weight: float = setting(1.0, "of the head's loss next to the classifier's", above=0)
     folds: int = setting(
-        5, "classifiers; an image's loss is of the one that did not learn from it; 1: all learn from all", least=1,
+        5,
+        "classifiers; an image's loss is of the one that did not learn from it; 1: all learn from all",
+        least=1,
         most=100,
-    )  # fmt: skip
+    )
     stop_gradient: bool = setting(True, "keep the head off the backbone; the ranking always does")
 
     def __post_init__(self) -> None:

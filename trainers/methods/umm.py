@@ -50,16 +50,20 @@ class UMMSettings(Settings):
     bins: int = setting(10, "of the histogram that the ranking is counted in", least=1, most=1000)
     learner: str = setting("end-to-end", "where the other view and the negatives come from", choices=LEARNERS)
     queue: int = setting(
-        4096, "others that an image is separated from: the length of the queue (moco), or draws from the bank",
-        least=1, most=1 << 22,
-    )  # fmt: skip
+        4096,
+        "others that an image is separated from: the length of the queue (moco), or draws from the bank",
+        least=1,
+        most=1 << 22,
+    )
     momentum: float = setting(
         0.999, "its own share weights that the slow copy keeps in a step (moco)", least=0, below=1
     )
     key_groups: int = setting(
-        8, "shuffled parts of a batch that batch normalisation sees on their own in the slow copy (moco)",
-        least=1, most=MOST_GROUPS,
-    )  # fmt: skip
+        8,
+        "shuffled parts of a batch that batch normalisation sees on their own in the slow copy (moco)",
+        least=1,
+        most=MOST_GROUPS,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
