@@ -1,1 +1,1 @@
-"""Images of a scored table for papers: one file a kind, numbers first and then how they are drawn."""
+"""Images of a scored table for papers: one class a kind, numbers first and then how they are drawn."""
