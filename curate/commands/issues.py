@@ -102,7 +102,9 @@ def _report(result: "IssuesResult", *, requested: bool) -> None:
         line(f"most {kind}: {', '.join(example['key'] for example in examples)}")
     for text in uneven_notes(result):
         line(text)
-    line(f"kept {result.kept:,}, dropped {result.dropped:,}{'' if result.dropped_by else '; --drop KIND drops'}")
+    advice = "nothing was written: add --out" if result.dropped_by else "--drop KIND drops"
+    shown = f"; {advice}" if requested or not result.dropped_by else ""
+    line(f"kept {result.kept:,}, dropped {result.dropped:,}{shown}")
 
 
 def _becomes(about: dict[str, object]) -> str:

@@ -96,7 +96,7 @@ def _header(text: str, path: Path, label_column: str) -> tuple[str, list[str]]:
             fits.append((delimiter, names))
     if not fits:
         names = max(tried, key=len, default=[])
-        hint = closest(label_column, names)
+        hint = closest("key" if label_column in names else label_column, names)
         raise InputError(
             f"expected {_WHAT} with the columns 'key' and {label_column!r}, got "
             f"{', '.join(names[:12])[:200] or 'nothing'} in {path}{hint}; add or rename the column"

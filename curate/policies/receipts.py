@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 KIND = "receipt"
 APPLIED_KIND = "calibration receipt"
 ROUND_KIND = "round receipt"
+ROUNDS = "round.json"  # in a folder of rounds
 PIPELINE_KIND = "pipeline receipt"
 PIPELINE_RECEIPT = "pipeline.receipt.json"
 PACKAGES = ("numpy", "pyarrow")
@@ -154,6 +155,8 @@ def read_step(path: str | AnyPath) -> dict[str, Any]:
     if not path.is_file():
         if isinstance(path, Path) and receipt_beside(path / CLEANED).is_file():
             raise InputError(f"{path} is a folder of curate clean; name its receipt: {receipt_beside(path / CLEANED)}")
+        if isinstance(path, Path) and (path / ROUNDS).is_file():
+            raise InputError(f"{path} is a folder of rounds; derive its batches again by the command curate verify")
         raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")
     beside = receipt_beside(path)
     if path.suffix == ".parquet" and beside.is_file():

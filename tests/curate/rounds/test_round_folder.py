@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from rounds_table import CLASSES, answer, sheet, status, table
 
+from curate.lineage.verify import verify
 from curate.rounds import init
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.sealed import digest_of
@@ -118,6 +119,8 @@ def test_a_round_with_the_receipt_of_an_earlier_version_is_opened_and_its_receip
     edit_state(state, files={**files, "receipt.json": hashlib.sha256(receipt.read_bytes()).hexdigest()})
     assert open_folder(folder).changed() == []
     assert verify_rounds(folder).identical
+    with pytest.raises(InputError, match=r"is a folder of rounds; .* curate verify"):
+        verify(folder)
     assert round_next(folder, partial=True).number == 3
     receipt.write_text("{}")
     assert open_folder(folder).changed() == ["rounds/0002/receipt.json is not what rounds/0002/state.json says"]

@@ -393,3 +393,5 @@ def test_from_photographs_to_a_sheet(tmp_path, tiny_checkpoint):
     shown = curate_run("issues", table)
     assert "begins at" in shown.stdout
     assert "--drop KIND" in shown.stdout
+    previewed = curate_run("issues", table, "--drop", "dark").stdout
+    assert previewed.splitlines()[-1].startswith("kept 10, dropped 2; nothing was written: add --out")
