@@ -23,6 +23,8 @@ from scoring.errors import InputError
 CHUNK_ROWS = 16_384
 CHUNK_BYTES = 64 << 20
 SOURCE = "source_"
+CLOSE = 1e-5  # numbers of another machine may differ by their last bits
+N_LOOKED_AT = 16_384  # rows that are compared one by one, to name those that differ
 
 
 class Ranked:
@@ -122,10 +124,6 @@ def passed_through(schema: pa.Schema, taken: list[str]) -> list[pa.Field]:
             )
         fields.append(field.with_name(name))
     return fields
-
-
-CLOSE = 1e-5  # numbers of another machine may differ by their last bits
-N_LOOKED_AT = 16_384  # rows that are compared one by one, to name those that differ
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,10 @@ from curate.version import __version__
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
+N_SHOWN, N_NAMED = 3, 10  # rows that differ, on a line and in JSON
+PASSED_THROUGH = ("uri", "width", "height")  # the table's own, which nothing was chosen by
+PLACE = "rank"
+
 
 @dataclass
 class RoundCheck:
@@ -90,9 +94,6 @@ class RoundsCheck:
         """Return everything as plain JSON."""
         rounds = [{"identical": each.identical, **asdict(each)} for each in self.rounds]
         return {"identical": self.identical, "path": str(self.path), "rounds": rounds, "problems": self.problems}
-
-
-N_SHOWN, N_NAMED = 3, 10  # rows that differ, on a line and in JSON
 
 
 def verify_rounds(
@@ -322,10 +323,6 @@ class _Past:
         if has_graph and self.noted_graphs and self.graph_sha256 not in self.noted_graphs:
             findings.append(f"{GRAPH} is not what any round used; {AGAIN}")
         return findings
-
-
-PASSED_THROUGH = ("uri", "width", "height")  # the table's own, which nothing was chosen by
-PLACE = "rank"
 
 
 def compare_batches(now: pa.Table, then: pa.Table, *, as_written: bool) -> tuple[list[str], list[str]]:

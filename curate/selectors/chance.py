@@ -14,6 +14,7 @@ from scoring.errors import InputError
 
 STRATA = {"predicted": "probabilities", "given": "labels"}  # whose class -> what it takes
 SHARES = ("proportional", "equal")
+LEAST = -1e-3  # a cross-entropy may be below 0 by rounding alone
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,6 @@ def labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.zeros(len(classes), np.int64)
     known = np.sort(pool.labels[pool.labelled])
     return np.searchsorted(known, classes, side="right") - np.searchsorted(known, classes)
-
-
-LEAST = -1e-3  # a cross-entropy may be below 0 by rounding alone
 
 
 @dataclass(frozen=True)

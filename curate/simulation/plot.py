@@ -21,6 +21,8 @@ from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 
 LEAST_ARM = 5  # labels of an arm from which it is drawn
+AXIS = "labels (bands: one standard error)"
+MOST_BYTES = 64 << 20
 
 
 def folder_panel(folder: Path, table: str | Path | None) -> Panel:
@@ -69,10 +71,6 @@ def arm_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:
         return []
     names = ("strategy, first labels", "random labels (control)")
     return [Curve(name, list(numbers), [pair[i] for pair in numbers.values()]) for i, name in enumerate(names)]
-
-
-AXIS = "labels (bands: one standard error)"
-MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)

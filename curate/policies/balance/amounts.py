@@ -14,6 +14,7 @@ from scoring.errors import InputError
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+N_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,6 @@ def _filled(sizes: Counts, shares: Floats, room: Floats, total: int) -> Floats:
     first = int(np.argmax(level <= room[order] * (1 + 1e-12)))
     filled: Floats = np.minimum(sizes, level[first] * shares)
     return filled
-
-
-N_NAMED = 3
 
 
 def planned(request: BalanceRequest, names: Sequence[str], sizes: NDArray[np.int64]) -> Amounts:

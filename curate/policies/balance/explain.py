@@ -24,6 +24,7 @@ MEANINGS: dict[str, str] = {
     "cell": "value of the column, or number of the cluster",
 }
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("cell", pa.string())])
+OVER, NO_SHARE = "beyond the share of its cell", "in a cell without a share"
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,6 @@ class BalanceWords:
             threshold=pa.array(cuts, from_pandas=True),
             cell=pa.array(self.names, pa.string()).take(pa.array(cell, mask=cell < 0)),
         )
-
-
-OVER, NO_SHARE = "beyond the share of its cell", "in a cell without a share"
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,9 @@ MEANINGS: dict[str, str] = {
     SUGGESTED: COLUMN_MEANINGS[SUGGESTED],
     WHY: COLUMN_MEANINGS[WHY],
 }
+REVIEW = "review"
+N_WORST = 50
+MOST_PAIRS = 1000
 
 
 def schema_of(examined: Examined) -> pa.Schema:
@@ -116,11 +119,6 @@ class LabelWords:
                     f"dropped by {by}" if reviewed.drop[part.start + row] else f"labelled {labels[row]!r} by {by}"
                 )
         return texts
-
-
-REVIEW = "review"
-N_WORST = 50
-MOST_PAIRS = 1000
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ COLUMNS = ("row", "key", "given", "suggested", "quality", "stratum", "size")
 SUSPECTED, TRUSTED = "suspected", "trusted"
 PARTS = 4  # strata on each side, of equal size
 FEWEST, MOST = 10, 1000  # rows to draw: every stratum some, and no more images than a page takes
+LABELLED, SUGGESTED, OTHER, UNSURE = "given", "suggested", "other", "unsure"
+WRONG = (SUGGESTED, OTHER)
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,6 @@ def draw_rows(examined: Examined, n: int) -> list[Drawn]:
         )
         for number, ((row, name, size), key, other) in enumerate(zip(chosen, keys, better.tolist(), strict=True), 1)
     ]
-
-
-LABELLED, SUGGESTED, OTHER, UNSURE = "given", "suggested", "other", "unsure"
-WRONG = (SUGGESTED, OTHER)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ MEANINGS: dict[str, str] = {
     "group": "number of the rows that are kept together; null for a row that stands alone",
 }
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field(SPLIT, pa.string()), pa.field("group", pa.int64())])
+N_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,6 @@ class SplitWords:
             split=names,
             group=pa.array(group, mask=failed | (sizes < 2)),
         )
-
-
-N_NAMED = 3
 
 
 @dataclass(frozen=True)

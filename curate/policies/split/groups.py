@@ -15,6 +15,7 @@ from curate.tables.digests import redrawn, tie_breaks
 from curate.tables.rows import Codes, Rows
 
 PURPOSE = "redrawn"  # of hashes that are drawn again: as long as this is the same, so are the sides of rows
+EXACT = np.uint64(11)  # bits of a hash that a float has no room for
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,6 @@ def together(
     order = np.lexsort((hashes[rows], names, of_row))
     lead = order[np.searchsorted(of_row[order], np.arange(len(sizes)))]
     return Together(of_row, sizes, redrawn(names[lead], seed, PURPOSE), rows[lead])
-
-
-EXACT = np.uint64(11)  # bits of a hash that a float has no room for
 
 
 def by_hash(hashes: NDArray[np.uint64], shares: Sequence[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -17,6 +17,8 @@ from scoring.settings import parse_settings
 USUAL = ("train", "val", "test")
 ROUNDING = Fraction(1, 1000)  # three times 33.3 % is meant as a whole
 MOST_SIDES = 100
+PIXELS = "pixels"
+COMPARED = ("sha256", "phash", "signature", "embedding")
 
 
 def sides_of(shares: Mapping[str, str | float | None], more: Sequence[str] | None) -> dict[str, str]:
@@ -72,10 +74,6 @@ def percent(share: Fraction | float) -> str:
     '12.5%'
     """
     return f"{float(share) * 100:.4g}%"
-
-
-PIXELS = "pixels"
-COMPARED = ("sha256", "phash", "signature", "embedding")
 
 
 @dataclass(frozen=True)

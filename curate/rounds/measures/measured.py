@@ -13,6 +13,9 @@ from curate.probes.accuracy import Accuracy
 from curate.rounds.measures.anytime import Anytime
 from curate.tables.table import open_table
 
+N_SAMPLE = 2_000  # rows on which rounds are compared
+REACHED = 0.5  # Euclidean distance between unit rows within which a row counts as covered: the reach of `auto`
+
 
 @dataclass(frozen=True)
 class ModelAgreement:
@@ -61,10 +64,6 @@ def compared(sample: pa.Table, before: Path | None) -> ModelAgreement | None:
         return None
     now, then = both["predicted"].to_list(), both["predicted_before"].to_list()
     return ModelAgreement(len(both), cohen_kappa(now, then), float(np.not_equal(now, then).mean()))
-
-
-N_SAMPLE = 2_000  # rows on which rounds are compared
-REACHED = 0.5  # Euclidean distance between unit rows within which a row counts as covered: the reach of `auto`
 
 
 @dataclass(frozen=True)
