@@ -111,15 +111,7 @@ def run_export(options: ExportOptions) -> ExportResult:
         require_images(opened, options.source)
     if seen.gone:
         raise refused(plan.n_rows, seen.gone, *seen.first_gone)
-    result = ExportResult(
-        options.to,
-        plan.n_rows,
-        plan.labelled,
-        plan.left_out,
-        classes=plan.classes,
-        lacking=plan.lacking,
-        notes=_notes(opened, plan, options.take),
-    )
+    result = _planned(options, opened, plan)
     if place is None:
         return result
     result = replace(result, load=kind.load_lines(place, plan))
@@ -150,6 +142,19 @@ def run_export(options: ExportOptions) -> ExportResult:
 
 
 export = callable_of(ExportOptions, run_export)
+
+
+def _planned(options: ExportOptions, opened: Table, plan: Plan) -> ExportResult:
+    """Return what an export comes to before anything is written."""
+    return ExportResult(
+        options.to,
+        plan.n_rows,
+        plan.labelled,
+        plan.left_out,
+        classes=plan.classes,
+        lacking=plan.lacking,
+        notes=_notes(opened, plan, options.take),
+    )
 
 
 def _write(options: ExportOptions, job: Job, located: Located | None, encoding: Encoding | None) -> Written:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scoring.marks import Marks
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
+    from trainers.data import TrainingSet
     from trainers.stream import ImageStream
     from trainers.views import Data
 
@@ -205,9 +206,8 @@ def image_inputs(
         InputError: if there are fewer than what was typed needs, which is reported before any is decoded, they lack
             the labels or losses that the method reads, or the source went away while it was read.
     """
-    from curate.engines.gone import WatchedReaders
     from trainers import ranks
-    from trainers.data import TrainingSet, lack_of_memory, load_training_set, require_batch, shared
+    from trainers.data import lack_of_memory, require_batch, shared
     from trainers.methods.table import METHODS
 
     kind, settings = METHODS[config.method], config.settings
@@ -229,22 +229,38 @@ def image_inputs(
         data = _streamed(manifest, root_of(typed["data"]), labels, losses, preprocessing, marks, white)
         return Inputs(data, manifest.description, manifest.digest)
 
-    def load() -> TrainingSet:
-        watched = WatchedReaders(manifest, root_of(typed["data"]))
-        images = load_training_set(
-            watched.readers(),
-            None if labels is None else labels.to_pylist(),
-            n=n,
-            preprocessing=preprocessing,
-            losses=losses,
-            marks=marks,
-            white=white,
-        )
-        watched.check()
+    def load() -> "TrainingSet":
+        images = _in_memory(manifest, root_of(typed["data"]), labels, losses, preprocessing, marks, white)
         say_failures(images.failures, line)
         return images
 
     return Inputs(shared(load), manifest.description, manifest.digest)
+
+
+def _in_memory(
+    manifest: "Manifest",
+    root: "Path | None",
+    labels: "pa.Array | None",
+    losses: Sequence[float | None] | None,
+    preprocessing: "Preprocessing",
+    marks: "Marks | None",
+    white: int,
+) -> "TrainingSet":
+    from curate.engines.gone import WatchedReaders
+    from trainers.data import load_training_set
+
+    watched = WatchedReaders(manifest, root)
+    images = load_training_set(
+        watched.readers(),
+        None if labels is None else labels.to_pylist(),
+        n=manifest.n_rows,
+        preprocessing=preprocessing,
+        losses=losses,
+        marks=marks,
+        white=white,
+    )
+    watched.check()
+    return images
 
 
 def _streamed(
