@@ -190,10 +190,11 @@ def leaks_csv(table: Table, against: Table, duplicates: Duplicates, request: Ded
     rows = np.flatnonzero(duplicates.leaks)
     views = [view.name for view in request.views()]
     lines: list[tuple[object, ...]] = [LEAK_COLUMNS]
+    table_path, against_path = str(table.path.resolve()), str(against.path.resolve())  # the same wherever one is
     named = zip(rows.tolist(), keys_at(table, rows), keys_at(against, foreign.owner[rows]), strict=True)
     for row, key, other_key in named:
         name, similarity = foreign.names[foreign.finder[row]], float(foreign.similarity[row])
         how = how_matched(duplicates, foreign, row, views)
-        lines.append((str(table.path), key, str(against.path), other_key, name, f"{similarity:.6g}", how))
+        lines.append((table_path, key, against_path, other_key, name, f"{similarity:.6g}", how))
     text = csv_lines(lines)
     return text.encode("utf-8" if text.isascii() else "utf-8-sig")

@@ -286,7 +286,7 @@ def test_every_leak_is_a_line_of_csv_with_its_row_of_the_other_table(tables, ask
     assert lines["how"].str.starts_with("signature (cosine ").all()
 
 
-def test_without_leaks_the_csv_has_a_header_alone_and_text_is_guarded(tmp_path):
+def test_without_leaks_the_csv_has_a_header_alone_and_text_is_guarded(tmp_path, monkeypatch):
     write_table(tmp_path / "new.parquet", {"key": ["=cmd()", "b"], "sha256": ["x", "y"]})
     write_table(tmp_path / "old.parquet", {"key": ["ü"], "sha256": ["x"]})
     write_table(tmp_path / "none.parquet", {"key": ["o"], "sha256": ["z"]})
@@ -296,6 +296,8 @@ def test_without_leaks_the_csv_has_a_header_alone_and_text_is_guarded(tmp_path):
     assert ",=cmd" not in text
     assert "=cmd()" in text
     assert "ü" in text
+    monkeypatch.chdir(tmp_path)
+    assert verify(curate.dedup("new.parquet", "near.parquet", "bytes", against="old.parquet").receipt).identical
     none = curate.dedup(tmp_path / "new.parquet", tmp_path / "b.parquet", "bytes", against=tmp_path / "none.parquet")
     assert none.leaks.read_text().splitlines() == ["table,key,other_table,other_key,finder,similarity,how"]
 

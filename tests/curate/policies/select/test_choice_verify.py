@@ -40,6 +40,15 @@ def test_other_labels_are_another_choice(made):
     assert any("l.csv is not the one that was read then" in note for note in lines_of(verification)["notes"])
 
 
+@pytest.mark.parametrize("option", ["labelled", "exclude"])
+def test_a_file_given_by_a_relative_path_is_the_same_from_elsewhere(made, tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    result = curate.select("s.parquet", "relative.parquet", budget=10, **{option: "l.csv"})
+    assert verify(result.receipt).identical
+    monkeypatch.chdir(tmp_path.parent)
+    assert verify(tmp_path / result.receipt).identical
+
+
 def test_labels_that_moved_to_the_receipt_are_found(made, tmp_path):
     _, _, labels, result = made
     elsewhere = tmp_path / "elsewhere"
