@@ -151,6 +151,8 @@ def resolved(
         finders.setdefault(CROP, None)
     if request.similarity == ELK:
         finders.setdefault(EMBEDDING, None)
+    if not finders:
+        raise InputError(f"expected a finder, got none; leave finder out, or name some of {', '.join(FINDERS)}")
     for name in finders:
         lookup(FINDERS, name, kind="finder")
         _has(table, name)

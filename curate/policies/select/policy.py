@@ -163,7 +163,8 @@ def run_select(options: SelectOptions) -> SelectResult:
     """
     files = {name: None if (path := getattr(options, name)) is None else str(path) for name in FILES}
     for name in ("labelled", "exclude"):  # in full, as the receipt has them: reasons and notes name them
-        files[name] = files[name] and str(path_to_read(files[name]).resolve())
+        if (path := files[name]) is not None:
+            files[name] = str(path_to_read(path).resolve())
     settings = dict(options.set or {})
     request = part_of(SelectRequest, options, budget=str(options.budget), settings=settings, **files)
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)

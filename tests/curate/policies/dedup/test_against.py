@@ -241,6 +241,12 @@ def test_a_copy_of_a_table_has_all_of_it_and_the_table_itself_is_refused(tables)
             curate.dedup(tables / "new.parquet", against=tables / same, dry_run=True)
 
 
+@pytest.mark.parametrize("finder", [[], {}])
+def test_no_finder_at_all_is_refused(tables, finder):
+    with pytest.raises(InputError, match="expected a finder"):
+        curate.dedup(tables / "new.parquet", finder=finder, dry_run=True)
+
+
 def test_report_only_needs_another_table(tables):
     with pytest.raises(InputError, match="name that with --against"):
         curate.dedup(tables / "new.parquet", dry_run=True, report_only=True)
