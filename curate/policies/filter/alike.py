@@ -154,6 +154,8 @@ def parse_examples(
             of range.
     """
     table.require([EMBEDDING])
+    if not texts:
+        raise InputError(f"{flag} takes a key or an image, got none; name one, or leave it out")
     _refuse_too_many(texts, flag)
     names = QueryNames(table, [each for text in texts for each in (text, text.rpartition("=")[0])])
     images: dict[str, Callable[[], bytes]] = {}

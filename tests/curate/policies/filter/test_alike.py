@@ -104,6 +104,11 @@ def test_an_example_that_cannot_be_is_one_line(dataset, example, words):
     assert result.stderr.count("\n") == 1
 
 
+def test_no_example_at_all_is_refused(dataset):
+    with pytest.raises(InputError, match="--like takes a key"):
+        curate.filter(dataset[0] / "heap.parquet", like=[], dry_run=True)
+
+
 def test_a_table_without_embeddings_is_one_line(tmp_path):
     pq.write_table(pa.table({"key": ["a"]}), tmp_path / "t.parquet")
     with pytest.raises(InputError, match="no column 'embedding'"):
