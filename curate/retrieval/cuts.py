@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.tables.number_texts import exact_number
 from curate.tables.signals import Signal
 from scoring.errors import InputError
 
@@ -54,7 +55,7 @@ def parse_cut(text: str | float | None, flag: str) -> QueryCut | None:
     typed = str(text).strip()
     try:
         if typed.endswith("%"):
-            share = Fraction(typed[:-1]) / 100
+            share = exact_number(typed[:-1]) / 100
             if not 0 < share < 1:
                 raise InputError(f"{flag} takes a share above 0% and below 100%, got {typed}")
             return QueryCut(typed, share)

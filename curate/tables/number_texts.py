@@ -1,4 +1,6 @@
-"""Numbers as texts of six digits, many at a time."""
+"""Numbers as texts of six digits, many at a time, and a text as an exact number."""
+
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +10,16 @@ DIGITS = 6
 LEAST, MOST = 1e-4, 999_999.5  # between them Python writes no exponent
 POWERS = 10.0 ** np.arange(-4, DIGITS)
 SCALES = 10.0 ** (DIGITS + 4.0 - np.arange(len(POWERS) + 1))  # of numbers below the first power, and from each on
+MOST_EXPONENT = 999  # of an exact number, which has as many digits
 NEAR_TIE = 1e-4  # of the last digit: nearer to a half the product below may round another way than the number itself
+
+
+def exact_number(text: str) -> Fraction:
+    """Return a number such as 0.1, 1/3 or 1e-30 exactly; ValueError for others, or an exponent beyond 999."""
+    mantissa, _, exponent = text.strip().lower().partition("e")
+    if mantissa and exponent and abs(int(exponent)) > MOST_EXPONENT:
+        raise ValueError(f"expected an exponent of at most {MOST_EXPONENT}, got {exponent[:10]}")
+    return Fraction(text)
 
 
 def six_digits(values: NDArray[np.float64]) -> pa.StringArray:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from curate.policies.filter.rule import RuleArguments, ScoreRule
 from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.tables.number_texts import exact_number
 from curate.tables.rows import Rows
 from curate.tables.signals import default_column
 from scoring.errors import InputError
@@ -38,7 +39,7 @@ class BoundRule(ScoreRule):
     def parsed(self) -> Fraction:
         """The bound as a number; InputError if it is none."""
         try:
-            return Fraction(str(self.bound).strip().replace("_", "x"))
+            return exact_number(str(self.bound).replace("_", "x"))
         except (ValueError, ZeroDivisionError):
             raise InputError(
                 f"--{self.name} takes a finite number in the unit of its column, got {str(self.bound)[:40]!r}"

@@ -245,6 +245,7 @@ MISTAKES = {
     "text for a certainty": (["0-000", "--certainty", "max:label"], "expected numbers"),
     "a share of everything": (["0-000", "--clean", "100%"], "below 100%"),
     "no share": (["0-000", "--reject", "ten"], "such as 10%"),
+    "a share of too many digits": (["0-000", "--reject", "1e999999999%"], "such as 10%"),
     "a NaN cut": (["0-000", "--reject", "nan"], "such as 10%"),
     "no row": (["0-000", "--top", "0"], "at least 1"),
     "a row without an embedding": (["0-006"], "missing, NaN or infinite"),
