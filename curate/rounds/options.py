@@ -60,7 +60,7 @@ class RoundSimulateOptions:
     table: fields.Table
     label: Annotated[str, shared("--label", ", all of them true")]
     budget: Annotated[
-        str | Sequence[int | str],
+        str | int | Sequence[int | str],
         shared("--budget", " to label by the end of each round, ascending: 10,20,40", metavar="ROWS"),
     ]
     _: KW_ONLY

@@ -105,7 +105,7 @@ def run_round_simulate(options: RoundSimulateOptions) -> Simulation:
         raise InputError(f"a replay needs at least 1 seed, got {seeds}; 5 give a standard error")
     if not 0 < test < 1:
         raise InputError(f"the share to measure on must be in (0, 1), got {test:g}; 0.2 is a usual one")
-    typed = (options.budget,) if isinstance(options.budget, str) else options.budget
+    typed = (options.budget,) if isinstance(options.budget, str | int) else options.budget
     budgets = typed_budgets([str(each) for each in typed])
     rules = parse_rules(options.stop or ())
     selectors = _selectors(several(options.strategy) or ("auto",))

@@ -71,7 +71,7 @@ def with_rules(options: Options) -> type[FilterRequest]:
         InputError: for a name that is an option of ``curate filter`` already.
     """
     names = {name: name.replace("-", "_") for name in options}
-    if taken := sorted({*names.values()} & {each.name for each in declared(FilterRequest)}):
+    if taken := sorted({*names.values()} & {"help", *(each.name for each in declared(FilterRequest))}):
         raise InputError(f"a rule cannot take --{taken[0].replace('_', '-')}, an option of every filter; rename it")
     kinds = [(names[name], kind, field(default=None, kw_only=True)) for name, kind in options.items()]
     same: dict[str, Any] = {"frozen": True, "eq": False, "repr": False}

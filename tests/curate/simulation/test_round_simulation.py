@@ -45,7 +45,7 @@ def test_annotators_who_err_teach_less_and_are_measured_against_the_truth(tmp_pa
     generator = np.random.default_rng(0)
     wrong = [CLASSES[(CLASSES.index(label) + (generator.random() < 0.45)) % 3] for label in truth.values()]
     table(tmp_path / "n.parquet", 150, noise=0.4, noisy=pa.array(wrong))
-    good = curate.round_simulate(tmp_path / "n.parquet", "truth", [30], strategy=["random"], seeds=3)
+    good = curate.round_simulate(tmp_path / "n.parquet", "truth", 30, strategy=["random"], seeds=3)
     bad = curate.round_simulate(
         tmp_path / "n.parquet", "truth", [30], strategy=["random"], seeds=3, noisy_label="noisy"
     )

@@ -59,6 +59,10 @@ class Label(EveryNth):
     name = "label"
 
 @dataclass(frozen=True)
+class Help(EveryNth):
+    name = "help"
+
+@dataclass(frozen=True)
 class Judges(EveryNth):
     name = "judges"
 
@@ -208,6 +212,7 @@ def test_it_is_a_keyword_that_applies_before_amounts(folder):
         ("nothing = acme_rules:CODE", "acme_rules cannot be loaded .*AttributeError"),
         ("other = acme_rules:EveryNth", "'other' is no rule: .* of that name"),
         ("label = acme_rules:Label", "--label"),
+        ("help = acme_rules:Help", "--help"),
         ("judges = acme_rules:Judges", "--judges"),
         ("bare = acme_rules:Bare", "'bare' is no rule: it lacks bare"),
         ("half = acme_rules:Half", "'half' is no rule: it lacks judge"),
