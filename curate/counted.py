@@ -1,6 +1,7 @@
 """Text for display: a number and its noun as one says it (1 image, 2 images), columns, lines that stay lines."""
 
 import html
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
@@ -83,12 +84,12 @@ class Grid:
         return aligned(lines, right=() if self.right is None else (self.right,))
 
 
-class Printed:
+class Printed(ABC):
     """A result that prints what its command prints, in Python and in a notebook."""
 
+    @abstractmethod
     def lines(self) -> list[str | Grid]:
         """Return what is printed, from the top."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         """Return the lines as text that holds no control character but the ends of lines."""

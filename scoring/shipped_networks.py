@@ -4,6 +4,8 @@ They are timm's networks layer by layer; a test compares their features with tim
 importing timm takes longer than scoring a hundred images: it brings all of torchvision and torch's compiler.
 """
 
+from abc import ABC, abstractmethod
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -98,7 +100,7 @@ class InvertedBlock(nn.Module):
         return projected + x if self.adds else projected
 
 
-class Backbone(nn.Module):
+class Backbone(nn.Module, ABC):
     """What both networks share.
 
     Args:
@@ -115,13 +117,13 @@ class Backbone(nn.Module):
         if classes:  # last, as timm has it
             self.add_module(self.classifier_name, nn.Linear(self.num_features, classes))
 
+    @abstractmethod
     def _build(self) -> None:
         """Add the layers, by timm's names and in timm's order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the last map, (N, D, h, w), of images (N, 3, H, W)."""
-        raise NotImplementedError
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Return features (N, D) of the last map; ``pre_logits`` is timm's keyword, and both give the same here."""

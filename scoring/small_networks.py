@@ -1,5 +1,6 @@
 """Networks for small images, which timm does not have: ResNets with a 3x3 stem, and the encoders of SimVAE."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from torch import Tensor, nn
@@ -24,14 +25,14 @@ def with_small_stem(resnet: Any) -> nn.Module:
     return network
 
 
-class Flat(nn.Module):
+class Flat(nn.Module, ABC):
     """What the two encoders share: features are the flattened map."""
 
     num_features: int
 
+    @abstractmethod
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the last map of images (N, 3, S, S)."""
-        raise NotImplementedError
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Return features (N, D) of the last map; ``pre_logits`` is timm's keyword, and changes nothing here."""

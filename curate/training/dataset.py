@@ -181,6 +181,69 @@ class Inputs:
     digest: str
 
 
+@dataclass(frozen=True)
+class _Images:
+    """Images of a source, and how they are read.
+
+    Attributes:
+        manifest: of the source.
+        root: the folder that is the only source, or None.
+        labels: of each image, or None.
+        losses: of each image, or None.
+        preprocessing: of the model.
+        marks: of images that are being decoded, or None.
+        white: the value that is white in 16-bit images.
+    """
+
+    manifest: "Manifest"
+    root: "Path | None"
+    labels: "pa.Array | None"
+    losses: Sequence[float | None] | None
+    preprocessing: "Preprocessing"
+    marks: "Marks | None"
+    white: int
+
+    def in_memory(self) -> "TrainingSet":
+        """Return all images that can be decoded."""
+        from curate.engines.gone import WatchedReaders
+        from trainers.data import load_training_set
+
+        watched = WatchedReaders(self.manifest, self.root)
+        images = load_training_set(
+            watched.readers(),
+            None if self.labels is None else self.labels.to_pylist(),
+            n=self.manifest.n_rows,
+            preprocessing=self.preprocessing,
+            losses=self.losses,
+            marks=self.marks,
+            white=self.white,
+        )
+        watched.check()
+        return images
+
+    def streamed(self) -> "ImageStream":
+        """Return the images as a stream that reads them again in each epoch."""
+        from curate.engines.gone import Watch, WatchedBatches
+        from curate.training.stream import stream_readers
+        from trainers.data import loss_tensor, number_labels
+        from trainers.stream import ImageStream
+
+        if self.manifest.n_rows < 2:
+            raise InputError("training needs at least 2 images, got 1; give more")
+        numbers, classes = (None, []) if self.labels is None else number_labels(self.labels)
+        return ImageStream(
+            self.manifest.n_rows,
+            partial(stream_readers, self.manifest),
+            self.preprocessing,
+            numbers,
+            classes,
+            None if self.losses is None else loss_tensor(self.losses),
+            white=self.white,
+            marks=self.marks,
+            check=WatchedBatches(Watch(self.manifest, self.root)).check,
+        )
+
+
 def image_inputs(
     config: "TrainConfig",
     typed: dict[str, Any],
@@ -225,72 +288,16 @@ def image_inputs(
     if lack:
         line(f"{lack}: views are cut from whole images, which are read again in each epoch (--stream)")
     white = white_of(manifest, typed, line)
+    images = _Images(manifest, root_of(typed["data"]), labels, losses, preprocessing, marks, white)
     if typed["stream"] or lack:
-        data = _streamed(manifest, root_of(typed["data"]), labels, losses, preprocessing, marks, white)
-        return Inputs(data, manifest.description, manifest.digest)
+        return Inputs(images.streamed(), manifest.description, manifest.digest)
 
     def load() -> "TrainingSet":
-        images = _in_memory(manifest, root_of(typed["data"]), labels, losses, preprocessing, marks, white)
-        say_failures(images.failures, line)
-        return images
+        loaded = images.in_memory()
+        say_failures(loaded.failures, line)
+        return loaded
 
     return Inputs(shared(load), manifest.description, manifest.digest)
-
-
-def _in_memory(
-    manifest: "Manifest",
-    root: "Path | None",
-    labels: "pa.Array | None",
-    losses: Sequence[float | None] | None,
-    preprocessing: "Preprocessing",
-    marks: "Marks | None",
-    white: int,
-) -> "TrainingSet":
-    from curate.engines.gone import WatchedReaders
-    from trainers.data import load_training_set
-
-    watched = WatchedReaders(manifest, root)
-    images = load_training_set(
-        watched.readers(),
-        None if labels is None else labels.to_pylist(),
-        n=manifest.n_rows,
-        preprocessing=preprocessing,
-        losses=losses,
-        marks=marks,
-        white=white,
-    )
-    watched.check()
-    return images
-
-
-def _streamed(
-    manifest: "Manifest",
-    root: "Path | None",
-    labels: "pa.Array | None",
-    losses: Sequence[float | None] | None,
-    preprocessing: "Preprocessing",
-    marks: "Marks | None",
-    white: int,
-) -> "ImageStream":
-    from curate.engines.gone import Watch, WatchedBatches
-    from curate.training.stream import stream_readers
-    from trainers.data import loss_tensor, number_labels
-    from trainers.stream import ImageStream
-
-    if manifest.n_rows < 2:
-        raise InputError("training needs at least 2 images, got 1; give more")
-    numbers, classes = (None, []) if labels is None else number_labels(labels)
-    return ImageStream(
-        manifest.n_rows,
-        partial(stream_readers, manifest),
-        preprocessing,
-        numbers,
-        classes,
-        None if losses is None else loss_tensor(losses),
-        white=white,
-        marks=marks,
-        check=WatchedBatches(Watch(manifest, root)).check,
-    )
 
 
 def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable[[str], None]) -> Inputs:

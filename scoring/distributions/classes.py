@@ -5,6 +5,7 @@ them by 1e-3. Samples have the dtype of ``loc``.
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +33,7 @@ class _Sphere(Constraint):
 SPHERE = _Sphere()
 
 
-class _Spherical(Distribution):
+class _Spherical(Distribution, ABC):
     """What the three share: a direction ``loc``, and a sampler that is differentiable."""
 
     has_rsample = True
@@ -45,8 +46,9 @@ class _Spherical(Distribution):
         shape = torch.Size(sample_shape)
         return self._draw(shape.numel()).view(*shape, *self.batch_shape, *self.event_shape)
 
+    @abstractmethod
     def _draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        raise NotImplementedError
+        """Return n draws of each distribution, shape (n, *batch_shape, M)."""
 
 
 class _Symmetric(_Spherical):

@@ -93,7 +93,7 @@ LINES: dict[str, Line] = {
     ),
     "unlike": Line(
         "curate.policies.filter.alike:Unlike",
-        Annotated[Texts, rule_option("Drop rows like a KEY or an IMAGE file, too.", "EXAMPLE")],
+        Annotated[Texts, rule_option("Drop rows like a KEY or an IMAGE file (repeatable).", "EXAMPLE")],
     ),
     "max-bad-rate": Line(
         "curate.policies.filter.guaranteed:MaxBadRate",

@@ -1,7 +1,5 @@
 """A folder of real images is cleaned in one command, and every image is accounted for."""
 
-import csv
-import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import run
 from PIL import Image, ImageDraw
-from reviewed_table import act, call, queue, serving
+from planted_photos import COPIES, UNREADABLE, clean, counts, findings, states
 
 import curate
 from curate.cleaning.steps import command_of
@@ -19,66 +17,6 @@ from curate.pipeline import run as engine
 
 pytestmark = pytest.mark.usefixtures("few_copies")
 PHOTOS = Path(__file__).parents[3] / "examples" / "photos"
-COPIES, SMALLER = ("astronaut", "brick", "coffee"), ("china", "chelsea")
-UNREADABLE = {"short.jpg": "truncated", "text.jpg": "not_an_image"}
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """Twelve photographs, three exact and two smaller copies, two images of one colour, two that cannot be read."""
-    folder = tmp_path_factory.mktemp("source") / "photos"
-    folder.mkdir()
-    for path in sorted(PHOTOS.glob("*.jpg")):
-        with Image.open(path) as photo:
-            photo.thumbnail((160, 160))
-            photo.save(folder / path.name, quality=90)
-    for name in COPIES:
-        shutil.copy(folder / f"{name}.jpg", folder / f"{name}_again.jpg")
-    for name in SMALLER:
-        with Image.open(folder / f"{name}.jpg") as photo:
-            photo.resize((photo.width // 2, photo.height // 2)).save(folder / f"{name}_small.jpg", quality=80)
-    for number, colour in enumerate(("grey", "navy")):
-        Image.new("RGB", (120, 90), colour).save(folder / f"blank{number}.png")
-    (folder / "short.jpg").write_bytes((folder / "retina.jpg").read_bytes()[:1500])
-    (folder / "text.jpg").write_text("no image")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def cleaned_once(source, tiny_checkpoint, tmp_path_factory):
-    """A work folder with photos, a model and what cleaning made of them."""
-    work = tmp_path_factory.mktemp("cleaned") / "work"
-    shutil.copytree(source, work / "photos")
-    shutil.copy(tiny_checkpoint, work / "m.safetensors")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(work)
-        result = run("clean", "photos", "-o", "out", "--model", "m.safetensors")
-    assert result.exit_code == 0, result.output
-    shutil.copytree(work, work.with_name("before"))
-    return work, result
-
-
-@pytest.fixture
-def workdir(cleaned_once, monkeypatch):
-    """That work folder in its place; what a test changes in it is taken back, so that tests run in any order."""
-    work = cleaned_once[0]
-    monkeypatch.chdir(work)
-    yield work
-    shutil.rmtree(work)
-    shutil.copytree(work.with_name("before"), work)
-
-
-def clean(*args):
-    return run("clean", "photos", "-o", "out", "--model", "m.safetensors", *args)
-
-
-def counts(result):
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-def states(result):
-    return [step["state"] for step in counts(result)["steps"]]
 
 
 def refused(result, *words):
@@ -89,11 +27,6 @@ def refused(result, *words):
 
 def snapshot(folder):
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
-
-
-def findings(folder):
-    with (folder / "review/findings.csv").open(newline="", encoding="utf-8-sig") as file:
-        return list(csv.DictReader(file))
 
 
 def test_every_image_is_accounted_for_in_one_table(cleaned_once):
@@ -346,58 +279,6 @@ def test_a_folder_is_cleaned_from_python(workdir):
     shutil.copy("photos/coins.jpg", "photos/new.jpg")
     grown = curate.clean("photos", "out", model="m.safetensors")
     assert (grown.images, grown.copies) == (22, result.copies + 1)
-
-
-def test_a_second_run_applies_what_was_decided_in_review_and_no_longer_when_it_is_undone(workdir):
-    before = counts(clean("--json"))
-    subset = pl.read_parquet("out/subset.parquet")
-    with serving("out", reviewer="ann") as server:
-        groups = queue(server)
-        act(server, "drop", groups[0]["id"])
-        (copies,) = (each for each in groups if each["words"] == "equal files")
-        act(server, "keep", copies["id"])
-    again = counts(clean("--json"))
-    n = groups[0]["n"]
-    assert (again["dropped_in_review"], again["copies"], again["kept"]) == (n, 5 - len(COPIES), 12 - n + len(COPIES))
-    assert again["to_review"] < before["to_review"]
-    kept = set(pl.read_parquet("out/subset.parquet")["key"])
-    assert {f"{name}{end}.jpg" for name in COPIES for end in ("", "_again")} <= kept
-    assert run("verify", "out/subset.receipt.json").exit_code == 0
-    assert set(states(clean("--json"))) == {"up to date"}
-    with serving("out", reviewer="ann") as server:
-        act(server, "undo")
-        act(server, "undo")
-    assert counts(clean("--json"))["dropped_in_review"] is None
-    assert pl.read_parquet("out/subset.parquet").equals(subset)
-
-
-def test_findings_that_a_reviewer_decided_are_marked_and_no_longer_shown(workdir):
-    before = counts(clean("--json"))
-    assert {line["decided"] for line in findings(Path("out"))} == {""}
-    with serving("out", reviewer="ann") as server:
-        group = next(each for each in queue(server) if each["kind"] != "dropped-copy")
-        keys = {item["key"] for item in call(server, f"group?id={group['id']}")[1]["items"]}
-        act(server, "keep", group["id"])
-    again, lines = counts(clean("--json")), findings(Path("out"))
-    decided = {line["key"] for line in lines if line["decided"]}
-    assert decided == keys
-    assert {line["decided"] for line in lines} <= {"", "keep"}
-    assert again["to_review"] <= before["to_review"]
-    of_kind = [line for line in lines if line["kind"] == group["kind"] and not line["decided"]]
-    assert any(path.name.endswith(f"-{group['kind']}.png") for path in Path("out/review").iterdir()) == bool(of_kind)
-
-
-def test_the_command_that_applies_decisions_is_the_one_that_was_typed(workdir):
-    typed = ["clean", "photos", "-o", "out", "--model", "m.safetensors"]
-    assert command_of(Path("out")) == ["curate", *typed]
-    Path("other").mkdir()
-    shutil.copy("photos/brick.jpg", "other")
-    typed += ["--against", "other", "--export", "csv"]
-    assert run(*typed).exit_code == 0
-    assert command_of(Path("out")) == ["curate", *typed]
-    with Path("out/curate.toml").open("a") as file:
-        file.write("# mine\n")
-    assert command_of(Path("out")) is None
 
 
 def test_paths_of_a_list_start_at_the_root_that_is_named(workdir):
