@@ -138,8 +138,8 @@ def main() -> None:
     curate("sheet", scores, "--top", "30", "--bottom", "30", "-o", sheet)
     curate("report", scores, subset, "-o", report)
     print("\n" + "\n".join(summary(certainties(ROOT / scores))))
-    print(f"\nThe subset is {subset}; why each row went is in {DEMO / 'subset.decisions.parquet'};")
-    print(f"{findings} shows the findings, {sheet} the most and the least certain, {groups} what was found twice.")
+    print(f"\nThe subset is {subset}; the reason for each row is in {DEMO / 'subset.decisions.parquet'};")
+    print(f"{findings} shows the findings, {sheet} the most and the least certain, {groups} the groups of copies.")
     print(f"{batch} holds six images to label first. Open {report} in a browser to see all of it.")
 
 

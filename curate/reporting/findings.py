@@ -123,7 +123,7 @@ def of_findings(findings: Sequence[Finding]) -> Gallery:
         words = f"{each.kind}: {each.words}: {shown}{counted(len(each.rows), 'row')}"
         groups.append(Group(words, each.rows[:most].tolist()))
     n = len(set().union(*(each.rows.tolist() for each in findings)))
-    words = f"of {counted(n, 'kept row')} with a finding the worst of each kind, the largest consequence first"
+    words = f"the worst of each kind among {counted(n, 'kept row')} with a finding, the largest consequence first"
     return Gallery("review", "To review", words, groups=groups)
 
 

@@ -60,7 +60,7 @@ def test_the_folder_holds_subset_report_review_steps_and_the_file_of_the_pipelin
         *(f"subset.{name}" for name in ("decisions.parquet", "groups.parquet", "parquet", "receipt.json")),
     ]
     n = len({line["key"] for line in findings(out)})
-    assert f"of {n} kept row" in (out / "report.html").read_text()
+    assert f"among {n} kept row" in (out / "report.html").read_text()
     assert run("verify", out / "subset.receipt.json", "--chain").exit_code == 0
     assert run("verify", out / "steps").exit_code == 0
 

@@ -109,7 +109,7 @@ class Radius:
         median = f"cosine {self.threshold:g} at the median kappa {self.median:.4g}"
         sides = ((self.n_low, "below", f"{self.floor:.4g}"), (self.n_high, "above", f"{HIGHEST_KAPPA:g}"))
         clipped = [
-            f"elk: {counted(n, 'row')} with a kappa {side} {bound} are compared at that value"
+            f"elk: {counted(n, 'row')} with a kappa {side} {bound}, compared at that value"
             for n, side, bound in sides
             if n
         ]
