@@ -17,6 +17,7 @@ from named_data import add_data, open_data
 import curate
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
 from curate.policies.dedup.request import DedupRequest
+from curate.tables.keys import key_ranks
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table
 from scoring.edits import EDITS, edited, shrunk
@@ -50,7 +51,7 @@ def shares(scores: Path) -> dict[str, dict[str, float]]:
     for order, text in ORDERS.items():
         criteria = parse_keep(text, table, label=None)
         rows = read_rows(table, DedupRequest({}, keep=text).needs(criteria))
-        place = np.argsort(keep_order(rows, criteria))
+        place = np.argsort(keep_order(rows, criteria, key_ranks(table)))
         of = {(name, Path(file).stem): place[row] for row, (name, file) in enumerate(keys)}
         for name in EDITS:
             first = [of[ORIGINAL, number] < at for (edit, number), at in of.items() if edit == name]

@@ -32,6 +32,21 @@ def key_hashes(table: Table) -> NDArray[np.uint64]:
     return hashes
 
 
+def key_ranks(table: Table) -> NDArray[np.int64]:
+    """Return the rank of each key, from 0, shape (N,): fewer bytes of UTF-8 first, then the order of these bytes.
+
+    So ``x.jpg`` comes before ``x (1).jpg`` and ``Copy of x.jpg``, in whatever order the rows come.
+    """
+    import polars as pl
+
+    batches = [key_array(batch.column(KEY), table.path) for batch in table.batches([KEY])]
+    keys = pl.Series("key", pa.chunked_array(batches, pa.large_binary()))
+    order = keys.to_frame().select(pl.arg_sort_by(pl.col("key").bin.size(), "key")).to_series().to_numpy()
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
 def check_unique(table: Table, hashes: NDArray[np.uint64]) -> None:
     """Refuse a table with repeated keys; equal hashes are only a suspicion, so the keys behind them are read again."""
     suspects = _repeated(hashes)

@@ -32,6 +32,8 @@ NEAR_DUPLICATE = "near-duplicate"
 WITH_VIEWS = ("signature", CROP, NEAR_DUPLICATE)  # which look at mirrored and turned copies
 WITH_GRAPH = (EMBEDDING, CROP, NEAR_DUPLICATE)
 LABEL = "label"
+BY_KEY, BY_HASH = "shorter key", "hash of the key"
+TIES = {BY_KEY: "fewest bytes, then their order", BY_HASH: "of receipts of earlier versions, which do not name it"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class DedupRequest:
         facts: columns of the table that say what a copy has lost, and what was done to it.
         held_back: finders whose threshold is their own or a stricter one: what they link in large groups just above
             it is kept until it is reviewed.
+        ties: which of equal copies is kept: the one with the shorter key, or a lower hash of it.
     """
 
     thresholds: dict[str, float]
@@ -66,6 +69,7 @@ class DedupRequest:
     without_flat: bool = False
     facts: tuple[str, ...] = ()
     held_back: tuple[str, ...] = ()
+    ties: str = BY_KEY
 
     def __post_init__(self) -> None:
         for name in ("prefer", "facts", "held_back"):
@@ -74,14 +78,16 @@ class DedupRequest:
             raise InputError("--prefer needs a pattern of keys, got an empty text; write it like: --prefer 'sorted/*'")
         lookup(GROUPS, self.groups, kind="kind of groups")
         lookup(SIMILARITIES, self.similarity, kind="similarity")
+        lookup(TIES, self.ties, kind="order of equal copies")
         if self.protect is not None and not self.protect.strip():
             raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
 
     def to_json(self) -> dict[str, Any]:
         """Return it as one rule of a policy."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "held_back"}
-        held_back = {"held_back": list(self.held_back)} if self.held_back else {}
-        return {"rule": "dedup", **fields, "prefer": list(self.prefer), "facts": list(self.facts), **held_back}
+        later = {"held_back": list(self.held_back), "ties": "" if self.ties == BY_HASH else self.ties}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in later}
+        later = {name: value for name, value in later.items() if value}
+        return {"rule": "dedup", **fields, "prefer": list(self.prefer), "facts": list(self.facts), **later}
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> "DedupRequest":
@@ -91,6 +97,8 @@ class DedupRequest:
             InputError: if it is something else.
         """
         what = "the rule of the receipt"
+        if isinstance(rule, Mapping):
+            rule = {"ties": BY_HASH, **rule}
         request = from_json(cls, rule, what=what, ignored=("rule", "against", "graph", VERDICTS, LINES))
         if not request.thresholds:
             raise InputError(f"expected thresholds in {what}, got none; take a copy")

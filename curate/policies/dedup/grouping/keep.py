@@ -1,4 +1,4 @@
-"""Which image is kept of several that are the same: criteria in order, and a hash of the key at the end."""
+"""Which image is kept of several that are the same: criteria in order, and the shorter key at the end."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -178,6 +178,7 @@ def _by_column(name: str, table: Table) -> Criterion:
 def keep_order(
     rows: Rows,
     criteria: Sequence[Criterion],
+    ties: NDArray[np.integer],
     protected: NDArray[np.bool_] | None = None,
     preferred: NDArray[np.int64] | None = None,
     large: NDArray[np.bool_] | None = None,
@@ -187,13 +188,13 @@ def keep_order(
 
     Rows that were judged to be no copies, ``apart``, come first, then protected rows, then those that are preferred,
     shape (N,), lower before higher. Then the criteria decide in their order, rows without a value last in each, then
-    the hash of the key: so it is the same order on any machine and in whatever order the rows come. ``large``, shape
-    (N,), marks enlarged rows, of which more was lost.
+    ``ties``, such as ranks of the keys, shape (N,): so it is the same order on any machine and in whatever
+    order the rows come. ``large``, shape (N,), marks enlarged rows, of which more was lost.
 
     Returns:
         Shape (N,) int64, a permutation.
     """
-    keys: list[NDArray] = [rows.hashes]  # the last key of lexsort is the first to decide
+    keys: list[NDArray] = [ties]  # the last key of lexsort is the first to decide
     for criterion in reversed(criteria):
         value = detail(rows, large) if criterion.typed == LEAST_LOST else criterion.value(rows)
         keys.append(np.where(np.isnan(value), np.inf, -value))

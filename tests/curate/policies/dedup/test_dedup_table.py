@@ -17,6 +17,7 @@ from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
 from curate.policies.seal import sealed
 from curate.policies.verify import verify
+from curate.tables.keys import key_ranks
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table
@@ -81,7 +82,7 @@ def test_every_decision_is_the_one_of_the_definition(made):
     opened = open_table(folder / "scores.parquet")
     criteria = parse_keep(DEFAULT, opened, label="label")
     numbers = tuple(dict.fromkeys(name for each in criteria for name in each.numbers))
-    order = keep_order(read_rows(opened, Needs(numbers=numbers, present=("label",))), criteria)
+    order = keep_order(read_rows(opened, Needs(numbers=numbers, present=("label",))), criteria, key_ranks(opened))
     owner = by_definition(order, np.any(parts, axis=0), ok, np.zeros(N, bool))
     keys = table["key"].to_list()
     assert decisions["key"].to_list() == keys

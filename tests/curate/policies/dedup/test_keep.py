@@ -5,8 +5,12 @@ import pyarrow as pa
 import pytest
 from made import write_table
 
+from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep, preferred_rows
+from curate.policies.dedup.request import DedupRequest
+from curate.policies.outcomes import KEEP
 from curate.tables.digests import tie_breaks
+from curate.tables.keys import key_ranks
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table
@@ -34,13 +38,7 @@ def order_of(table, text, *, label="label", protect=None):
     present = tuple(dict.fromkeys(name for each in criteria for name in each.present))
     conditions = (("--protect", protect),) if protect else ()
     rows = read_rows(table, Needs(numbers=numbers, present=present, conditions=conditions))
-    return keep_order(rows, criteria, rows.holds(protect)).tolist()
-
-
-def hashed(*rows):
-    """Rows by the hash of their keys, lowest first."""
-    ties = tie_breaks([f"k{row}".encode() for row in rows])
-    return [rows[at] for at in np.argsort(ties)]
+    return keep_order(rows, criteria, key_ranks(table), rows.holds(protect)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -59,9 +57,30 @@ def hashed(*rows):
         ("max:year, least-compressed", [(1,), (3,), (2,), (0, 5), (4,)]),
     ],
 )
-def test_each_criterion_puts_the_best_first_rows_without_a_value_last_and_ties_by_the_hash(table, text, groups):
-    expected = [row for group in groups for row in hashed(*group)]
-    assert order_of(table, text) == expected
+def test_each_criterion_puts_the_best_first_rows_without_a_value_last_and_ties_by_the_key(table, text, groups):
+    assert order_of(table, text) == [row for group in groups for row in group]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_of_equal_rows_the_shorter_key_comes_first_then_the_smaller_whatever_the_order_of_the_rows(tmp_path, reverse):
+    ordered = ["b.jpg", "é.jpg", "a (1).jpg", "b (1).jpg", "Copy of b.jpg"]  # é is two bytes
+    keys = ordered[::-1] if reverse else ordered
+    table = open_table(write_table(tmp_path / "keys.parquet", {"key": keys, "width": [3] * 5, "height": [3] * 5}))
+    assert [keys[row] for row in order_of(table, "largest")] == ordered
+
+
+def test_the_original_is_kept_and_a_rule_of_an_earlier_receipt_keeps_the_lower_hash(tmp_path):
+    keys = [f"{name}{number}.jpg" for number in range(20) for name in ("Copy of ", "")]
+    table = open_table(
+        write_table(tmp_path / "keys.parquet", {"key": keys, "sha256": [f"{n // 2}" for n in range(40)]})
+    )
+    request = DedupRequest({"bytes": 1.0})
+    assert [keys[row] for row in np.flatnonzero(decide_duplicates(table, request, []).outcome == KEEP)] == keys[1::2]
+    earlier = {name: value for name, value in request.to_json().items() if name != "ties"}
+    kept = decide_duplicates(table, DedupRequest.from_json(earlier), []).outcome == KEEP
+    lower = tie_breaks([key.encode() for key in keys]).reshape(-1, 2).argmin(1)
+    assert kept.reshape(-1, 2).argmax(1).tolist() == lower.tolist()
+    assert DedupRequest.from_json(earlier).to_json() == earlier
 
 
 @pytest.mark.parametrize("text", ["", " , ", ","])
@@ -73,7 +92,7 @@ def test_an_empty_list_of_criteria_is_refused(table, text):
 def test_certain_by_an_uncertainty_puts_the_lowest_first(tmp_path):
     columns = {name: COLUMNS[name] for name in ("unc_b",)}
     table = open_table(write_table(tmp_path / "unc.parquet", columns))
-    assert order_of(table, "certain") == [1, 4, *hashed(0, 5), 2, 3]
+    assert order_of(table, "certain") == [1, 4, 0, 5, 2, 3]
     assert parse_keep("certain", table, label=None)[0].typed == "certain (unc_b)"
 
 
@@ -108,11 +127,11 @@ def test_junk_comes_last_and_a_row_of_which_nothing_is_known_is_none(tmp_path):
 def test_preferred_rows_come_before_the_criteria_the_first_pattern_first(table):
     rows = read_rows(table, Needs(numbers=("width", "height")))
     criteria = parse_keep("largest", table, label=None)
-    preferred = preferred_rows(table, ["k4", "k[03]"])
+    preferred, ties = preferred_rows(table, ["k4", "k[03]"]), key_ranks(table)
     assert preferred.tolist() == [1, 2, 2, 1, 0, 2]
-    assert keep_order(rows, criteria, None, preferred).tolist() == [4, 0, 3, *hashed(1, 2), 5]
+    assert keep_order(rows, criteria, ties, None, preferred).tolist() == [4, 0, 3, 1, 2, 5]
     protected = np.array([False, False, True, False, False, False])
-    assert keep_order(rows, criteria, protected, preferred).tolist() == [2, 4, 0, 3, 1, 5]
+    assert keep_order(rows, criteria, ties, protected, preferred).tolist() == [2, 4, 0, 3, 1, 5]
     assert preferred_rows(table, []) is None
 
 
@@ -123,7 +142,7 @@ def test_a_pattern_that_matches_no_key_is_named_with_a_key(table):
 
 def test_protected_rows_come_first_in_the_order_of_the_criteria(table):
     order = order_of(table, "largest", protect="year = 2001 or width = 5")
-    assert order == [*hashed(0, 5), 4, *hashed(1, 2), 3]
+    assert order == [0, 5, 4, 1, 2, 3]
 
 
 def test_a_row_whose_condition_is_unknown_is_not_protected(table):
