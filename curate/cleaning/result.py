@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from curate.cleaning.changes import Changes
 from curate.counted import Grid, Printed
 from curate.pipeline.run import Ran
 from curate.pipeline.state import Stage
@@ -16,10 +17,10 @@ DONE, TO_DO = "done", "to do"
 
 @dataclass(frozen=True)
 class CleanResult(Printed):
-    """What became of every image: images = unreadable + unusable + copies + dropped_in_review + kept.
+    """What became of every image: images = gone + unreadable + unusable + copies + dropped_in_review + kept.
 
     Attributes:
-        images: in the source.
+        images: in the source, now or before.
         unreadable: that could not be scored; None, as the next three, in a dry run that has to score first.
         unusable: dropped, for they are unusable in every domain.
         copies: dropped, for a copy of each is kept.
@@ -38,6 +39,8 @@ class CleanResult(Printed):
         receipt: over all steps; None in a dry run.
         export: the subset for another tool; None where none was requested.
         steps: what became of each.
+        gone: that were in the source and no longer are; None as ``unreadable``.
+        changes: what differs from the time before; None for the first time, and where nothing does.
         dropped_in_review: images that a reviewer dropped; None without decisions, or as ``kept``.
         dry_run: whether nothing was written.
     """
@@ -61,6 +64,8 @@ class CleanResult(Printed):
     emptied: list[str] = field(default_factory=list)
     export: Path | None = None
     steps: list[Ran] = field(default_factory=list)
+    gone: int | None = None
+    changes: Changes | None = None
     dropped_in_review: int | None = None
     dry_run: bool = False
 
@@ -73,6 +78,7 @@ class CleanResult(Printed):
         """Return the table of all images: what, how many, and of which kinds."""
         return [
             ("images in", self.images, ""),
+            *([("gone", self.gone, "no longer in the source")] if self.gone else []),
             ("unreadable", _known(self.unreadable), _kinds(self.unreadable_by)),
             ("unusable", _known(self.unusable), _kinds(self.unusable_by)),
             ("copies", _known(self.copies), _kinds(self.copies_by)),
@@ -83,7 +89,8 @@ class CleanResult(Printed):
 
     def lines(self) -> list[str | Grid]:
         """Return what the command prints."""
-        return [Grid(self.account(), right=1), *emptied_words("class", self.emptied)]
+        lines: list[str | Grid] = [Grid(self.account(), right=1), *emptied_words("class", self.emptied)]
+        return lines if self.changes is None else [*lines, *self.changes.lines()]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""

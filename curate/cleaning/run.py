@@ -7,11 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.cleaning.changes import note_outcomes
 from curate.cleaning.options import CleanOptions
 from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
 from curate.cleaning.result import TO_DO, CleanResult, lost_in, total
 from curate.cleaning.steps import REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Cleaning, is_edited
-from curate.columns import LABEL, OK, STATUS, URI
+from curate.columns import GONE, LABEL, OK, STATUS, URI
 from curate.counted import counted
 from curate.engines.settings import OF_ANOTHER_VERSION, made_here
 from curate.exporting.table import ALIASES, FORMATS
@@ -212,13 +213,14 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, *, 
     images = scored.rows_out if scored is not None else images
     usable, unique = stages.get("usable"), stages.get("unique")
     unreadable = None if usable is None else lost_in(usable, failed=True)
+    gone = None if unreadable is None else unreadable.pop(GONE, 0)
     unusable = None if usable is None else lost_in(usable, failed=False)
     copies = None if unique is None else dict(unique.lost)
     reviewed = None if copies is None else copies.pop(RULE, 0)
     parts = [total(each) or 0 for each in (unreadable, unusable, copies)]
-    if unique is not None and images != sum(parts) + (reviewed or 0) + unique.rows_out:
+    if unique is not None and images != sum(parts) + (gone or 0) + (reviewed or 0) + unique.rows_out:
         raise RuntimeError(
-            f"images do not add up: {images} came in, and {[*parts, reviewed, unique.rows_out]} came out"
+            f"images do not add up: {images} came in, and {[*parts, gone, reviewed, unique.rows_out]} came out"
         )
     review = out / REVIEW
     said = _decided(out)
@@ -231,6 +233,8 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, *, 
         unreadable=total(unreadable),
         unusable=total(unusable),
         copies=total(copies),
+        gone=gone,
+        changes=None if dry_run else note_outcomes(out),
         dropped_in_review=reviewed if said else None,
         kept=None if unique is None else unique.rows_out,
         to_review=None if dry_run else len({line["key"] for line in findings}),

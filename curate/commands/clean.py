@@ -9,7 +9,7 @@ import typer
 from curate.cleaning.options import CleanOptions
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import DRY_RUN, emit, say, show, show_table
+from curate.commands.printing import DRY_RUN, emit, print_lines, say, show, show_table
 from curate.commands.run import KILLED, Typed
 
 if TYPE_CHECKING:
@@ -57,11 +57,12 @@ def run(
 
 
 def _report(result: "CleanResult") -> None:
-    from curate.policies.uneven import emptied_words
+    from curate.cleaning.changes import BEFORE, NOW
 
-    show_table(result.account(), right=1)
-    for text in emptied_words("class", result.emptied):
-        show(text)
+    print_lines(result.lines(), show, show_table)
+    if result.changes is not None:
+        before, now = (shlex.quote(str(result.folder / name)) for name in (BEFORE, NOW))
+        show(f"all that changed: curate diff {before} {now}")
     if result.dry_run:
         for step in result.steps:
             if step.state == "to do":

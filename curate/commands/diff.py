@@ -49,8 +49,12 @@ def _show(difference: "Diff") -> None:
     ]
     show_table([(mark, *side) for mark, side in zip("<>", sides, strict=True)], header=("", "table", "rows", "steps"))
     show(f"in both: {difference.in_both:,}")
-    for mark, missing, name in (("<", difference.only_first, "second"), (">", difference.only_second, "first")):
-        _show_missing(mark, missing, name)
+    for mark, missing, other in (("<", difference.only_first, 1), (">", difference.only_second, 0)):
+        steps = difference.steps[other]
+        name = f"; in the steps of the {('first', 'second')[other]}:" if steps else ""
+        _show_rows(f"{mark} only in this one: {missing.rows:,}{name}", mark, missing, said=bool(steps))
+    decided = counted(difference.decisions.rows, "row has", "rows have")
+    _show_rows(f"{decided} another decision or reason (< | >):", "", difference.decisions)
     if not difference.same_order:
         show("the rows of both are in another order")
     for name, (first, second) in difference.columns.items():
@@ -64,13 +68,14 @@ def _show(difference: "Diff") -> None:
     show("identical: the same rows and values" if difference.identical else "different")
 
 
-def _show_missing(mark: str, missing: "Missing", other: str) -> None:
+def _show_rows(title: str, mark: str, missing: "Missing", *, said: bool = True) -> None:
     if not missing.rows:
         return
-    show(f"{mark} only in this one: {missing.rows:,}; in the steps of the {other}:")
-    show_table([("  ", n, why) for why, n in missing.why.items()])
+    show(title)
+    if said:
+        show_table([("  ", n, why) for why, n in missing.why.items()])
     for key, reason in missing.named:
-        show(f"   {mark} {key}: {reason}")
+        show(f"   {mark} {key}: {reason}" if said else f"   {mark} {key}")
     if missing.rows > len(missing.named):
         show(f"   {mark} and {missing.rows - len(missing.named):,} more")
 

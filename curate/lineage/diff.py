@@ -9,7 +9,16 @@ import polars as pl
 import pyarrow as pa
 
 from curate.columns import KEY
-from curate.lineage.diff_rows import WHY, SharedRows, Values, compare_values, shared_rows, why_missing
+from curate.lineage.diff_rows import (
+    NOTED,
+    WHY,
+    SharedRows,
+    Values,
+    compare_decisions,
+    compare_values,
+    shared_rows,
+    why_missing,
+)
 from curate.lineage.diff_settings import Setting, compare_settings
 from curate.lineage.options import DiffOptions
 from curate.manifest.store_path import AnyPath, path_to_read
@@ -46,11 +55,11 @@ WRITTEN_AT_ONCE = 65_536
 
 @dataclass
 class Missing:
-    """Rows that one table has and the other has not.
+    """Rows that one table has and the other has not, or that are decided otherwise.
 
     Attributes:
         rows: how many.
-        why: what the steps of the other say of them, and how many rows: the most first.
+        why: what the steps of the other say of them, or both decisions, and how many rows: the most first.
         named: key and reason of the first of them.
     """
 
@@ -72,6 +81,7 @@ class Diff:
         same_order: whether the rows of both are in one order.
         columns: name -> type in the first and in the second, None where it is missing; those that differ.
         values: in what the rows of both differ.
+        decisions: rows of both whose decision, rule or reason differs, where both tables hold them.
         settings: options of the steps, where they differ.
         steps: policies that led to each, from the table that was scored on.
     """
@@ -86,12 +96,13 @@ class Diff:
     values: Values
     settings: list[Setting]
     steps: tuple[list[str], list[str]]
+    decisions: Missing = field(default_factory=lambda: Missing(0))
 
     @property
     def identical(self) -> bool:
         """Whether both hold the same rows, in one order, with the same columns and values; however they came about."""
         rows = not self.only_first.rows and not self.only_second.rows and self.same_order
-        return rows and not self.columns and not self.values.rows
+        return rows and not self.columns and not self.values.rows and not self.decisions.rows
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""
@@ -113,6 +124,8 @@ def run_diff(options: DiffOptions) -> Diff:
     shared = shared_rows(first, second)
     columns = _columns(first, second)
     alike = [name for name in first.schema.names if name in second.schema.names and name not in columns and name != KEY]
+    decided = set(NOTED) <= set(alike)
+    alike = [name for name in alike if not decided or name not in NOTED]
     why = tuple(
         why_missing(shared.hashes[n][shared.only[n]], steps) for n, steps in enumerate((second_steps, first_steps))
     )
@@ -127,6 +140,7 @@ def run_diff(options: DiffOptions) -> Diff:
         values=compare_values(first, second, shared, alike, N_NAMED),
         settings=compare_settings(first_steps, second_steps),
         steps=([step.policy for step in first_steps], [step.policy for step in second_steps]),
+        decisions=Missing(*compare_decisions(first, second, shared, N_NAMED)) if decided else Missing(0),
     )
     if options.out is not None:
         _write(Path(options.out), (first, second), shared, (why[0], why[1]), overwrite=options.overwrite)

@@ -146,6 +146,31 @@ def compare_values(first: Table, second: Table, shared: SharedRows, names: Seque
     return Values(len(rows), len(pairs), dict(sorted(columns.items(), key=lambda each: -each[1])), named)
 
 
+def compare_decisions(
+    first: Table, second: Table, shared: SharedRows, n_named: int
+) -> tuple[int, dict[str, int], list[tuple[str, str]]]:
+    """Compare the decisions of shared rows, in memory.
+
+    Returns:
+        rows whose decision, rule or reason differs; both decisions and the rule of the second, with their rows, the
+        most first; key and reason in the second of the first ones, those with another decision before others.
+    """
+    names = [KEY, *NOTED]
+    old, new = (
+        pl.DataFrame(table.read(names))[shared.pairs[:, side]].with_columns(pl.col(NOTED).cast(pl.String))
+        for side, table in enumerate((first, second))
+    )
+    both = pl.concat([old.drop(KEY).select(pl.all().name.suffix("_old")), new], how="horizontal")
+    differs = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_old")) for name in NOTED)
+    rule = pl.when(pl.col("rule").is_null()).then(pl.lit("")).otherwise(pl.concat_str(pl.lit(", "), "rule"))
+    line = pl.format("{} | {}{}", "decision_old", "decision", rule)
+    rows = both.filter(differs).sort(pl.col("decision") == pl.col("decision_old"), maintain_order=True)
+    rows = rows.with_columns(line=line.fill_null("?"))
+    counts = rows["line"].value_counts().sort("count", "line", descending=[True, False])
+    named = rows.head(n_named).select(pl.col(KEY).cast(pl.String), pl.format("{}: {}", "line", "reason").fill_null("?"))
+    return len(rows), dict(counts.iter_rows()), list(named.iter_rows())
+
+
 def _short(value: Any) -> Any:
     """A value for display; of a list only how long it is."""
     return f"{len(value):,} values" if isinstance(value, list) else value

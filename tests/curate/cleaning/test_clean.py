@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import run
 from PIL import Image, ImageDraw
-from planted_photos import COPIES, UNREADABLE, clean, counts, findings, states
+from planted_photos import UNREADABLE, clean, counts, findings, states
 
 import curate
 from curate.cleaning.steps import command_of
@@ -45,9 +45,7 @@ def test_every_image_is_accounted_for_in_one_table(cleaned_once):
 
 def test_what_is_dropped_was_planted_and_the_photographs_are_kept(cleaned_once):
     kept = set(pl.read_parquet(cleaned_once[0] / "out/subset.parquet")["key"])
-    assert kept == {path.name for path in PHOTOS.glob("*.jpg") if path.stem not in COPIES} | {
-        next(name for name in (f"{stem}.jpg", f"{stem}_again.jpg") if name in kept) for stem in COPIES
-    }
+    assert kept == {path.name for path in PHOTOS.glob("*.jpg")}
 
 
 def test_the_folder_holds_subset_report_review_steps_and_the_file_of_the_pipeline(cleaned_once):
@@ -132,6 +130,26 @@ def test_new_files_alone_are_scored_and_all_of_them_on_request(workdir):
             grown = {row["key"]: row for row in pl.read_parquet("out/steps/score.parquet").to_dicts()}
             assert grown.keys() - known.keys() == {"new.jpg"}
             assert all(grown[key]["embedding"] == known[key]["embedding"] for key in known)
+
+
+def test_a_second_run_shows_what_is_new_gone_and_decided_otherwise(workdir):
+    for name in ("coins", "astronaut"):
+        Path(f"photos/{name}.jpg").unlink()
+    shutil.copy("photos/brick.jpg", "photos/b.jpg")
+    summary = counts(clean("--json", "-q"))
+    account = [summary[name] for name in ("gone", "unreadable", "unusable", "copies", "kept")]
+    assert (account, sum(account)) == ([2, 2, 2, 5, 11], summary["images"])
+    assert "gone" not in summary["unreadable_by"]
+    changes = {name: summary["changes"][name] for name in ("new", "new_kept", "gone", "dropped", "kept")}
+    assert changes == {"new": 1, "new_kept": 1, "gone": 2, "dropped": {"bytes": 1}, "kept": 1}
+    assert [key for key, _ in summary["changes"]["named"]] == ["brick.jpg"]
+    compared = curate.diff("out/steps/outcomes.before.parquet", "out/steps/outcomes.parquet")
+    assert (compared.only_first.rows, compared.only_second.named[0][0]) == (0, "b.jpg")
+    expected = {"keep | failed, gone": 2, "keep | drop, bytes": 1, "drop | keep": 1}
+    expected["drop | drop, bytes"] = 1  # brick_again.jpg is a copy of another image now
+    assert expected.items() <= compared.decisions.why.items()
+    assert not compared.identical
+    assert counts(clean("--json", "-q"))["changes"] is None
 
 
 def test_a_run_killed_between_two_steps_goes_on(workdir, monkeypatch):

@@ -1,0 +1,121 @@
+"""What became of every image of a cleaned folder, and what changed since the time before."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from curate.cleaning.places import STEPS_FOLDER
+from curate.cleaning.steps import SCORES, SUBSET
+from curate.columns import GONE, KEY, STATUS
+from curate.counted import Grid
+from curate.policies.outcomes import OUTCOMES
+from curate.tables.table import open_table
+from curate.tables.writer import TableWriter
+
+KEPT, DROPPED, _, FAILED = OUTCOMES
+NOW, BEFORE = (f"{STEPS_FOLDER}/outcomes{name}.parquet" for name in ("", ".before"))
+MEANINGS = {
+    "decision": "what became of the image in the last step that met it: keep, drop, or failed (not readable, or gone)",
+    "rule": "what decided: a kind of issue, a finder of copies, verdicts, or the status of an image that failed",
+    "reason": "the decision in words",
+}
+SCHEMA = pa.schema([pa.field(name, pa.string()) for name in (KEY, *MEANINGS)])
+N_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What differs between two cleanings of one folder.
+
+    Attributes:
+        new: images that were not there the time before.
+        new_kept: of these.
+        gone: images that were there.
+        dropped: rule -> images that were kept and no longer are, the most first.
+        kept: images that are kept and were not.
+        named: key and reason of the first that were kept and no longer are.
+    """
+
+    new: int
+    new_kept: int
+    gone: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    kept: int = 0
+    named: list[tuple[str, str]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether anything differs."""
+        return bool(self.new or self.gone or self.dropped or self.kept)
+
+    def lines(self) -> list[str | Grid]:
+        """Return what the command prints."""
+        rules = ", ".join(f"{rule} {n:,}" for rule, n in self.dropped.items())
+        rows = [
+            ("new", self.new, f"{self.new_kept:,} of them kept" if self.new else ""),
+            ("gone", self.gone, ""),
+            ("now dropped", sum(self.dropped.values()), rules),
+            ("now kept", self.kept, "dropped or unreadable before" if self.kept else ""),
+        ]
+        named = [f"now dropped: {key}: {reason}" for key, reason in self.named]
+        more = sum(self.dropped.values()) - len(named)
+        return ["since the time before:", Grid(rows, right=1), *named, *([f"and {more:,} more"] if more else [])]
+
+
+def note_outcomes(out: Path) -> Changes | None:
+    """Write what became of every image, keep what was written before next to it, and return what differs.
+
+    Args:
+        out: a cleaned folder.
+
+    Returns:
+        None for the first time, and where no image is new, gone, or decided otherwise.
+    """
+    now, before = _outcomes(out), None
+    if (out / NOW).is_file():
+        before = pl.DataFrame(open_table(out / NOW, require=now.columns).read(now.columns))
+        if before.equals(now):
+            return None
+        _write(out / BEFORE, before)
+    _write(out / NOW, now)
+    changes = None if before is None else compare(before, now)
+    return changes if changes else None
+
+
+def compare(before: pl.DataFrame, now: pl.DataFrame) -> Changes:
+    """Return what differs between two tables of outcomes: key, decision, rule and reason."""
+    present = pl.col("rule").ne_missing(GONE) | (pl.col("decision") != FAILED)
+    before, now = before.filter(present), now.filter(present)
+    new = now.join(before, on=KEY, how="anti")
+    both = now.join(before, on=KEY, suffix="_before", maintain_order="left")
+    was_kept, is_kept = pl.col("decision_before") == KEPT, pl.col("decision") == KEPT
+    dropped = both.filter(was_kept & ~is_kept)
+    rules = dropped["rule"].fill_null("").value_counts(sort=True)
+    return Changes(
+        new=len(new),
+        new_kept=len(new.filter(is_kept)),
+        gone=len(before.join(now, on=KEY, how="anti")),
+        dropped=dict(rules.sort("count", "rule", descending=[True, False]).iter_rows()),
+        kept=len(both.filter(is_kept & ~was_kept)),
+        named=list(dropped.select(KEY, "reason").head(N_NAMED).iter_rows()),
+    )
+
+
+def _outcomes(out: Path) -> pl.DataFrame:
+    """The decision of the last step that met each image, in the order of the scores."""
+    decisions = [(out / step).with_suffix(".decisions.parquet") for step in (SUBSET, f"{STEPS_FOLDER}/usable.parquet")]
+    steps = [pl.DataFrame(open_table(path, require=SCHEMA.names).read(SCHEMA.names)) for path in decisions]
+    scored = pl.DataFrame(open_table(out / SCORES).read([KEY, STATUS]))
+    last = pl.concat(steps, how="vertical_relaxed").unique(KEY, keep="first", maintain_order=True)
+    rows = scored.join(last, on=KEY, how="left", maintain_order="left")
+    return rows.select(
+        KEY, "decision", pl.when(pl.col("decision") == FAILED).then(STATUS).otherwise("rule").alias("rule"), "reason"
+    )
+
+
+def _write(path: Path, outcomes: pl.DataFrame) -> None:
+    meta = {"kind": "outcomes", "columns": {name: {"meaning": words} for name, words in MEANINGS.items()}}
+    with TableWriter(path, SCHEMA, meta, overwrite=True) as writer:
+        writer.write(outcomes.to_arrow().cast(SCHEMA))
