@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.manifest.store_path import AnyPath, StorePath, path_to_read
+from curate.manifest.store_path import AnyPath, StorePath, path_to_read, sha256_of
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
@@ -34,8 +34,10 @@ class Searched:
     def find(self, path: AnyPath, digests: Sequence[str | None] = (), names: Sequence[str] = ()) -> AnyPath | None:
         """Return where a file, or a folder of files, is now; None where it is nowhere.
 
-        Looked at in this order: its own place, the folder of the receipt and below it as before, files of its name
-        below the roots, and all other files there; below the roots it is known by its digest alone, where there is one.
+        Looked at in this order: the folder of the receipt and below it as before, its own place, files of its name
+        below the roots, and all other files there. Where it is both near the receipt, as in a folder that was copied,
+        and in its own place, the digest decides, and the one near the receipt is taken where neither has it, its own
+        place where none is known. Below the roots it is known by its digest alone, where there is one.
 
         Args:
             path: where it was.
@@ -45,9 +47,11 @@ class Searched:
         Raises:
             InputError: if several of its name are there and no digest reports which; if there are too many files.
         """
-        for place in (path, *self._below(path)):
-            if self._allowed(place) and place.exists():
-                return place
+        if places := self.places(path):
+            known = digests if None not in digests else ()
+            by_digest = (place for place in places if _has(place, known, names))
+            usual = path if path in places and not known else places[0]
+            return usual if len(places) == 1 else next(by_digest, usual)
         if not self.roots:
             return None
         first = digests[0] if digests else None
@@ -66,6 +70,11 @@ class Searched:
             if all(file_sha256(file.with_name(name)) == digest for name, digest in zip(names, digests, strict=True)):
                 return file.parent
         return None
+
+    def places(self, path: AnyPath) -> list[AnyPath]:
+        """Return where something of the name of a file is: in or below the folder of the receipt, and its own place."""
+        there = [place for place in (*self._below(path), path) if self._allowed(place) and place.exists()]
+        return list({place.resolve(): place for place in there}.values())
 
     def source_of(self, noted: Mapping[str, Any]) -> AnyPath | None:
         """Return where the input of a receipt is; None where it is nowhere."""
@@ -118,3 +127,11 @@ class Searched:
                     path = Path(folder, name)
                     if not path.is_symlink() and path.is_file():
                         yield path
+
+
+def _has(place: AnyPath, digests: Sequence[str | None], names: Sequence[str]) -> bool:
+    """Whether a file, or the files of a folder, have the SHA-256 that are given."""
+    files = [place / name for name in names] if place.is_dir() else [place]
+    if not digests or len(files) != len(digests) or not all(file.is_file() for file in files):
+        return False
+    return all(sha256_of(file) == digest for file, digest in zip(files, digests, strict=True))

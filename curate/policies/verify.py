@@ -66,6 +66,8 @@ def verify(
     again = policy.decide(source, write=False)
     result = Verification(n_rows=len(again.outcome), input=str(source.path), model=_model(source))
     _compare_origin(noted, source, result)
+    if table is None:
+        _note_neither(searched.places(path_to_read(str(noted["input"]["path"]))), noted, source, result)
     result.check_digest("the input", again.digest, noted["input"]["digest"])
     _compare_files(again.policy, noted["policy"], source, result)
     outputs = _outputs(receipt.parent, noted, searched, result)
@@ -140,6 +142,13 @@ def _compare_origin(noted: Mapping[str, Any], source: Table, result: Verificatio
     model, before = (_digest(described) for described in (source.metadata.get("model"), noted.get("model")))
     if model != before:
         result.problem(Finding(findings.OTHER_MODEL, "the input", model or "unknown", before or "unknown"))
+
+
+def _note_neither(places: Sequence[AnyPath], noted: Mapping[str, Any], source: Table, result: Verification) -> None:
+    """Say which of several files of the name of the input is compared, where none has the bytes that were read then."""
+    then = noted["input"].get("sha256")
+    if len(places) > 1 and then and None not in then and digests_of(source) != then:
+        result.notes.append(Finding(findings.NEITHER, str(source.path), then=" nor ".join(map(str, places))))
 
 
 def _compare_receipt(

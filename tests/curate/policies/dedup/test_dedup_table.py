@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -304,6 +305,27 @@ def test_verify_finds_the_other_table_beside_the_receipt(done, tmp_path_factory)
     (moved / "old.parquet").unlink()
     with pytest.raises(InputError, match=r"old\.parquet does not exist.*next to the receipt"):
         verify(moved / "out.receipt.json")
+
+
+def test_a_copied_folder_is_verified_by_its_files_unless_the_original_alone_has_the_digest(done, tmp_path):
+    def rewrite(path, texts):
+        path.unlink()
+        write_table(path, {"sha256": list(texts), "phash": pa.array([1] * len(texts), pa.uint64())})
+
+    copied = tmp_path / "copied"
+    shutil.copytree(done, copied, ignore=shutil.ignore_patterns("copied"))
+    shutil.copy(done / "new.parquet", done / "original.parquet")
+    rewrite(done / "new.parquet", "abcde")
+    rewrite(done / "old.parquet", "x")
+    again = verify(copied / "out.receipt.json")
+    assert (again.identical, Path(again.input)) == (True, copied / "new.parquet")
+    rewrite(copied / "new.parquet", "abcdd")
+    neither = verify(copied / "out.receipt.json")
+    assert (neither.identical, Path(neither.input)) == (False, copied / "new.parquet")
+    (note,) = [note for note in lines_of(neither)["notes"] if "--table" in note]
+    assert all(str(folder / "new.parquet") in note for folder in (copied, done))
+    (done / "original.parquet").replace(done / "new.parquet")
+    assert Path(verify(copied / "out.receipt.json").input) == done / "new.parquet"
 
 
 @pytest.mark.parametrize(
