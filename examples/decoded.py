@@ -3,7 +3,7 @@
     curate train simvae photos.parquet -o simvae.safetensors --size 32 --epochs 40 --lr 1e-3 --set views=2
     python examples/decoded.py simvae.safetensors photos.parquet -o decoded.png
     python examples/decoded.py simvae.safetensors photos.parquet -o decoded.png --label label
-    python examples/decoded.py simvae.safetensors vae.safetensors held-out.parquet --distance 500
+    python examples/decoded.py simvae.safetensors vae.safetensors held-out.parquet --distance 500 --label label
 
 Row by row: images; what the decoder makes of their mu; six steps from one mu to another, in pairs; and draws of z
 from the Gaussian of full covariance that is fitted to the mu of the images, as in Bizeul et al. 2024, appendix A.7.6,
@@ -12,7 +12,9 @@ but of all classes at once; with --label of each class, a row for each. Of sever
 --distance says how far what is drawn is from real images: the Fréchet distance, which in the features of Inception
 is FID, here in the embedding of `world`, the model that ships. Give images that nothing was trained on: those that
 are drawn again and the reference are different ones. Other real images, the same without detail, their mean and noise
-are measured as well. The distance grows with fewer images, so compare at one number of them.
+are measured as well. The distance grows with fewer images, so compare at one number of them. With --label draws are of
+each class in turn, and a second number is the share of images whose 20 nearest real ones, in the same embedding, are
+mostly of their class.
 """
 
 import argparse
@@ -23,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from decoded_measures import NETWORK, baselines, distances, embedded
+from decoded_measures import NETWORK, baselines, embedded, frechet_distance, named_right
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
@@ -100,7 +102,9 @@ def sheet(model: ScoringModel, pixels: Tensor, seed: int, labels: Tensor | None 
 
 
 @torch.inference_mode()
-def drawn(model: ScoringModel, pixels: Tensor, again: Tensor, seed: int) -> dict[str, Tensor]:
+def drawn(
+    model: ScoringModel, pixels: Tensor, again: Tensor, seed: int, labels: Tensor | None = None
+) -> dict[str, Tensor]:
     """Return what a model makes of images, and as its own many, each (N, 3, S, S) in [0, 1].
 
     Args:
@@ -108,14 +112,25 @@ def drawn(model: ScoringModel, pixels: Tensor, again: Tensor, seed: int) -> dict
         pixels: uint8, that the Gaussian of draws is fitted to.
         again: uint8, shape (N, 3, S, S), to be drawn again.
         seed: of the draws.
+        labels: classes of ``pixels``, each of which is then drawn of in turn.
     """
-    decode = head_of(model).decoder
-    points = {"drawn again": means(model, again), "draws": draws(means(model, pixels), len(again), seed)}
+    decode, mu, n = head_of(model).decoder, means(model, pixels), len(again)
+    if labels is None:
+        new = draws(mu, n, seed)
+    else:
+        n_classes = len(labels.unique())
+        of_class = class_draws(mu, labels, -(-n // n_classes), seed).unflatten(0, (n_classes, -1))
+        new = of_class.transpose(0, 1).flatten(0, 1)[:n]
+    points = {"drawn again": means(model, again), "draws": new}
     return {name: torch.cat([decode(block) for block in z.split(250)]) for name, z in points.items()}
 
 
-def distance_lines(models: Mapping[str, ScoringModel], pixels: Tensor, n: int, seed: int) -> list[str]:
+def distance_lines(
+    models: Mapping[str, ScoringModel], pixels: Tensor, n: int, seed: int, labels: Tensor | None = None
+) -> list[str]:
     """Return one line for each baseline, and for what each model draws: its distance to n real images.
+
+    With the classes of all images, shape (N,), there is the share that is named right, too.
 
     Raises:
         InputError: for images of which not twice as many are left, next to those that the Gaussian is fitted to.
@@ -128,13 +143,22 @@ def distance_lines(models: Mapping[str, ScoringModel], pixels: Tensor, n: int, s
         )
     network, _ = load_model(NETWORK)
     real, other = held[:n].float() / 255, held[n : 2 * n]
-    reference = embedded(real, network)
-    distance = distances(baselines(real, other.float() / 255, seed), reference, network)
+    fitted = None if labels is None else labels[:FITTED]
+    sets = baselines(real, other.float() / 255, seed)
     for name, model in models.items():
-        sets = {f"{name}: {what}": made for what, made in drawn(model, known, other, seed).items()}
-        distance |= distances(sets, reference, network)
-    head = [f"| {n} images | distance in the embedding of {NETWORK} |", "| --- | --- |"]
-    return [*head, *(f"| {name} | {value:.3f} |" for name, value in distance.items())]
+        sets |= {f"{name}: {what}": made for what, made in drawn(model, known, other, seed, fitted).items()}
+    reference, rows = embedded(real, network), {name: embedded(made, network) for name, made in sets.items()}
+    cells = {name: [f"{frechet_distance(row, reference):.3f}"] for name, row in rows.items()}
+    head = [f"{n} images", f"distance in the embedding of {NETWORK}"]
+    if labels is not None and fitted is not None:
+        of_real, of_other = labels[FITTED : FITTED + n], labels[FITTED + n : FITTED + 2 * n]
+        in_turn = fitted.unique().repeat(n)[:n]
+        head.append("named right")
+        for name, row in rows.items():
+            wanted = in_turn if name.endswith(": draws") else of_other
+            cells[name].append(f"{named_right(row, wanted, reference, of_real):.3f}")
+    lines = [head, ["---"] * len(head), *([name, *values] for name, values in cells.items())]
+    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def tiled(rows: Sequence[Tensor]) -> NDArray[np.uint8]:
@@ -175,12 +199,13 @@ def main(typed: Sequence[str] | None = None) -> None:
         stored = table.column(options.column).to_pylist()
         readers = [lambda image=image: image for image in stored]
         images = load_training_set(readers, classes, n=len(readers), preprocessing=reading.pop(), workers=1)
-        pixels, labels = images.pixels, None if images.labels is None else images.labels[:FITTED]
+        pixels, labels = images.pixels, images.labels
         for name, model in models.items():
             out = options.out if len(models) == 1 else options.out.with_stem(f"{options.out.stem}-{name}")
-            Image.fromarray(sheet(model, pixels[:FITTED], options.seed, labels)).save(out)
+            of_fitted = None if labels is None else labels[:FITTED]
+            Image.fromarray(sheet(model, pixels[:FITTED], options.seed, of_fitted)).save(out)
         if options.distance:
-            print("\n".join(distance_lines(models, pixels, options.distance, options.seed)))
+            print("\n".join(distance_lines(models, pixels, options.distance, options.seed, labels)))
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
 

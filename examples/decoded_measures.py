@@ -1,4 +1,4 @@
-"""How far images that a model draws are from real ones: the Fréchet distance of what a network says of both."""
+"""How far images that a model draws are from real ones, and whether they are of their class, by a network's embedding."""
 
 import io
 
@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from scoring.metrics.neighbours import knn_predict
 from scoring.model import ScoringModel
 from trainers.data import load_training_set
 
 NETWORK = "world"  # of the package: the weights of Inception, which FID is named after, do not ship with it
 BLOCK = 100  # images that the network reads at a time
+NEIGHBOURS = 20  # real images that say what class an image is of
 
 
 def frechet_distance(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
@@ -81,6 +83,10 @@ def baselines(real: Tensor, other: Tensor, seed: int) -> dict[str, Tensor]:
     }
 
 
-def distances(sets: dict[str, Tensor], real: NDArray[np.float64], network: ScoringModel) -> dict[str, float]:
-    """Return name -> the Fréchet distance of a set of images to real ones, whose embeddings are given."""
-    return {name: frechet_distance(embedded(pictures, network), real) for name, pictures in sets.items()}
+def named_right(
+    images: NDArray[np.float64], classes: Tensor, real: NDArray[np.float64], real_classes: Tensor
+) -> float:
+    """Return the share of images, embeddings (N, E), whose 20 nearest real ones vote for the class of each, (N,)."""
+    rows, known = torch.from_numpy(images), torch.from_numpy(real)
+    said = knn_predict(rows, known, real_classes, k=min(NEIGHBOURS, len(known)))
+    return float((said == classes).float().mean())

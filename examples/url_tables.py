@@ -189,6 +189,20 @@ def ahead_table(samples: Mapping[str, Samples]) -> list[str]:
     return lines
 
 
+def variants_table(samples: Mapping[str, Samples]) -> list[str]:
+    """Return how far variants of an estimator, "NAME: SETTING=VALUE", are from the first of them, or from itself."""
+    measures = {"R-AUROC downstream": (R_AUROC, tuple(DOWNSTREAM)), "annotators disagree": (DISAGREE, (VOTED,))}
+    lines = head(["less the first of its estimator", *measures])
+    first: dict[str, str] = {}
+    for name in (name for name in samples if name in ESTIMATORS):
+        base = first.setdefault(name.partition(": ")[0], name)
+        if base != name:
+            pairs = [(samples[name].of(*each), samples[base].of(*each)) for each in measures.values()]
+            gaps = [None if a is None or b is None else a - b for a, b in pairs]
+            lines.append(line([name, *("" if gap is None else bounds(gap, signed=True) for gap in gaps)]))
+    return lines if len(lines) > 2 else []
+
+
 def order_table(of_each: Mapping[str, Samples]) -> list[str]:
     """Return the place of each estimator, downstream, and in the paper; and how the orders agree."""
     ours = {name: of_each[name].of(R_AUROC, list(DOWNSTREAM)) for name in of_each if name in ESTIMATORS}
@@ -212,5 +226,6 @@ def order_table(of_each: Mapping[str, Samples]) -> list[str]:
 def tables(judge: Judge, results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     """Return all tables of a backbone."""
     samples = {name: judge.samples_of(each) for name, each in results.items()}
-    parts = [main_table(samples), sets_table(samples, judge.recalls()), ahead_table(samples), order_table(samples)]
+    parts = [main_table(samples), sets_table(samples, judge.recalls()), ahead_table(samples)]
+    parts += [variants_table(samples), order_table(samples)]
     return [row for part in parts if part for row in [*part, ""]]

@@ -139,6 +139,33 @@ def test_pictures_are_read_by_the_network_as_files_are(tiny_checkpoint):
     assert np.allclose(decoded_measures.embedded(pixels.float() / 255, network), expected, atol=1e-6)
 
 
+def test_an_image_is_named_right_where_the_real_ones_near_it_are_of_its_class(monkeypatch):
+    monkeypatch.setattr(decoded_measures, "NEIGHBOURS", 1)
+    real = np.array([[1.0, 0.0], [0.0, 1.0]])
+    near = np.array([[0.8, 0.6], [0.6, 0.8], [1.0, 0.0], [0.0, 1.0]])
+    classes = torch.tensor([7, 7, 3, 3])
+    assert decoded_measures.named_right(near, classes, real, torch.tensor([7, 3])) == 0.5  # the first and the last
+
+
+def test_draws_of_classes_are_in_turn_and_named_by_real_images(files, model, tiny_checkpoint, monkeypatch, capsys):
+    monkeypatch.setattr(decoded, "FITTED", 20)
+    monkeypatch.setattr(decoded, "NETWORK", tiny_checkpoint)
+    pixels = torch.randint(0, 256, (20, 3, 16, 16), dtype=torch.uint8)
+    labels = torch.arange(20) % 2
+    made = decoded.drawn(model.eval(), pixels, pixels[:5], 0, labels)["draws"]
+    with torch.no_grad():
+        points = decoded.class_draws(decoded.means(model, pixels), labels, 3, 0)
+        expected = model.heads["simvae"].decoder(points[[0, 3, 1, 4, 2]])
+    assert torch.allclose(made, expected, atol=1e-5)
+    table = pq.read_table(files / "p.parquet").append_column("side", pa.array([f"{row % 2}" for row in range(60)]))
+    pq.write_table(table, files / "q.parquet")
+    typed = [str(files / "m.safetensors"), str(files / "q.parquet"), "-o", str(files / "d.png"), "--label", "side"]
+    decoded.main([*typed, "--distance", "20"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("| named right |")
+    assert all(0 <= float(line.split("|")[-2]) <= 1 for line in lines[2:])
+
+
 def test_the_distance_of_drawn_pictures_stands_beside_its_baselines(files, tiny_checkpoint, monkeypatch, capsys):
     monkeypatch.setattr(decoded, "FITTED", 20)
     monkeypatch.setattr(decoded, "NETWORK", tiny_checkpoint)

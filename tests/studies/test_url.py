@@ -318,6 +318,20 @@ def test_the_picture_alone_counts_the_way_round_that_is_better():
     assert row == "| CE | +.050 [+.050, +.050] | -.030 [-.030, -.030] | -.150 [-.150, -.150] |"
 
 
+def test_variants_are_compared_with_the_first_of_their_estimator_on_the_same_resamples(monkeypatch):
+    known = dict(url_estimators.ESTIMATORS)
+    monkeypatch.setattr(url_tables, "ESTIMATORS", known)
+    drawn, noise = np.zeros((4, 1), np.int64), np.array([[0, 0.1, 0.2, 0.3, 0.4]])
+    names = ["HIB: samples=3", "CE", "HIB: samples=5"]
+    known |= dict.fromkeys(names, known["HIB"])
+    by_name = {
+        name: url_tables.Samples({("R-AUROC", each): value + noise for each in url_data.DOWNSTREAM}, drawn)
+        for name, value in zip(names, (0.5, 0.6, 0.52), strict=True)
+    }
+    assert url_tables.variants_table(by_name)[2:] == ["| HIB: samples=5 | +.020 [+.020, +.020] |  |"]
+    assert url_tables.variants_table({"CE": by_name["CE"]}) == []
+
+
 def test_the_figure_is_of_trained_estimators_and_their_rank_correlations(tmp_path, monkeypatch):
     table = Path(__file__).parents[2] / "docs" / "studies" / "data" / "url-world.csv"
     rows = [line.split(",") for line in table.read_text().replace('"', "").replace(", ", " ").splitlines()[1:14]]
