@@ -1,4 +1,4 @@
-"""How far images that a model draws are from real ones, and whether they are of their class, by a network's embedding."""
+"""How far images that a model draws are from real ones, and whether they are of their class, as a network sees them."""
 
 import io
 
@@ -83,9 +83,7 @@ def baselines(real: Tensor, other: Tensor, seed: int) -> dict[str, Tensor]:
     }
 
 
-def named_right(
-    images: NDArray[np.float64], classes: Tensor, real: NDArray[np.float64], real_classes: Tensor
-) -> float:
+def named_right(images: NDArray[np.float64], classes: Tensor, real: NDArray[np.float64], real_classes: Tensor) -> float:
     """Return the share of images, embeddings (N, E), whose 20 nearest real ones vote for the class of each, (N,)."""
     rows, known = torch.from_numpy(images), torch.from_numpy(real)
     said = knn_predict(rows, known, real_classes, k=min(NEIGHBOURS, len(known)))
