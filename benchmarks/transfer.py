@@ -90,9 +90,14 @@ def people(run: Run) -> Iterator[Table]:
     """Votes of annotators, and neighbours, on images of 32 pixels."""
     dataset = transfer_people.in_domain(run.data, "CIFAR-10 test", run.scored, run.limit)
     yield Table("CIFAR-10, 20 neighbours", {"accuracy": transfer_people.neighbour_accuracy(dataset)}, of_sets=False)
-    correlations, disagreement = transfer_people.votes(run.data, transfer_truth.without_labels(dataset, None))
+    with_labels = {transfer_truth.ALL_LABELS: transfer_truth.cross_entropy(dataset.embedding, dataset.label)}
+    scores = transfer_truth.without_labels(dataset, None) | with_labels
+    correlations, disagreement = transfer_people.votes(run.data, scores)
     yield Table("CIFAR-10H, vote entropy", {"Spearman": correlations}, of_sets=False)
-    yield Table("CIFAR-10H, annotators disagree at all", {"AUROC": disagreement}, of_sets=False)
+    columns = {"AUROC": disagreement}
+    if (head := "unc_losspred") in disagreement:
+        columns[f"{head} less"] = {name: disagreement[head].minus(each) for name, each in disagreement.items()}
+    yield Table("CIFAR-10H, annotators disagree at all", columns, of_sets=False)
 
 
 def worse(run: Run) -> Iterator[Table]:

@@ -13,6 +13,7 @@ from scoring.metrics.neighbours import recall_at_1
 
 SHARES = (0.01, 0.05, 0.10)
 DRAWS = 3
+ALL_LABELS = "probe entropy, labels of the other folds"
 Numbers = dict[str, Measured]
 Draws = list[tuple[np.ndarray, Scores]]  # rows that are given labels, and uncertainties of every row
 FewLabels = dict[float, Draws]  # share of labels -> draws
@@ -52,7 +53,7 @@ def r_aurocs(dataset: Dataset, target: np.ndarray, scores: Mapping[str, np.ndarr
     for draws in few.values():
         numbers |= averaged(target, draws)
     every = cross_entropy(dataset.embedding, dataset.label)
-    return numbers | aurocs({"probe entropy, labels of the other folds": every}, target)
+    return numbers | aurocs({ALL_LABELS: every}, target)
 
 
 def with_labels(dataset: Dataset) -> FewLabels:

@@ -6,13 +6,19 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 from sklearn.metrics import average_precision_score, roc_auc_score
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import transfer
 
 pytestmark = pytest.mark.study
 
@@ -158,3 +164,22 @@ def test_tables_that_are_there_are_not_scored_again(done, data, tiny_checkpoint)
     again = subprocess.run([*script, *options], cwd=ROOT, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert {path: path.stat().st_mtime_ns for path in tables.glob("*.parquet")} == before
+
+
+def test_loss_prediction_is_compared_with_every_score_in_whether_annotators_disagree(tmp_path, monkeypatch):
+    draw = np.random.default_rng(0)
+    disagree, label = np.arange(60) % 2 == 1, torch.arange(60) % 3
+    counts = [[9, 1] if each else [10, 0] for each in disagree]
+    pq.write_table(
+        pa.table({"id": range(60), "counts": counts}), tmp_path / f"{transfer.transfer_people.VOTES}.parquet"
+    )
+    rows = torch.nn.functional.normalize(torch.randn(60, 4, generator=torch.Generator().manual_seed(0)), dim=1)
+    scores = {"unc_losspred": draw.random(60), "nearest, raw": draw.random(60)}
+    monkeypatch.setattr(transfer.transfer_people, "in_domain", lambda *_: SimpleNamespace(embedding=rows, label=label))
+    monkeypatch.setattr(transfer.transfer_truth, "without_labels", lambda *_: scores)
+    *_, table = transfer.people(SimpleNamespace(data=tmp_path, scored=None, limit=None))
+    ours = {name: roc_auc_score(disagree, score) for name, score in scores.items()}
+    assert table.columns["AUROC"]["unc_losspred"].value == pytest.approx(ours["unc_losspred"])
+    less = table.columns["unc_losspred less"]
+    assert less["nearest, raw"].value == pytest.approx(ours["unc_losspred"] - ours["nearest, raw"])
+    assert transfer.transfer_truth.ALL_LABELS in less
