@@ -39,6 +39,7 @@ from trainers.data import load_training_set
 
 COLUMNS, STEPS, FITTED = 12, 6, 1000  # tiles a row, tiles of a walk, and images that the Gaussian is fitted to
 ENLARGED, GAP = 64, 2  # pixels
+OF_CLASS = "the mean of its class, each time"
 
 
 def head_of(model: ScoringModel) -> Any:
@@ -145,17 +146,20 @@ def distance_lines(
     real, other = held[:n].float() / 255, held[n : 2 * n]
     fitted = None if labels is None else labels[:FITTED]
     sets = baselines(real, other.float() / 255, seed)
+    in_turn = None if fitted is None else fitted.unique().repeat(n)[:n]
+    if fitted is not None and in_turn is not None:
+        middles = {label: known[fitted == label].float().mean(0) / 255 for label in in_turn.unique().tolist()}
+        sets[OF_CLASS] = torch.stack([middles[label] for label in in_turn.tolist()])
     for name, model in models.items():
         sets |= {f"{name}: {what}": made for what, made in drawn(model, known, other, seed, fitted).items()}
     reference, rows = embedded(real, network), {name: embedded(made, network) for name, made in sets.items()}
     cells = {name: [f"{frechet_distance(row, reference):.3f}"] for name, row in rows.items()}
     head = [f"{n} images", f"distance in the embedding of {NETWORK}"]
-    if labels is not None and fitted is not None:
+    if labels is not None and in_turn is not None:
         of_real, of_other = labels[FITTED : FITTED + n], labels[FITTED + n : FITTED + 2 * n]
-        in_turn = fitted.unique().repeat(n)[:n]
         head.append("named right")
         for name, row in rows.items():
-            wanted = in_turn if name.endswith(": draws") else of_other
+            wanted = in_turn if name == OF_CLASS or name.endswith(": draws") else of_other
             cells[name].append(f"{named_right(row, wanted, reference, of_real):.3f}")
     lines = [head, ["---"] * len(head), *([name, *values] for name, values in cells.items())]
     return [f"| {' | '.join(line)} |" for line in lines]

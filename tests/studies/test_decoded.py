@@ -164,6 +164,7 @@ def test_draws_of_classes_are_in_turn_and_named_by_real_images(files, model, tin
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("| named right |")
     assert all(0 <= float(line.split("|")[-2]) <= 1 for line in lines[2:])
+    assert decoded.OF_CLASS in "".join(lines)
 
 
 def test_the_distance_of_drawn_pictures_stands_beside_its_baselines(files, tiny_checkpoint, monkeypatch, capsys):
