@@ -34,7 +34,7 @@ FILES: dict[str, tuple[str, str | None, int | None]] = {  # name -> file, domain
     "CIFAR-10": ("cifar10_test", None, 2000),
     "tiny-imagenet": ("tinyimagenet_val", None, 2000),
 }
-NOISE = {"plankton": 5}  # set -> its class of camera noise and streaks, which is junk that somebody labelled
+NOISE = {"plankton": 5}  # set -> its class of camera noise and streaks, which is junk with a label
 DRAWN, MIXED, CRAWL = "handwriting (drawn)", "photographs 92 : 8 cartoons", "crawl"
 SETS = (*FILES, DRAWN, MIXED)
 PHOTOGRAPHS = ("Caltech", "groceries", "monkeys", "aerial", "photographs", "CIFAR-10", "tiny-imagenet")

@@ -40,7 +40,7 @@ from scoring.distributions.vmf_sampler import sample
 from scoring.metrics.resampling import percentiles, resample
 
 SHARE = 0.1
-CHANCES = (0.5, 0.8, 0.9, 0.95)
+OF_A_MODEL = (0.5, 0.8, 0.9, 0.95)
 SPLITS = 20
 DRAWS = 200
 SCORES = ("unc_losspred", "kappa_mcinfonce", "kappa_visimsiam", "unc_junk", "unc_fitted", "unc_local", "unc_neighbour")
@@ -132,7 +132,7 @@ def coverage(datasets: list[Dataset]) -> None:
         for name, certainty in dataset.certainty.items():
             rank = share_below(np.sort(certainty), certainty)
             splits = np.array([_split(match, rank, ordered, seed) for seed in range(SPLITS)])  # (S, probabilities, 4)
-            for at, chance in enumerate(CHANCES):
+            for at, chance in enumerate(OF_A_MODEL):
                 inside, *sizes = splits[:, at].mean(0)
                 spread = splits[:, at, 0].std(ddof=1)
                 cells = " | ".join(f"{size:.0f}" for size in sizes)
@@ -145,7 +145,7 @@ def _split(match: Floats, rank: Floats, ordered: NDArray[np.float32], seed: int)
     known, asking = order[: len(order) // 2], order[len(order) // 2 :]
     model = calibrate(match[known], rank[known], np.arange(len(known)) % 2 == 0)
     measures = []
-    for chance in CHANCES:
+    for chance in OF_A_MODEL:
         bound = model.bounds(rank[asking], chance)
         size = np.array([len(ordered) - np.searchsorted(ordered[row], b) for row, b in zip(asking, bound, strict=True)])
         ends = (size, size[rank[asking] > 0.9], size[rank[asking] < 0.1])
@@ -167,7 +167,7 @@ def known(n: int = 20_000) -> None:
         mean[:, 0] = 1
         latent = sample(mean, kappa, 1, generator)[0]
         image = sample(latent, other, 1, generator)[0]
-        for chance in CHANCES:
+        for chance in OF_A_MODEL:
             bound = credible_cosine(chance, kappa, dim)
             shares = [((each[:, 0] >= bound).double().mean().item()) for each in (latent, image)]
             cells = " | ".join(f"{share:.3f} ±{1.96 * (share * (1 - share) / n) ** 0.5:.3f}" for share in shares)

@@ -75,7 +75,7 @@ def main() -> None:
         "in memory": load_training_set(readers, None, n=len(readers), preprocessing=preprocessing),
         "streamed": ImageStream(len(readers), read, preprocessing),
     }
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in data}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in data}
     for turn in range(options.turns):
         for name, images in data.items():
             made_of = {"backbone": options.backbone, "size": options.size, "batch_size": options.batch_size}
@@ -85,12 +85,14 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 monitor = Monitor(save_every=1e9, course=clock)
                 train(config, images, state=Path(folder) / f"state{turn}", device=device, monitor=monitor)
-            found[name].append(clock.seconds())
-            print(f"turn {turn + 1}, {name}: {found[name][-1][0]:.1f} s, {found[name][-1][1]:.1f} s of the processor")
+            seconds[name].append(clock.seconds())
+            print(
+                f"turn {turn + 1}, {name}: {seconds[name][-1][0]:.1f} s, {seconds[name][-1][1]:.1f} s of the processor"
+            )
     used = len(readers) // options.batch_size * options.batch_size * options.epochs * options.turns
     costs = {}
-    for name, seconds in found.items():
-        wall, processor = (sum(each) / used * 1e3 for each in zip(*seconds, strict=True))
+    for name, turns in seconds.items():
+        wall, processor = (sum(each) / used * 1e3 for each in zip(*turns, strict=True))
         costs[name] = {"wall_ms": wall, "processor_ms": processor}
         print(f"{name:10} {wall:8.2f} ms an image, {processor:8.2f} ms of the processor")
     print(json.dumps({"backbone": options.backbone, "size": options.size, "device": str(device), "costs": costs}))

@@ -30,7 +30,7 @@ from named_data import add_data, open_data
 import curate
 from curate.policies.dedup.finders import verifier
 from curate.policies.dedup.finders.verified import Verified
-from curate.policies.dedup.finders.verifier import Weights, chance, closeness
+from curate.policies.dedup.finders.verifier import Weights, closeness, probability_of
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import open_table
@@ -44,7 +44,7 @@ SMALL = 32  # pixels, of squares
 HARD = 2  # nearest pairs that are no copies, to each copy
 OTHERS = 1000  # of the other candidates of a dataset; each represents as many more
 RIDGE = 1e-3
-COLUMNS = ("content", "picture", "denser", "sparser", "part")
+COLUMNS = ("content", "signature", "denser", "sparser", "part")
 SIGNS = np.array([1, 1, -1, -1, 1])  # which way each may count
 PROBABILITIES = (0.5, 0.9, 0.95, 0.98)  # probabilities at which precision and recall are reported
 
@@ -161,7 +161,7 @@ def judged(rows: Rows, source: np.ndarray, seed: int = 0) -> Judged:
     evidence, _ = finder.surroundings.evidence(side, a, side, b)
     same = source[a] == source[b]
     other = np.flatnonzero(~same)
-    other = other[np.argsort(-(3 * evidence.content + evidence.picture)[other], kind="stable")]
+    other = other[np.argsort(-(3 * evidence.content + evidence.signature)[other], kind="stable")]
     hard = HARD * int(same.sum())
     rest = np.random.default_rng(seed).choice(other[hard:], OTHERS, replace=False)
     taken = np.concatenate([np.flatnonzero(same), other[:hard], rest])
@@ -180,7 +180,7 @@ def fitted(pairs: list[Judged], *, parts: bool, first: Weights | None = None) ->
     use = np.array([True] * 4 + [parts])
     if first is not None:  # parts are fitted of these only
         odds = np.concatenate([first.log_odds(each.evidence) for each in pairs])
-        some = chance(odds) >= verifier.LEAST_TO_FIT
+        some = probability_of(odds) >= verifier.LEAST_TO_FIT
         columns, same, weight = columns[some], same[some], weight[some]
     while True:
         weights = _logistic(columns[:, use], same, weight)
@@ -199,7 +199,7 @@ def _logistic(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     beta = np.zeros(x.shape[1])
     weight = weight / weight.mean()
     for _ in range(100):
-        p = chance(x @ beta)
+        p = probability_of(x @ beta)
         slope = x.T @ (weight * (y - p)) - RIDGE * beta
         step = np.linalg.solve((x * (weight * p * (1 - p))[:, None]).T @ x + RIDGE * np.eye(len(beta)), slope)
         beta += step / max(1.0, np.abs(step).max() / 2)
@@ -209,8 +209,8 @@ def _logistic(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def chances(first: Weights, last: Weights, pairs: Judged) -> np.ndarray:
     """Return the probability of pairs as the finder gives it."""
     odds = first.log_odds(pairs.evidence)
-    enough = chance(odds) >= verifier.LEAST_TO_FIT
-    return chance(np.where(enough, np.maximum(odds, last.log_odds(pairs.evidence, pairs.part)), odds))
+    enough = probability_of(odds) >= verifier.LEAST_TO_FIT
+    return probability_of(np.where(enough, np.maximum(odds, last.log_odds(pairs.evidence, pairs.part)), odds))
 
 
 def average_precision(score: np.ndarray, pairs: Judged) -> float:
@@ -225,9 +225,9 @@ def tell(name: str, pairs: Judged, first: Weights, last: Weights) -> None:
     """Print how good weights are on a dataset."""
     score, evidence = chances(first, last, pairs), pairs.evidence
     for what, value in (
-        ("signature", evidence.picture),
+        ("signature", evidence.signature),
         ("embedding, centred", evidence.content),
-        ("3/4 embedding + 1/4 signature", 3 * evidence.content + evidence.picture),
+        ("3/4 embedding + 1/4 signature", 3 * evidence.content + evidence.signature),
         ("part", pairs.part),
         ("verifier, before parts", first.log_odds(evidence)),
         ("verifier", score),

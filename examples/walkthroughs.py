@@ -130,11 +130,11 @@ def run(line: str, folder: Path) -> str:
     words = shlex.shlex(line, posix=True, punctuation_chars=True)  # type: ignore[arg-type]
     words.whitespace_split = True
     plain = line.startswith("curate ") and not any(set(word) <= set("|<>;&()") for word in words)
-    printed, code = run_here(line, folder) if plain else run_in_shell(line, folder)
+    printed, code = run_in_process(line, folder) if plain else run_in_shell(line, folder)
     return printed + (f"(exit code {code})\n" if code else "")
 
 
-def run_here(line: str, folder: Path) -> tuple[str, int]:
+def run_in_process(line: str, folder: Path) -> tuple[str, int]:
     """Run a line of curate in this process, which has loaded torch already; return what it prints and the exit code."""
     from typer.testing import CliRunner
 

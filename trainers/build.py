@@ -214,7 +214,7 @@ def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method[Any]
     if not backbone and not rest and not rates:
         raise InputError(f"{config.method} on a frozen backbone has nothing to train; leave out --freeze")
     groups: list[dict[str, Any]] = []
-    for parameters, share in ((backbone, config.trunk_lr), (rest, 1.0)):
+    for parameters, share in ((backbone, config.backbone_lr), (rest, 1.0)):
         # biases and normalisation scales are not decayed: they set no direction
         for decay, chosen in (
             (True, [p for p in parameters if p.ndim > 1]),

@@ -76,7 +76,7 @@ class TrainConfig:
     clip: float = 0.0  # largest norm of the gradient of all weights together; 0: as it is
     accumulate: int = 1  # batches a step, whose gradients are averaged
     freeze: str = "nothing"
-    trunk_lr: float = 1.0  # the backbone's rate as a share of lr
+    backbone_lr: float = 1.0  # the backbone's rate as a share of lr
     seed: int = 0
     precision: str = "fp32"
     stream: bool = False  # whether views are cut from whole images, which are read again in each epoch
@@ -103,7 +103,7 @@ class TrainConfig:
             raise InputError(f"epochs must be at most {MOST_EPOCHS:,}, got {self.epochs:,}")
         if not 0 < self.lr < float("inf"):
             raise InputError(f"lr must be above 0 and finite, got {self.lr}")
-        for name in ("weight_decay", "trunk_lr", "clip"):
+        for name in ("weight_decay", "backbone_lr", "clip"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
         require_seed(self.seed)

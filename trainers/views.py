@@ -59,7 +59,7 @@ class _Reading:
         self._n_unread, self._reads_pixels = method.n_unread, method.reads_pixels(config.settings)
 
     def __call__(self, standard: list[Tensor], small: list[Tensor]) -> Seen:
-        """Read views, each of shape (V, N, 3, S, S) for some of those of an image, float in [0, 255]."""
+        """Read views, each of shape (V, N, 3, S, S) for some views of an image, float in [0, 255]."""
         features, pixels = [], []
         device, n = standard[0].device, standard[0].shape[1]
         with autocast(device, self._config.precision):
@@ -283,7 +283,7 @@ def views_of(
     backbone: Backbone,
     device: torch.device,
 ) -> Views:
-    """Return what gives the views of some data; the arguments are those of its class."""
+    """Return what gives the views of some data; the arguments are as of its class."""
     if isinstance(data, CachedFeatures):
         return CachedViews(config, data, method, device=device)
     if isinstance(data, TrainingSet):

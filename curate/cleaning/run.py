@@ -14,7 +14,7 @@ from curate.cleaning.result import TO_DO, CleanResult, lost_in, total
 from curate.cleaning.steps import REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Cleaning, is_edited
 from curate.columns import GONE, LABEL, OK, STATUS, URI
 from curate.counted import counted
-from curate.engines.settings import OF_ANOTHER_VERSION, made_here
+from curate.engines.settings import OF_ANOTHER_VERSION, settings_of_version
 from curate.exporting.table import ALIASES, FORMATS
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.pipeline.file import parse_pipeline
@@ -93,7 +93,7 @@ def _made_elsewhere(scores: Path) -> str:
     """Return what of a scored table this version makes in another way; an empty text for nothing."""
     settings = open_table(scores).metadata.get("settings")
     noted = settings if isinstance(settings, Mapping) else {}
-    return next((name for name, kind in made_here().items() if noted.get(name) != kind), "")
+    return next((name for name, kind in settings_of_version().items() if noted.get(name) != kind), "")
 
 
 def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:

@@ -66,7 +66,7 @@ def _cells(result: "BalanceResult", line: Callable[[str], None], table: Callable
             (name, n, f"{n / before:.2%}", kept, f"{kept / after:.2%}", f"{target / after:.2%}")
             for name, (n, kept, target) in largest[:N_CELLS]
         ],
-        header=("cell", "rows", "share", "kept", "share", "asked"),
+        header=("cell", "rows", "share", "kept", "share", "requested"),
     )
     if len(largest) > N_CELLS:
         line(f"and {len(largest) - N_CELLS:,} smaller ones, down to {largest[-1][0]} with {largest[-1][1][0]:,}")

@@ -29,9 +29,9 @@ def run(
     \b
         curate calibrate checked.parquet --column label_quality --bad 'label != true_label' -o right.json
         curate calibrate scores.parquet --audit kept.audit.csv -o good.json --plot good.svg
-        curate calibrate scores.parquet --label label --apply chances.parquet
-        curate calibrate more.parquet --fitted good.json --apply chances.parquet
-        curate filter chances.parquet --column p_error_isotonic --max 0.1 -o kept.parquet
+        curate calibrate scores.parquet --label label --apply calibrated.parquet
+        curate calibrate more.parquet --fitted good.json --apply calibrated.parquet
+        curate filter calibrated.parquet --column p_error_isotonic --max 0.1 -o kept.parquet
 
     Two maps that never fall are fitted, isotonic and logistic, and measured on rows that were held out, next to a
     constant. The table that --apply writes has both as p_error_isotonic and p_error_logistic. A table that another

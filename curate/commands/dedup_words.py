@@ -30,8 +30,8 @@ def recall_table(report: "RecallReport") -> list[tuple[str, ...]]:
     rows = []
     for kind in [*report.kinds, report.overall]:
         finders = [f"{n / kind.n:.2f}" for n in kind.by_finder.values()]
-        share, interval = f"{kind.found / kind.n:.3f}", f"{kind.low:.3f} to {kind.high:.3f}"
-        rows.append((kind.name, kind.strength, f"{kind.found:,} of {kind.n:,}", share, interval, *finders))
+        share, interval = f"{kind.detected / kind.n:.3f}", f"{kind.low:.3f} to {kind.high:.3f}"
+        rows.append((kind.name, kind.strength, f"{kind.detected:,} of {kind.n:,}", share, interval, *finders))
     return rows
 
 
@@ -39,8 +39,8 @@ def recall_lines(report: "RecallReport") -> list[str]:
     """Return what a reader must know in addition to the table, one sentence a line."""
     overall, images = report.overall, counted(report.images, "image")
     lines = [
-        f"recall of planted copies {overall.found / overall.n:.3f} (95 %: {overall.low:.3f} to {overall.high:.3f}): "
-        f"{overall.found:,} of {overall.n:,} found, {len(report.kinds)} edits of each of {images}, "
+        f"recall of planted copies {overall.detected / overall.n:.3f} (95 %: {overall.low:.3f} to {overall.high:.3f}): "
+        f"{overall.detected:,} of {overall.n:,} found, {len(report.kinds)} edits of each of {images}, "
         f"seed {report.seed}; the mix of edits decides this number, so read it by kind"
     ]
     if report.elsewhere:

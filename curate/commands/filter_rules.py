@@ -13,7 +13,7 @@ from scoring.errors import InputError
 
 
 class RuleCommand(OrderedCommand):
-    """A command whose options are those of rules, too; rules of other packages are imported when they are needed."""
+    """A command that has the options of rules, too; rules of other packages are imported when they are needed."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         self._params: list[Any] = []

@@ -8,7 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from curate.commands.options import MEANS
 
-# Options that many commands have: what they do is said once, by `curate --help`.
+# Options that many commands have: `curate --help` explains them once.
 COMMON = {
     "--dry-run": "write nothing",
     "--overwrite": "replace what is there",

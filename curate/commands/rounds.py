@@ -147,7 +147,7 @@ def plot_(
 
     out = run_round_plot(request)
     if json_:
-        emit({"picture": str(out)})
+        emit({"image": str(out)})
     elif not quiet:
         say(f"image: {out}")
 

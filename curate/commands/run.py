@@ -119,7 +119,7 @@ def _report(result: "PipelineResult", dry_run: bool) -> None:
             show(f"to do: {step.command}")
     if dry_run:
         say(DRY_RUN)
-    for name in ("receipt", "picture"):
+    for name in ("receipt", "image"):
         path = getattr(result, name)
         if path is not None:
             say(f"{name}: {path}")
@@ -128,5 +128,5 @@ def _report(result: "PipelineResult", dry_run: bool) -> None:
 def _plain(result: "PipelineResult", dry_run: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
-    places = {name: str(path) if (path := getattr(result, name)) else None for name in ("folder", "receipt", "picture")}
+    places = {name: str(path) if (path := getattr(result, name)) else None for name in ("folder", "receipt", "image")}
     return {**asdict(result), **places, "dry_run": dry_run}

@@ -54,7 +54,7 @@ def run(
         emit(result.to_json())
     else:
         print_lines(result.lines(), show, show_table)
-    for name, path in {"picture": plot, "report": out}.items():
+    for name, path in {"image": plot, "report": out}.items():
         if path is not None and not quiet:
             say(f"{name}: {path}")
     if not result.passed:

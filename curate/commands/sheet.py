@@ -37,7 +37,7 @@ def run(
     elif not quiet:
         ends = [f"{n:,} {name}" for n, name in ((drawn.top, "highest"), (drawn.bottom, "lowest")) if n]
         say(f"{' and '.join(ends)} of {drawn.column}: {request.out}")
-        shown = how_to_show(drawn.picture, os.environ)
+        shown = how_to_show(drawn.image, os.environ)
         if shown is not None and sys.stderr.isatty():
             say(f"this terminal shows it: {shown}")
 

@@ -89,7 +89,7 @@ def _show_status(status: "Status", *, details: bool) -> None:
 def _show_details(status: "Status") -> None:
     """Counts, classes, agreement, the curve, and what each criterion says."""
     counts = ", ".join(f"{count:,} {name}" for name, count in status.counts.items())
-    show(f"{status.path}: {counted(status.rounds, 'round')}, {counted(status.asked, 'image')} requested: {counts}")
+    show(f"{status.path}: {counted(status.rounds, 'round')}, {counted(status.requested, 'image')} requested: {counts}")
     show(f"with a class: {status.held_out[1]:,} of {counted(status.held_out[0], 'held-out image')}")
     if status.classes:
         most_first = sorted(status.classes.items(), key=lambda item: item[1], reverse=True)

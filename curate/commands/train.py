@@ -34,8 +34,8 @@ def run(
     \b
         curate train visimsiam photos/ -o mine.safetensors --backbone resnet18 --epochs 200
         curate train simsiam cifar10.parquet -o four.safetensors --recipe cifar10
-        curate train supervised photos/ --label-from-folder -o trunk.safetensors --size 64 --epochs 16
-        curate train visimsiam photos/ -o one.safetensors --set small_size=32 --backbone trunk.safetensors --freeze
+        curate train supervised photos/ --label-from-folder -o backbone.safetensors --size 64 --epochs 16
+        curate train visimsiam photos/ -o one.safetensors --set small_size=32 --backbone backbone.safetensors --freeze
         curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze --set folds=3
         curate train mcinfonce --cached features/ -o three.safetensors --backbone two.safetensors
     """

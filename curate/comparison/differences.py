@@ -71,7 +71,7 @@ class EmbeddingShift:
         shared: distinct images that both samples hold.
         auroc: probability that a row of the second table looks more like the second than one of the first does.
         p: of its permutation test.
-        mmd: squared maximum mean discrepancy, less what chance gives.
+        mmd: squared maximum mean discrepancy, less its value where both come from one distribution.
         mmd_p: the same.
     """
 

@@ -22,7 +22,7 @@ class TableComparison(Printed):
         left_out: column -> why it was not compared.
         embedding: how the embeddings differ; None where they were not compared.
         without_embedding: why not; empty where they were.
-        tell: the most distinctive rows, of either table.
+        distinctive: the most distinctive rows, of either table.
         clusters: those that one side lacks first, then by difference.
         failed: whether the embeddings differ by more than was allowed, and by more than chance.
         settings: what decides the numbers.
@@ -39,7 +39,7 @@ class TableComparison(Printed):
     left_out: dict[str, str] = field(default_factory=dict)
     embedding: EmbeddingShift | None = None
     without_embedding: str = ""
-    tell: tuple[tuple[DistinctiveRow, ...], tuple[DistinctiveRow, ...]] = ((), ())
+    distinctive: tuple[tuple[DistinctiveRow, ...], tuple[DistinctiveRow, ...]] = ((), ())
     clusters: list[ClusterShare] = field(default_factory=list)
     failed: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class TableComparison(Printed):
             *words.of_ranges(self.left_range, names),
             *words.not_compared(self.only_in, self.left_out, names),
             *words.of_clusters(self.clusters, names),
-            *words.of_rows(self.tell, names),
+            *words.of_rows(self.distinctive, names),
             "",
             *self.verdict(),
         ]

@@ -141,7 +141,7 @@ def _compare_embeddings(
     comparison.failed = limit is not None and classified.auroc.value > limit and classified.p <= SIGNIFICANT
     both = (of.counts.a > 0) & (of.counts.b > 0)  # an image in both tables is distinctive of neither
     like_first, like_second = (np.where(both, -np.inf, sign * classified.scores) for sign in (-1, 1))
-    comparison.tell = (
+    comparison.distinctive = (
         distinctive_rows(samples, of, like_first, 0, options.top),
         distinctive_rows(samples, of, like_second, 1, options.top),
     )

@@ -73,9 +73,13 @@ def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[
     ]
 
 
-def of_rows(tell: Sequence[Sequence[DistinctiveRow]], names: Sequence[str]) -> list[str]:
+def of_rows(distinctive: Sequence[Sequence[DistinctiveRow]], names: Sequence[str]) -> list[str]:
     """Return the rows of each table that are most unlike the other."""
-    return [f"most unlike {names[1 - side]}, in {names[side]}: {_keys(rows)}" for side, rows in enumerate(tell) if rows]
+    return [
+        f"most unlike {names[1 - side]}, in {names[side]}: {_keys(rows)}"
+        for side, rows in enumerate(distinctive)
+        if rows
+    ]
 
 
 def verdict_on_columns(columns: Sequence[ColumnShift]) -> list[str]:

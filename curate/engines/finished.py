@@ -109,15 +109,15 @@ def perhaps_gone(work: WorkFolder, parts: Mapping[int, Part], shard_rows: int) -
     few of a part, since one shows whether the place is back.
     """
     doubtful = {shard: part for shard, part in sorted(parts.items()) if not PASSING.isdisjoint(part.statuses)}
-    found: dict[int, str] = {}
+    statuses: dict[int, str] = {}
     for shard, path in zip(doubtful, work.files(doubtful), strict=True):
         table = pq.read_table(path, columns=["uri", STATUS], partitioning=None).to_pydict()
         rows = list(enumerate(zip(map(place_of, table["uri"]), table[STATUS], strict=True), shard * shard_rows))
-        there = {place for _, (place, status) in rows if status == OK}
-        failed = ((row, of) for row, of in reversed(rows) if of[1] in PASSING and of[0] not in there)
+        reachable = {place for _, (place, status) in rows if status == OK}
+        failed = ((row, of) for row, of in reversed(rows) if of[1] in PASSING and of[0] not in reachable)
         first = {place: (row, status) for row, (place, status) in failed}
-        found.update(sorted(first.values())[:LOOKED_AT])
-    return found
+        statuses.update(sorted(first.values())[:LOOKED_AT])
+    return statuses
 
 
 def changed_rows(

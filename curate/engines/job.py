@@ -20,7 +20,7 @@ from curate.engines.decoded import Decoded
 from curate.engines.gone import Watch, folder_of
 from curate.engines.journal import Part, part_path
 from curate.engines.junk import Corrupter
-from curate.engines.settings import ScoreSettings, difference, made_here
+from curate.engines.settings import ScoreSettings, difference, settings_of_version
 from curate.engines.shard import Span, score_schema, start_shard
 from curate.engines.source_rows import ManifestRows
 from curate.engines.white import DeepImages
@@ -111,7 +111,7 @@ class Opened:
             "decode-timeout": settings.decode_timeout,
             "allow-truncated": settings.allow_truncated,
             "white": settings.white,
-            **made_here(),
+            **settings_of_version(),
             **named_scorers,
             **({"fit": True} if self.fits else {}),
             **(decoder_versions(self.device) if settings.decode == "gpu" else {}),

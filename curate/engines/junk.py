@@ -229,5 +229,5 @@ def _words(trained: TrainedClassifier, probability: NDArray[np.float32]) -> str:
     flagged, held = int((known > 0.5).sum()), trained.held_out
     return (
         f"p_junk above 0.5: {flagged:,} of {len(known):,} images ({flagged / max(len(known), 1):.1%}); on corrupted "
-        f"copies of your images held-out AUROC {held.auroc.value:.3f}, {held.found.value:.0%} found"
+        f"copies of your images held-out AUROC {held.auroc.value:.3f}, {held.detected.value:.0%} found"
     )

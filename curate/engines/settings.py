@@ -115,7 +115,7 @@ def refuse_difference(
 MADE = ("decoding", "signature")  # settings that are no option: each version of curate has its own
 
 
-def made_here() -> dict[str, str]:
+def settings_of_version() -> dict[str, str]:
     """Return the settings of ``MADE`` of this version."""
     from scoring.images.decoding import KIND as DECODING
     from scoring.images.signature import KIND as SIGNATURE

@@ -93,7 +93,7 @@ class Correctness:
         missing: prediction -> why it is missing.
         n_twins: rows whose embedding is, in every bit, another row's.
         confidence: probability that the linear classifier gives its prediction, shape (N,); None without one.
-        ranked: measure of the embedding without a certainty of its own -> of each row, shape (N,), in [0, 1].
+        ranked: measure of the embedding that has no certainty -> of each row, shape (N,), in [0, 1].
         baseline: prediction or measure -> what is expected of each row without the embedding, shape (N,).
         clusters: class, cluster, and cluster after a shuffle of each row, shape (3, N), from 0; None without clusters.
         about: prediction or measure -> its name and meaning.
@@ -135,20 +135,20 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
     }
     groups = group_duplicates(embedding)
     n_twins = 0 if groups is None else int(groups.size[groups.size > 1].sum())
-    found = Correctness(right, None, missing, n_twins, ranked=retrieved, baseline=expected)
+    measured = Correctness(right, None, missing, n_twins, ranked=retrieved, baseline=expected)
     n_classes = int(labels.max()) + 1
     if n_classes > MOST_CLASSES:
         missing[LINEAR] = too_many(n_classes)
-        return found
+        return measured
     if groups is not None and len(groups.first) < folds:
         missing[LINEAR] = f"the rows have {len(groups.first)} different embeddings, fewer than the {folds} folds"
-        return found
+        return measured
     linear = cross_validate(
         embedding, labels, folds=folds, seed=seed, groups=groups.of_row if groups is not None else None
     )
     right[LINEAR] = (linear.label == labels).numpy()
-    found.class_entropy, found.confidence = linear.entropy, linear.confidence
-    return found
+    measured.class_entropy, measured.confidence = linear.entropy, linear.confidence
+    return measured
 
 
 def too_many(n_classes: int) -> str:

@@ -65,7 +65,7 @@ class Degraded:
 
 
 def degrade(
-    pictures: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int, strengths: bool = False
+    squares: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int, strengths: bool = False
 ) -> Degraded:
     """Score images and their corrupted versions, some at a time.
 
@@ -73,7 +73,7 @@ def degrade(
     or at the image's own where that is smaller. All go through the same resize to the model.
 
     Args:
-        pictures: row number and central square, uint8 of shape (S, S, 3).
+        squares: row number and central square, uint8 of shape (S, S, 3).
         runner: the model.
         seed: of the random numbers.
         strengths: whether every change of ``LADDERS`` is made at each of its strengths, too.
@@ -88,7 +88,7 @@ def degrade(
     changes: dict[str, Change] = {**WORSE, **AUGMENTATIONS}
     batch_scores: dict[str, list[dict[str, Floats]]] = {kind: [] for kind in (ORIGINAL, CENTER_CROP, *changes)}
     rows, fractions = [], []
-    for numbers, images in batches(pictures):
+    for numbers, images in batches(squares):
         small = resize(images, min(images.shape[-1], side))
         fraction = CROP_FRACTIONS[0] + (CROP_FRACTIONS[1] - CROP_FRACTIONS[0]) * torch.rand(
             len(images), generator=generator
@@ -116,10 +116,10 @@ def degrade(
     return Degraded(np.array(rows, np.int64)[order], sorted_scores, fraction_all, sharpness, sorted_ladders)
 
 
-def batches(pictures: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[list[int], Tensor]]:
+def batches(squares: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[list[int], Tensor]]:
     """Yield images of one size together, shape (B, 3, S, S); never more than some sizes' worth wait."""
     waiting: dict[int, list[tuple[int, NDArray[np.uint8]]]] = {}
-    for row, pixels in pictures:
+    for row, pixels in squares:
         group = waiting.setdefault(len(pixels), [])
         group.append((row, pixels))
         if len(group) == BATCH:

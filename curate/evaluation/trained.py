@@ -132,11 +132,11 @@ def judge_by(
     for name, judge in run.items():
         if name in protocol.probes:
             judge()
-    return judging.found
+    return judging.measured
 
 
 class _Judging:
-    """One probe after another on the same rows; what each says is in ``found``."""
+    """One probe after another on the same rows; what each says is in ``measured``."""
 
     def __init__(
         self, training: TrainingRows, embedding: Tensor, labels: Tensor, settings: ProtocolSettings, seed: int
@@ -147,7 +147,7 @@ class _Judging:
         self.rows = torch.randperm(len(training.labels), generator=self.generator)[:MOST_ROWS].sort().values
         self.frequent = most_frequent(training.labels, labels)
         self.about: dict[str, Shape] = {}
-        self.found = Correctness({}, None, {}, about=self.about)
+        self.measured = Correctness({}, None, {}, about=self.about)
 
     def by_neighbours(self) -> None:
         """Predict by the nearest row, and by a vote of the nearest."""
@@ -179,8 +179,8 @@ class _Judging:
             return
         log_p = self._log_probabilities(self.rows)
         self._right(LINEAR, about, log_p.argmax(1))
-        self.found.class_entropy = -torch.special.xlogy(log_p.exp(), log_p.exp()).sum(1).numpy()
-        self.found.confidence = log_p.max(1).values.exp().numpy()
+        self.measured.class_entropy = -torch.special.xlogy(log_p.exp(), log_p.exp()).sum(1).numpy()
+        self.measured.confidence = log_p.max(1).values.exp().numpy()
 
     def by_few_labels(self) -> None:
         """Predict by linear classifiers of few rows, drawn several times."""
@@ -250,21 +250,23 @@ class _Judging:
         expected = share[self.labels.clamp(min=0)].double().where(self.labels >= 0, 0)
         self._ranked(GMM, about, (answers == self.labels).numpy(), expected.numpy())
         shuffled = cluster[torch.randperm(len(cluster), generator=torch.Generator().manual_seed(self.seed))]
-        self.found.clusters = np.stack([np.unique(classes, return_inverse=True)[1], cluster.numpy(), shuffled.numpy()])
+        self.measured.clusters = np.stack(
+            [np.unique(classes, return_inverse=True)[1], cluster.numpy(), shuffled.numpy()]
+        )
 
     def _right(self, name: str, about: Shape, answers: Tensor, baseline: Floats | None = None) -> None:
         self.about[name] = about
-        self.found.right[name] = (answers == self.labels).numpy()
-        self.found.baseline[name] = self.frequent if baseline is None else baseline
+        self.measured.right[name] = (answers == self.labels).numpy()
+        self.measured.baseline[name] = self.frequent if baseline is None else baseline
 
     def _ranked(self, name: str, about: Shape, values: NDArray, baseline: Floats) -> None:
-        self.about[name], self.found.baseline[name] = about, baseline
-        self.found.ranked[name] = values.astype(np.float64)
+        self.about[name], self.measured.baseline[name] = about, baseline
+        self.measured.ranked[name] = values.astype(np.float64)
 
     def _has_too_many(self, name: str, about: Shape) -> bool:
         """Return whether nothing is fitted for so many classes, and note that."""
         if self.n_classes > MOST_CLASSES:
-            self.about[name], self.found.missing[name] = about, too_many(self.n_classes)
+            self.about[name], self.measured.missing[name] = about, too_many(self.n_classes)
         return self.n_classes > MOST_CLASSES
 
     def _log_probabilities(self, rows: Tensor) -> Tensor:

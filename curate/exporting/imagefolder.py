@@ -95,10 +95,10 @@ def folder_notes(plan: Plan) -> tuple[str, ...]:
         return ()
     notes = []
     if renamed := [name for name in plan.classes if plan.class_folders[name] != name]:
-        one = renamed[0]
+        first = renamed[0]
         notes.append(
-            f"{counted(len(renamed), 'class', 'classes')} with letters that not every file system takes: {one!r} is in "
-            f"the folder {plan.class_folders[one]}"
+            f"{counted(len(renamed), 'class', 'classes')} with letters that not every file system takes: {first!r} is "
+            f"in the folder {plan.class_folders[first]}"
         )
     if plan.in_folder_order != list(plan.classes):
         notes.append("classes are numbered by the names of their folders, not in the order of the list of classes")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from curate.columns import LABEL
-from curate.probes.chances import codes_of
+from curate.probes.probabilities import codes_of
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.settings import CONFIG
 from curate.rounds.files.votes import label_table

@@ -38,7 +38,7 @@ class MemoryManifest:
         locate: row -> its reader; by default its uri is read.
 
     Attributes:
-        renamed: the user's columns that got another name; empty until whoever renamed them sets it.
+        renamed: the user's columns that got another name; empty unless set by the code that renamed them.
     """
 
     def __init__(

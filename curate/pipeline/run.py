@@ -50,14 +50,14 @@ class PipelineResult:
         code: exit code of the step that stopped; 0 if none did.
         folder: where all lies.
         receipt: over all steps; None unless every one is done.
-        picture: the funnel; None as the receipt.
+        image: the funnel; None as the receipt.
     """
 
     steps: list[Ran] = field(default_factory=list)
     code: int = 0
     folder: Path = Path()
     receipt: Path | None = None
-    picture: Path | None = None
+    image: Path | None = None
 
 
 def run_file(options: RunOptions, commands: Commands) -> PipelineResult:
@@ -182,15 +182,15 @@ class _Run:
     def closed(self, result: PipelineResult) -> PipelineResult:
         """Write the receipt and the image over all steps."""
         kept = {ran.name: self.state[ran.name] for ran in result.steps}
-        receipt, picture = self.folder / PIPELINE_RECEIPT, self.folder / PICTURE
-        if write_receipt(receipt, self.pipeline, kept) or not picture.is_file():
+        receipt, image = self.folder / PIPELINE_RECEIPT, self.folder / PICTURE
+        if write_receipt(receipt, self.pipeline, kept) or not image.is_file():
             bars = [
                 Bar(ran.name, ran.stage.rows_in, ran.stage.rows_out, ran.stage.lost)
                 for ran in result.steps
                 if ran.stage
             ]
-            save_chart(funnel_chart(bars, self.pipeline.path.name), picture, overwrite=True)
-        return replace(result, receipt=receipt, picture=picture)
+            save_chart(funnel_chart(bars, self.pipeline.path.name), image, overwrite=True)
+        return replace(result, receipt=receipt, image=image)
 
     def tried(self, steps: list[Planned]) -> PipelineResult:
         """Do in a temporary folder what is not up to date, up to the first step that takes long."""

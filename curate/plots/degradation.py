@@ -79,7 +79,7 @@ class Degradation(Numbers):
 
     @drawing()
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
-        """Draw a line a kind: a mark and its interval for every column; half is what chance gives."""
+        """Draw a line a kind: a mark and its interval for every column; 0.5 is chance level."""
         n, kinds = len(self.share), self.kinds
         figure = new_figure(
             len(kinds) * (n * LINE + 2) + 11 + legend_height(list(self.share), width) + 5 * bool(title), width

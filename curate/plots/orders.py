@@ -65,7 +65,7 @@ class Risk(Numbers):
         risk: column -> its curve.
         aurc: column -> area under its risk-coverage curve, the mean over every number of rows.
         perfect: the curve of an order with every error last, shape (K,).
-        chance: the share of errors, which an order at random has throughout.
+        at_random: the share of errors, which an order at random has throughout.
     """
 
     what: str
@@ -74,7 +74,7 @@ class Risk(Numbers):
     risk: dict[str, Band]
     aurc: dict[str, float]
     perfect: list[float]
-    chance: float
+    at_random: float
 
     @classmethod
     def measure(cls, request: PlotRequest) -> Self:
@@ -101,7 +101,7 @@ class Risk(Numbers):
         ]
         beside = [
             Curve("best order", self.coverage, self.perfect),
-            Curve("at random", self.coverage, [self.chance] * len(self.coverage)),
+            Curve("at random", self.coverage, [self.at_random] * len(self.coverage)),
         ]
         y = f"errors, {self.what}"
         panel = Panel(

@@ -29,14 +29,14 @@ class Plot:
         numbers: all that it is drawn from.
         title: over it; empty for none.
         width: in mm.
-        picture: where it was written; None where it was not.
+        image: where it was written; None where it was not.
     """
 
     kind: str
     numbers: Numbers = field(repr=False)
     title: str = ""
     width: float = WIDTH
-    picture: Path | None = None
+    image: Path | None = None
 
     def figure(self) -> "Figure":
         """Return it drawn, as a matplotlib figure."""
@@ -44,7 +44,7 @@ class Plot:
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers as plain JSON values."""
-        return {"kind": self.kind, "picture": str(self.picture) if self.picture else None, **self.numbers.to_json()}
+        return {"kind": self.kind, "image": str(self.image) if self.image else None, **self.numbers.to_json()}
 
     def _repr_svg_(self) -> str:
         return chart_bytes(self.figure(), ".svg").decode()
@@ -65,10 +65,10 @@ def run_plot(options: PlotOptions) -> Plot:
     path, column = path_to_read(options.table), several(options.column)
     request = part_of(PlotRequest, options, path=path, column=column, seed=0)
     _check(request, options.kind, known_kind)
-    picture = None if options.out is None else Path(options.out)
-    drawn = Plot(options.kind, known_kind.numbers().measure(request), options.title, options.width, picture)
-    if drawn.picture is not None:
-        save_chart(drawn.figure(), drawn.picture, overwrite=options.overwrite)
+    image = None if options.out is None else Path(options.out)
+    drawn = Plot(options.kind, known_kind.numbers().measure(request), options.title, options.width, image)
+    if drawn.image is not None:
+        save_chart(drawn.figure(), drawn.image, overwrite=options.overwrite)
     return drawn
 
 

@@ -54,7 +54,7 @@ class Reviewed:
 
     @classmethod
     def of_none(cls, n: int) -> Self:
-        """Return that nothing is said of N rows."""
+        """Return N rows without verdicts."""
         none = np.zeros(n, bool)
         return cls(none, none, {}, {}, {}, [], [], none)
 
@@ -209,14 +209,14 @@ def relabelled(reviewed: Reviewed, table: Table, rows: NDArray[np.int64]) -> dic
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
         labels, inside = values.cast(kind).combine_chunks(), np.isin(rows, list(new))
         try:
-            given = pa.array([new[row] for row in rows[inside].tolist()], pa.string()).cast(kind)
+            verdict_labels = pa.array([new[row] for row in rows[inside].tolist()], pa.string()).cast(kind)
         except pa.ArrowException:
             raise InputError(
                 f"expected labels of type {kind} for column {name!r} in {OPTION}, got others, such as "
                 f"{next(iter(new.values()))[:40]!r}; undo them in curate review"
             ) from None
-        if not labels.filter(pa.array(inside)).equals(given):
-            columns[name] = pc.replace_with_mask(labels, pa.array(inside), given)
+        if not labels.filter(pa.array(inside)).equals(verdict_labels):
+            columns[name] = pc.replace_with_mask(labels, pa.array(inside), verdict_labels)
     return columns
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.probes.chances import Labelled
+from curate.probes.probabilities import Labelled
 from scoring.metrics.proportions import wilson
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ def accuracy(probe: "Probe", vectors: NDArray, known: Labelled) -> Accuracy:
     return Accuracy(right, len(known), share.value, share.low, share.high)
 
 
-def entropy_share(chances: NDArray[np.float32]) -> float:
+def entropy_share(probabilities: NDArray[np.float32]) -> float:
     """Return the mean entropy of rows of probabilities over an even guess': 0 is sure, 1 knows nothing."""
-    if chances.shape[1] < 2 or not len(chances):
+    if probabilities.shape[1] < 2 or not len(probabilities):
         return 0.0
-    p = chances.astype(np.float64)
-    return float(-(p * np.log(np.maximum(p, 1e-300))).sum(1).mean() / np.log(chances.shape[1]))
+    p = probabilities.astype(np.float64)
+    return float(-(p * np.log(np.maximum(p, 1e-300))).sum(1).mean() / np.log(probabilities.shape[1]))

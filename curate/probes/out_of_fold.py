@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.probes.chances import Labelled
 from curate.probes.linear import fit_linear_probe, spread_of
+from curate.probes.probabilities import Labelled
 from curate.selectors.pool import Pool
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError

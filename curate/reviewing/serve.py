@@ -27,8 +27,8 @@ from curate.reporting.findings import NEAR, Finding, findings_of, paired
 from curate.reporting.options import Results
 from curate.reporting.results import Applied, find_results
 from curate.reporting.review import LIKE, read_findings
+from curate.reporting.served.images import RowImages
 from curate.reporting.served.index import Index
-from curate.reporting.served.pictures import Pictures
 from curate.reporting.served.server import Server, TableSite, new_token
 from curate.reviewing.clusters import unit_vectors
 from curate.reviewing.options import ReviewOptions
@@ -101,7 +101,7 @@ def run_review(options: ReviewOptions) -> Server:
     request = FactsRequest(about.results, options.column, about.label, SAMPLE, options.points)
     server, token = Server(options.port), new_token()
     try:
-        pictures = Pictures(opened, source=about.source)
+        images = RowImages(opened, source=about.source)
         if not options.browse:
             require_folder(about.verdicts)
         under_review = _under_review(about, options.reviewer or _user())
@@ -112,7 +112,7 @@ def run_review(options: ReviewOptions) -> Server:
     def table_site() -> TableSite:
         facts = gather(opened, request)
         page = served_page(facts.served(), token).encode("utf-8", "backslashreplace")
-        return TableSite(Index(facts), pictures, page, state, [*facts.counted["overview"]["notes"]])
+        return TableSite(Index(facts), images, page, state, [*facts.counted["overview"]["notes"]])
 
     notes = [*under_review.notes(), *_without_images(opened, about.source)]
     facts = {
@@ -123,7 +123,7 @@ def run_review(options: ReviewOptions) -> Server:
     }
     page = review_page(facts, token).encode("utf-8", "backslashreplace")
     server.site = site = ReviewSite(
-        under_review, pictures, page, token, notes, BROWSE if options.browse else "", table_site
+        under_review, images, page, token, notes, BROWSE if options.browse else "", table_site
     )
     if options.browse:
         notes += site.table.notes

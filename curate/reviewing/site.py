@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
-from curate.reporting.served.pictures import Pictures
+from curate.reporting.served.images import RowImages
 from curate.reporting.served.server import HTML, JSON, Answer, TableSite, problem
 from curate.reviewing.session import Review
 from scoring.errors import InputError
@@ -23,7 +23,7 @@ class ReviewSite:
 
     Args:
         review: the groups and decisions.
-        pictures: of the rows.
+        images: of the rows.
         page: of the groups.
         token: the first part of every path.
         notes: what a reader has to know.
@@ -34,14 +34,14 @@ class ReviewSite:
     def __init__(
         self,
         review: Review,
-        pictures: Pictures,
+        images: RowImages,
         page: bytes,
         token: str,
         notes: list[str],
         start: str,
         browse: Callable[[], TableSite],
     ) -> None:
-        self.review, self.pictures, self.page, self.token, self.notes = review, pictures, page, token, notes
+        self.review, self.images, self.page, self.token, self.notes = review, images, page, token, notes
         self.start = start
         self._browse, self._lock = browse, threading.Lock()
         self._table: TableSite | None = None
@@ -71,9 +71,9 @@ class ReviewSite:
             return _json(self._seen(self.review.group(query_values.get("id", [""])[0], number)))
         if path == "sample":
             return _json(self._seen(self.review.sample()))
-        picture = PICTURE.fullmatch(path)
-        if picture and int(picture[2]) < self.review.dataset.n:
-            made = (self.pictures if picture[1] == "thumb" else self.pictures.large)(int(picture[2]))
+        match = PICTURE.fullmatch(path)
+        if match and int(match[2]) < self.review.dataset.n:
+            made = (self.images if match[1] == "thumb" else self.images.large)(int(match[2]))
             return HTTPStatus.OK, made.type, made.data
         return HTTPStatus.NOT_FOUND, JSON, problem("there is nothing here")
 
@@ -95,7 +95,7 @@ class ReviewSite:
 
     def _seen(self, shown: dict[str, Any]) -> dict[str, Any]:
         """Look up where the images of a group are, all together."""
-        self.pictures.remember([item["row"] for item in shown["items"]])
+        self.images.remember([item["row"] for item in shown["items"]])
         return shown
 
 

@@ -30,7 +30,7 @@ class Status:
     Attributes:
         path: of the folder.
         rounds: that were made.
-        asked: images in all batches.
+        requested: images in all batches.
         counts: of them "labelled", "tied", "skipped" and "pending" (nothing came back).
         held_out: rows held out, and how many of them have a class.
         classes: labels of the pool by class, those without any too.
@@ -52,7 +52,7 @@ class Status:
 
     path: Path
     rounds: int
-    asked: int
+    requested: int
     counts: dict[str, int]
     held_out: tuple[int, int]
     classes: dict[str, int]
@@ -108,7 +108,7 @@ def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Statu
     return Status(
         path=opened.path,
         rounds=len(opened.rounds),
-        asked=len(progress.arms),
+        requested=len(progress.arms),
         counts={
             **{state: progress.count(state) for state in (LABELLED, TIED, SKIPPED)},
             "pending": sum(key not in progress.consensus for key in progress.arms),

@@ -38,18 +38,18 @@ KINDS: Mapping[str, tuple[Callable[[Tensor], Tensor], float]] = {  # what is mad
 }
 
 
-def less_unique(pictures: Iterable[bytes], scorer: BatchScorer, dataset: NDArray) -> list[Check]:
+def less_unique(encoded: Iterable[bytes], scorer: BatchScorer, dataset: NDArray) -> list[Check]:
     """Return a check for each kind of copy: is it nearer to the image than every other image that is no copy?
 
     Args:
-        pictures: encoded, all to be decoded: N of them.
+        encoded: images, all to be decoded: N of them.
         scorer: whose embeddings are compared.
         dataset: embeddings of what the images are among, shape (R, D), of any length above 0; rows closer than a cosine
             of 0.97, the image itself among them, are copies and do not count.
     """
     others = torch.from_numpy(unit_rows(dataset))
     nearer: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}
-    for _, images in square_batches(pictures, scorer):
+    for _, images in square_batches(encoded, scorer):
         embedding = torch.from_numpy(scorer(images)[0])
         cosine = embedding @ others.T
         before = 1 - torch.where(cosine > COPY, -1.0, cosine).amax(1)

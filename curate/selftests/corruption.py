@@ -17,7 +17,7 @@ from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Che
 from curate.statistics.degradations import LADDERS, resize
 from curate.statistics.monotone import Rise, rise
 from scoring.images.geometry import Raster
-from scoring.images.geometry import resize as picture
+from scoring.images.geometry import resize as resize_square
 from scoring.images.phash import SIDE
 from scoring.images.quality import measure
 from scoring.junk.features import JunkInputs
@@ -71,28 +71,30 @@ class BatchScorer:
         return embedding, {name: columns[name] for name in (*self.columns, LAPLACIAN)}
 
 
-def square_batches(pictures: Iterable[bytes], scorer: BatchScorer) -> Iterator[tuple[list[int], Tensor]]:
+def square_batches(encoded: Iterable[bytes], scorer: BatchScorer) -> Iterator[tuple[list[int], Tensor]]:
     """Yield numbers and central squares of encoded images, shape (B, 3, S, S), of one size at a time."""
     side = LARGER * scorer.side
-    decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(pictures))
+    decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(encoded))
     return batches((number, square) for number, square in decoded if square is not None)
 
 
 def quality_of(images: Tensor) -> dict[str, Floats]:
     """Return the quality columns of a batch, shape (B, 3, S, S), in [0, 255]; NaN for no value."""
     pixels = images.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
-    measured = [measure(Raster(each, *each.shape[1::-1]), picture(each, SIDE, SIDE, "bilinear")) for each in pixels]
+    measured = [
+        measure(Raster(each, *each.shape[1::-1]), resize_square(each, SIDE, SIDE, "bilinear")) for each in pixels
+    ]
     return {
         name: np.array([getattr(quality, name.removeprefix(QUALITY)) for quality in measured], np.float64)
         for name in QUALITY_COLUMNS
     }
 
 
-def climb(pictures: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str], seed: int) -> Climbed:
+def climb(encoded: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str], seed: int) -> Climbed:
     """Score images and corrupted versions of them, some at a time.
 
     Args:
-        pictures: encoded, all to be decoded; the central square is scored, as of any image.
+        encoded: images, all to be decoded; the central square is scored, as of any image.
         scorer: of the columns.
         kinds: names in ``LADDERS``.
         seed: of noise and of where boxes lie.
@@ -100,7 +102,7 @@ def climb(pictures: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str
     generator = torch.Generator().manual_seed(seed)
     parts: list[list[dict[str, Floats]]] = [[] for _ in range(1 + sum(len(LADDERS[kind].strengths) for kind in kinds))]
     embeddings, numbers = [], []
-    for rows, images in square_batches(pictures, scorer):
+    for rows, images in square_batches(encoded, scorer):
         small = resize(images, min(images.shape[-1], scorer.side))
         versions = [small]
         embedding, base = scorer(small)

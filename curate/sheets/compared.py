@@ -32,7 +32,7 @@ def comparison_sheet(
     Raises:
         InputError: if images cannot be had.
     """
-    pairs = [(("tells", ""), comparison.tell)]
+    pairs = [(("tells", ""), comparison.distinctive)]
     pairs += [
         ((f"cluster {cluster.number}: {cluster.first.value:.1%}", f"{cluster.second.value:.1%}"), cluster.examples)
         for cluster in comparison.clusters

@@ -26,14 +26,14 @@ class SheetResult:
     """A contact sheet that was drawn.
 
     Attributes:
-        picture: its file.
+        image: its file.
         column: by which rows are sorted.
         top: images with the highest values.
         bottom: images with the lowest values.
         sections: heading -> images beneath it.
     """
 
-    picture: Path
+    image: Path
     column: str
     top: int
     bottom: int
@@ -41,7 +41,7 @@ class SheetResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        return {"picture": str(self.picture), "column": self.column, "sections": self.sections}
+        return {"image": str(self.image), "column": self.column, "sections": self.sections}
 
 
 def run_sheet(options: SheetOptions) -> SheetResult:

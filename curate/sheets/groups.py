@@ -11,7 +11,7 @@ from curate.sheets.doubtful import Group, Member, doubtful_groups
 from curate.sheets.page import group_facts, groups_page, save_page
 from curate.sheets.picture import save_picture
 from curate.sheets.sheet import TILE, Tile, contact_sheet
-from curate.sheets.tiles import Pictures, Shown
+from curate.sheets.tiles import Shown, TileImages
 from curate.tables.table import Table
 from scoring.atomic import refuse_existing
 from scoring.errors import InputError
@@ -69,11 +69,11 @@ def group_sheet(
     side = TILE if kind == PNG else PAGE_SIDE
     members = [member for group in chosen for member in group.members]
     keys = [member.key for member in members if not member.is_elsewhere]
-    read = Pictures(table, keys, side=side, source=source, label=label)
+    read = TileImages(table, keys, side=side, source=source, label=label)
     read_other = read
     if against is not None:
         other = [member.key for member in members if member.is_elsewhere]
-        read_other = Pictures(against[0], other, side=side, source=against[1], label=label)
+        read_other = TileImages(against[0], other, side=side, source=against[1], label=label)
     drawn = [(group, _shown(group, read, read_other)) for group in chosen]
     if kind == PNG:
         save_picture(_sheet(drawn), out, overwrite=overwrite)
@@ -83,7 +83,7 @@ def group_sheet(
     return len(chosen)
 
 
-def _shown(group: Group, read: Pictures, read_other: Pictures) -> Iterator[Shown]:
+def _shown(group: Group, read: TileImages, read_other: TileImages) -> Iterator[Shown]:
     for member in group.members:
         yield (read_other if member.is_elsewhere else read)(member.key)
 

@@ -64,7 +64,7 @@ class Shown:
     label: str
 
 
-class Pictures:
+class TileImages:
     """The images of some rows of a table, each read when it is requested.
 
     Args:

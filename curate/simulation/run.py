@@ -16,7 +16,7 @@ from curate.options.values import several
 from curate.policies.audit.request import parse_share
 from curate.policies.receipts import environment
 from curate.policies.select.strategy import make_selector
-from curate.probes.chances import codes_among
+from curate.probes.probabilities import codes_among
 from curate.rounds.init import n_held_out
 from curate.rounds.measures.rules import parse_rules, refuse_unreachable
 from curate.rounds.options import RoundSimulateOptions

@@ -1,1 +1,1 @@
-"""What a number measured on a sample is worth: intervals, tests, guarantees, calibration."""
+"""How certain a number measured on a sample is: intervals, tests, guarantees, calibration."""

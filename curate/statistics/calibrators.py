@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.statistics.logistic import chance_of, most_likely
+from curate.statistics.logistic import most_likely, probability_of
 
 Floats = NDArray[np.float64]
 MOST_KNOTS = 1_000_000  # of a map that is read
@@ -132,7 +132,7 @@ class Logistic:
 
     def predict(self, x: Floats) -> Floats:
         """See ``Calibrator.predict``."""
-        return chance_of(self.intercept + self.slope * np.clip(x, self.low, self.high))
+        return probability_of(self.intercept + self.slope * np.clip(x, self.low, self.high))
 
     def to_json(self) -> dict[str, Any]:
         """See ``Calibrator.to_json``."""

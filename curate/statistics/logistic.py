@@ -109,7 +109,7 @@ def newton_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
     instead of a fit. The difference to the full fit vanishes as 1/N.
     """
     x = np.asarray(x, np.float64)
-    probability = chance_of(fit.intercept + fit.coefficient * x)
+    probability = probability_of(fit.intercept + fit.coefficient * x)
     rest, curve = np.asarray(y, np.float64) - probability, probability * (1 - probability)
     return np.stack([rest, rest * x, curve, curve * x, curve * x * x], 1)
 
@@ -126,7 +126,7 @@ def two_sided(z: float) -> float:
     return erfc(abs(z) / sqrt(2))
 
 
-def chance_of(logit: Floats) -> Floats:
+def probability_of(logit: Floats) -> Floats:
     """Return 1 / (1 + exp(-logit)), without overflow."""
     return 0.5 * (1 + np.tanh(logit / 2))
 
@@ -137,8 +137,8 @@ def _log_likelihood(z: Floats, y: Floats, beta: Floats, weights: Floats) -> floa
 
 
 def _newton_terms(z: Floats, y: Floats, beta: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    chance = chance_of(beta[0] + beta[1] * z)
-    rest, curve = weights * (y - chance), weights * chance * (1 - chance)
+    p = probability_of(beta[0] + beta[1] * z)
+    rest, curve = weights * (y - p), weights * p * (1 - p)
     return np.array([rest.sum(), rest @ z]), np.array([curve.sum(), curve @ z, (curve * z) @ z])
 
 

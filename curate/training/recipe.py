@@ -49,7 +49,7 @@ class SharedSettings(ViewSettings):
     weight_decay: float | None = _means("weight decay")
     clip: float | None = _means("largest norm of the gradient; 0: as it is")
     accumulate: int | None = _means("batches a step, whose gradients are averaged")
-    trunk_lr: float | None = _means("the backbone's rate as a share of --lr")
+    backbone_lr: float | None = _means("the backbone's rate as a share of --lr")
 
 
 AUGMENTATION = tuple(each.name for each in fields(ViewSettings))
@@ -135,7 +135,7 @@ def typed_settings(settings: Mapping[str, object] | None) -> list[str]:
 
 def _require_frozen(typed: dict[str, Any], why: str) -> None:
     """Raise ``InputError`` for an option that is about a backbone that moves."""
-    of_moving = {"--freeze-batchnorm": typed["freeze_batchnorm"], "--set trunk_lr": typed["trunk_lr"] is not None}
+    of_moving = {"--freeze-batchnorm": typed["freeze_batchnorm"], "--set backbone_lr": typed["backbone_lr"] is not None}
     wrong = [option for option, is_typed in of_moving.items() if is_typed]
     if wrong:
         raise InputError(f"{wrong[0]} is for a backbone that moves, and {why} holds it as it is; leave one of them out")

@@ -63,14 +63,14 @@ class Calibration:
     levels: NDArray[np.float64]
     n_fitted: int
 
-    def level(self, chance: float) -> float:
-        """Return the share of the mass that a cap needs to hold the match with at least that chance; 1 for all."""
-        place = math.ceil((len(self.levels) + 1) * chance)
+    def level(self, probability: float) -> float:
+        """Return the share of the mass that a cap needs to hold the match with at least that probability; 1 for all."""
+        place = math.ceil((len(self.levels) + 1) * probability)
         return float(self.levels[place - 1]) if place <= len(self.levels) else 1.0
 
-    def bounds(self, rank: NDArray[np.float64], chance: float) -> NDArray[np.float64]:
+    def bounds(self, rank: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
         """Return the cosine from which an image lies inside the region, shape (Q,), of queries of these ranks."""
-        return credible_cosine(self.level(chance), self.model.kappa(rank), self.model.dim).numpy()
+        return credible_cosine(self.level(probability), self.model.kappa(rank), self.model.dim).numpy()
 
 
 def calibrate(cosine: NDArray[np.float64], rank: NDArray[np.float64], fitted: NDArray[np.bool_]) -> Calibration:

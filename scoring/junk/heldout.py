@@ -26,7 +26,7 @@ class HeldOut:
         images: of the dataset.
         copies: corrupted ones.
         auroc: corrupted copies against the images that are not flagged, with its 95 % interval.
-        found: share of the corrupted copies above the threshold, with its 95 % interval.
+        detected: share of the corrupted copies above the threshold, with its 95 % interval.
         by_kind: the same by kind of corruption.
         flagged: share of the images above the threshold, which bounds the false alarms.
         false_alarms: share of clean images expected above the threshold, by the tail below it.
@@ -35,7 +35,7 @@ class HeldOut:
     images: int
     copies: int
     auroc: Interval
-    found: Interval
+    detected: Interval
     by_kind: Mapping[str, float]
     flagged: float
     false_alarms: float
@@ -45,8 +45,8 @@ class HeldOut:
         """Why the score does not apply to this dataset; empty where it does."""
         if not self.auroc.value >= LEAST_AUROC:
             return f"held-out AUROC {self.auroc.value:.3f}, at least {LEAST_AUROC} is needed"
-        if self.found.value < LEAST_DETECTED:
-            return f"{self.found.value:.0%} of corrupted copies found, at least {LEAST_DETECTED:.0%} is needed"
+        if self.detected.value < LEAST_DETECTED:
+            return f"{self.detected.value:.0%} of corrupted copies found, at least {LEAST_DETECTED:.0%} is needed"
         if self.flagged > MOST_FLAGGED:
             return f"{self.flagged:.0%} of the images would be flagged"
         return ""

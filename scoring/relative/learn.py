@@ -44,14 +44,14 @@ class Lesson:
 
     Attributes:
         middles: prototypes of the classes, shape (C, D).
-        chances: probabilities of the classes of each row, shape (N, C).
+        probabilities: probabilities of the classes of each row, shape (N, C).
         other: probability that a row and its nearest are of two classes, shape (N,); of a labelled row by the other
             folds.
         inside: the same of the labelled rows with their own labels known, shape (L,).
     """
 
     middles: Floats
-    chances: Floats
+    probabilities: Floats
     other: NDArray[np.float64]
     inside: NDArray[np.float64]
 
@@ -95,17 +95,17 @@ def learn(on: LaidOutRows, labels: KnownLabels, *, seed: int = 0) -> Lesson:
         guess = guessed(on.rows.units, middles)
         seeds = PRIOR * guess
         seeds[rows, codes] += 1
-        chances = spread(graph, seeds)
-        return middles, chances, other_class(on.near, chances, guess)
+        probabilities = spread(graph, seeds)
+        return middles, probabilities, other_class(on.near, probabilities, guess)
 
     everything = np.ones(len(labels.rows), bool)
-    middles, chances, other = propagated_from(everything)
+    middles, probabilities, other = propagated_from(everything)
     inside = other[labels.rows]
     folds = spread_folds(torch.from_numpy(labels.codes), FOLDS, seed=seed).numpy()
     for number in range(FOLDS):
         held = labels.rows[folds == number]
         other[held] = propagated_from(folds != number)[2][held]
-    return Lesson(middles, chances, other, inside)
+    return Lesson(middles, probabilities, other, inside)
 
 
 def weighed(

@@ -74,21 +74,21 @@ class Propagated:
     Attributes:
         classes: names of the C classes.
         middles: mean direction of the labelled rows of each, shape (C, D), float32; zero for one without.
-        chances: probabilities of the classes of each reference, shape (R, C), float16.
+        probabilities: probabilities of the classes of each reference, shape (R, C), float16.
     """
 
     classes: tuple[str, ...]
     middles: Floats
-    chances: NDArray[np.float16]
+    probabilities: NDArray[np.float16]
 
     @property
     def n_bytes(self) -> int:
         """Bytes that it keeps."""
-        return self.middles.nbytes + self.chances.nbytes
+        return self.middles.nbytes + self.probabilities.nbytes
 
     def other_class(self, units: Floats, near: Near) -> NDArray[np.float64]:
         """Return the probability that rows and their nearest reference are of two classes, shape (N,), in [0, 1]."""
-        return other_class(near, self.chances, guessed(units, self.middles))
+        return other_class(near, self.probabilities, guessed(units, self.middles))
 
 
 def other_class(near: Near, probabilities: NDArray[np.floating], guess: Floats) -> NDArray[np.float64]:

@@ -32,12 +32,12 @@ class FewCosines:
 
     def search(self, queries: NDArray, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:
         """Return the pairs of queries, shape (Q, D), and rows; arguments and result as of ``CosineIndex.search``."""
-        found, parts = np.flatnonzero(self._squares > 0 if among is None else among & (self._squares > 0)), []
+        candidates, parts = np.flatnonzero(self._squares > 0 if among is None else among & (self._squares > 0)), []
         for start in range(0, len(queries), AT_ONCE):
             exact, squares = _exact(queries[start : start + AT_ONCE])
-            lengths = np.sqrt(squares[:, None] * self._squares[found])
+            lengths = np.sqrt(squares[:, None] * self._squares[candidates])
             cosine = np.full(lengths.shape, -1.0)
-            np.divide(exact @ self._rows[found].T, lengths, out=cosine, where=lengths > 0)
+            np.divide(exact @ self._rows[candidates].T, lengths, out=cosine, where=lengths > 0)
             close = cosine >= self.threshold - TIE
             if first:
                 place = np.flatnonzero(close.any(0))
@@ -45,9 +45,9 @@ class FewCosines:
             else:
                 query, place = np.nonzero(close)
             similarity = rounded(np.minimum(cosine[query, place], 1.0), self.threshold)
-            parts.append((query + start, found[place], similarity))
+            parts.append((query + start, candidates[place], similarity))
             if first:
-                found = np.delete(found, place)
+                candidates = np.delete(candidates, place)
         return sorted_links(parts)
 
     def search_rows(

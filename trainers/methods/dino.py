@@ -109,10 +109,10 @@ class DINO(Method[DINOSettings]):
         logits = head.sharpened(cosines)
         loss = dino_loss(student, logits, temperature=self.settings.student_temperature)
         with torch.no_grad():
-            chances = logits.softmax(-1)
+            probabilities = logits.softmax(-1)
             most = math.log(logits.shape[-1])
-            undecided = torch.special.entr(chances).sum(-1).mean() / most  # 1: the teacher prefers no prototype
-            used = torch.special.entr(chances.mean((0, 1))).sum() / most  # 0: all images are on one
+            undecided = torch.special.entr(probabilities).sum(-1).mean() / most  # 1: the teacher prefers no prototype
+            used = torch.special.entr(probabilities.mean((0, 1))).sum() / most  # 0: all images are on one
             if self.training:
                 head.centre.lerp_(cosines.mean((0, 1)), 1 - self.settings.centre)
         return Step(loss, {"undecided": undecided, "used": used})

@@ -20,7 +20,7 @@ BLOCK_GPU = 2**27
 def draw(mean: Tensor, log_variance: Tensor, samples: int) -> Tensor:
     """Return draws of every Gaussian, brought to unit length; the gradient reaches both through them.
 
-    As many from each of an image's Gaussians, which is less noisy than leaving to chance which one is drawn from.
+    As many from each of an image's Gaussians, which is less noisy than drawing from a random one.
 
     Args:
         mean: shape (N, C, M).

@@ -156,7 +156,7 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
     may_pass = is_present & np.isin(was.status, list(retry))
     if (is_present & np.asarray(pc.fill_null(pc.not_equal(uris.cast(pa.string()), was.uris), False))).any():
         comparison.uris = uris
-        setup.request.options.announce("images have other paths than in the table: it gets those of now")
+        setup.request.options.announce("images have other paths than in the table: the table gets their new paths")
     changed = is_present & ((was.status == GONE) | (_both(sizes, was.sizes) & (sizes != was.sizes)))
     moved = _both(times, was.times) & (times != was.times)
     changed |= is_present & moved & ~was.has_digest

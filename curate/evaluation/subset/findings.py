@@ -15,7 +15,7 @@ class Noise:
     """Estimated shares of wrong labels, each with a 95 % interval."""
 
     subset: Interval
-    whole: Interval
+    all_rows: Interval
     tested: Interval
 
 

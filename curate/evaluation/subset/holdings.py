@@ -21,13 +21,13 @@ class Diversity:
 
     Attributes:
         subset: with its interval over rows.
-        whole: the same.
+        all_rows: the same.
         random: mean of random subsets of the same size.
         against_random: subset less that.
     """
 
     subset: Interval
-    whole: Interval
+    all_rows: Interval
     random: float
     against_random: Gap
 

@@ -57,14 +57,12 @@ def read_pictures(pool: SubsetPool, *, source: str | None) -> PixelSquares:
     return PixelSquares(at, torch.from_numpy(pixels[at]))
 
 
-def trainer(
-    pool: SubsetPool, pictures: PixelSquares, settings: SubsetSettings, announce: Callable[[str], None]
-) -> Train:
+def trainer(pool: SubsetPool, images: PixelSquares, settings: SubsetSettings, announce: Callable[[str], None]) -> Train:
     """Return what trains a network on some rows with a seed and says which test rows are right.
 
     Args:
         pool: rows whose image could be read; its labels, and which are tested on.
-        pictures: of the same rows, in the same order.
+        images: of the same rows, in the same order.
         settings: steps, seed and device.
         announce: called with nothing but the device, once.
     """
@@ -74,13 +72,13 @@ def trainer(
 
     def train(rows: NDArray[np.int64], number: int) -> NDArray[np.bool_]:
         model = train_network(
-            pictures.pixels[rows],
+            images.pixels[rows],
             pool.label[rows],
             len(pool.classes),
             seed=settings.seed + number,
             steps=settings.network,
             device=device,
         )
-        return np.asarray(predicted(model, pictures.pixels[tests], device) == pool.label[tests])
+        return np.asarray(predicted(model, images.pixels[tests], device) == pool.label[tests])
 
     return train

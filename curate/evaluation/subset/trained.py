@@ -25,7 +25,7 @@ class ClassGap:
         name: of the class.
         tested: test rows of it.
         kept: rows of it that the subset trains on.
-        whole: rows of it that the whole trains on.
+        all_rows: rows of it that the whole trains on.
         gaps: less each other side -> the difference.
         adjusted_p: the same, by Holm over the classes.
     """
@@ -33,7 +33,7 @@ class ClassGap:
     name: str
     tested: int
     kept: int
-    whole: int
+    all_rows: int
     gaps: Mapping[str, Gap]
     adjusted_p: Mapping[str, float]
 

@@ -17,9 +17,9 @@ class SubsetVerdict:
 
     Attributes:
         model: that it is of.
-        says: ``helps``, ``hurts``, ``does not help`` or ``cannot be told``, against random rows of the same size.
+        says: ``helps``, ``hurts``, ``does not help`` or ``cannot be determined``, against random rows of the same size.
         of_rows: the same against random rows of the same classes: what is left once the counts of classes are alike.
-        of_size: ``better``, ``worse``, ``as good`` or ``cannot be told``, against the whole.
+        of_size: ``better``, ``worse``, ``as good`` or ``cannot be determined``, against the whole.
     """
 
     model: str

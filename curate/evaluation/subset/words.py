@@ -113,7 +113,7 @@ def of_holdings(findings: SubsetFindings) -> list[str | Grid]:
                 _number(diversity.subset, "{:.2f}"),
                 f"{diversity.random:.2f}",
                 _signed(diversity.against_random, "{:+.2f}"),
-                _number(diversity.whole, "{:.2f}"),
+                _number(diversity.all_rows, "{:.2f}"),
             ]
         )
     if findings.coverage is not None:
@@ -143,7 +143,7 @@ def of_holdings(findings: SubsetFindings) -> list[str | Grid]:
         noise = findings.noise
         lines += [
             f"wrong labels, estimated: {_number(noise.subset, '{:.1%}')} in the subset, "
-            f"{_number(noise.whole, '{:.1%}')} in the whole, {_number(noise.tested, '{:.1%}')} on the test side"
+            f"{_number(noise.all_rows, '{:.1%}')} in the whole, {_number(noise.tested, '{:.1%}')} on the test side"
         ]
     return lines
 
@@ -242,7 +242,7 @@ def _of_side(trained: SideAccuracies, side: str) -> tuple[float, float]:
 
 def _class_line(of_class: ClassGap) -> list[object]:
     gaps = [(_points(of_class.gaps[side]), f"{of_class.adjusted_p[side]:.3f}") for side in (RANDOM, ALL_ROWS)]
-    return [of_class.name, of_class.tested, of_class.kept, of_class.whole, *gaps[0], *gaps[1]]
+    return [of_class.name, of_class.tested, of_class.kept, of_class.all_rows, *gaps[0], *gaps[1]]
 
 
 def _fair(fairness: Fairness, more: str) -> list[str]:

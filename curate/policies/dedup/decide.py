@@ -285,7 +285,7 @@ def _read(
 
 
 def _require_colours_alike(rows: Rows, other: Rows) -> None:
-    """Refuse signatures of which those of one table alone hold colours: colours could not be compared."""
+    """Refuse signatures with colours in one table alone: colours could not be compared."""
     held = [each.chroma is not None for each in (rows, other) if each.signature is not None and each.signature.any()]
     if len(set(held)) > 1:
         raise InputError(

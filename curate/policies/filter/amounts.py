@@ -82,7 +82,7 @@ class AmountRule(ScoreRule):
         return Ruling(keep, valid, cuts)
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return what the column says, what else the amount could mean, and which groups it took less of."""
+        """Return what the column means, what else the amount could mean, and which groups it took less of."""
         notes = super().notes(result)
         amount, flag = self.parsed, f"--{self.name}"
         if amount.other_reading(flag, 0, result.left) is not None:

@@ -120,7 +120,7 @@ def _filter() -> Callable[..., FilterResult]:
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``filter`` once it is used: its keywords are also those of rules that other packages add."""
+    """Return ``filter`` once it is used: rules of other packages add keywords to it."""
     if name == "filter":
         return _filter()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

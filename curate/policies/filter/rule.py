@@ -63,17 +63,17 @@ class Reasons:
 
 
 class Rule(ABC):
-    """One rule: what it is typed as, what it needs, how it judges rows, and what it says about them.
+    """One rule: what it is typed as, what it needs, how it judges rows, and how it explains them.
 
     A frozen dataclass, whose first field is the value that is typed, and which has ``column`` and ``per``.
 
     Attributes:
         name: as in receipts; the option is ``--name``, the keyword of Python has ``_`` for ``-``.
-        ranks: whether what it says of a row depends on the others, so that it must see all at once.
+        ranks: whether its score of a row depends on the others, so that it must see all at once.
         takes: which of column, per and even count for it.
         option: of its value, as in ``Line``; None for a rule of this project, whose line has it.
         settings: options that it alone takes; the same.
-        stage: when a keyword of Python applies: those of 0 first, bounds 1, --drop-bottom 2, --keep-top 3.
+        stage: when a keyword of Python applies: stage 0 first, bounds 1, --drop-bottom 2, --keep-top 3.
         gathers: whether all values of its option are one rule, at the place of the first.
         once: whether its option may be typed once only.
         last: why no rule may come after it; empty where one may.
@@ -168,7 +168,7 @@ class ScoreRule(Rule):
         """Return what follows the score in a reason, by group: for kept, dropped, lost a tie."""
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return what the column says."""
+        """Return what the column means."""
         column = describe(self.column)
         higher = column.higher or "taken as better"
         return [f"{self.typed()} works on {self.column} ({column.meaning}; higher: {higher})"]

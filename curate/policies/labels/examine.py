@@ -18,8 +18,8 @@ from curate.policies.arranged import Expected
 from curate.policies.labels.request import AGREEMENT, QUALITY, SUGGESTED, WHY, LabelsRequest
 from curate.policies.reviewed import OPTION, Reviewed, VerdictLines, relabelled, with_images
 from curate.policies.verdicts import KEEP, LABELS
-from curate.probes.chances import codes_among
 from curate.probes.crossed import LabelEvidence, crossed
+from curate.probes.probabilities import codes_among
 from curate.tables.dataset import read_dataset
 from curate.tables.needs import Needs
 from curate.tables.rows import Codes, Rows, read_rows
@@ -172,19 +172,19 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     labels = majority(votes, rows.hashes)
     _refuse(labels[at], classes, _place(request, table))
     evidence = crossed(dataset.embeddings, labels[at], len(classes), seed=request.seed)
-    chances = evidence.probabilities
-    joint = confident_joint(chances, labels[at], len(classes))
-    judged = judge(chances, labels[at], Mistakes.of(joint))
+    probabilities = evidence.probabilities
+    joint = confident_joint(probabilities, labels[at], len(classes))
+    judged = judge(probabilities, labels[at], Mistakes.of(joint))
     quality, suggested, of_several = judged.quality, judged.suggested, dict[str, Any]()
     if votes.shape[1] > 1:
-        weighed = weigh(chances, votes[at], labels[at], len(classes), None if who is None else who[at])
-        quality = np.where(np.isnan(chances.of_label), np.nan, weighed.quality).astype(np.float32)
+        weighed = weigh(probabilities, votes[at], labels[at], len(classes), None if who is None else who[at])
+        quality = np.where(np.isnan(probabilities.of_label), np.nan, weighed.quality).astype(np.float32)
         suggested, agreement = weighed.suggested, rows.in_table(weighed.agreement, at, np.nan)
         of_several = {"agreement": agreement, "annotators": weighed.accuracy, "alike": weighed.pairs}
     settled = _settled(rows, labels, reviewed, request)
     quality = np.where(settled[at], 1, quality).astype(np.float32)
     suggested = np.where(settled[at], labels[at], suggested).astype(np.int32)
-    reason = np.where(settled, -1, _reasons(rows, at[np.isnan(chances.of_label)], labels)).astype(np.int8)
+    reason = np.where(settled, -1, _reasons(rows, at[np.isnan(probabilities.of_label)], labels)).astype(np.int8)
     against = np.where(settled[at], 0, _against(evidence, labels[at], joint.confident)).astype(np.uint8)
     return Examined(
         table=table,
@@ -196,10 +196,10 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
         labels=rows.in_table(labels.astype(np.int32)),
         quality=rows.in_table(quality, at, np.nan),
         suggested=rows.in_table(suggested, at, -1),
-        rival=rows.in_table(np.where(np.isnan(chances.of_label), -1, judged.rival).astype(np.int32), at, -1),
+        rival=rows.in_table(np.where(np.isnan(probabilities.of_label), -1, judged.rival).astype(np.int32), at, -1),
         against=rows.in_table(against, at, 0),
         reason=rows.in_table(reason),
-        shares=shares(chances, labels[at], joint, quality < request.below, suggested),
+        shares=shares(probabilities, labels[at], joint, quality < request.below, suggested),
         named=request.columns if read is None else [name or NOBODY for name in read.annotators],
         votes_digest="" if read is None else read.digest,
         reviewed=reviewed,

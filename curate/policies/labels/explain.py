@@ -165,7 +165,7 @@ class LabelsResult(Result):
         ]
 
     def lines(self) -> list[str | Grid]:
-        """Return what the labels are worth, the account of all rows, and where the files lie."""
+        """Return the estimated share of wrong labels, the account of all rows, and where the files lie."""
         return [*self.summary(), *super().lines()]
 
 

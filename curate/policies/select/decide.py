@@ -22,7 +22,7 @@ from curate.policies.select.words import (
     PICKED,
     ChoiceVerdict,
 )
-from curate.probes.chances import Labelled, codes_of
+from curate.probes.probabilities import Labelled, codes_of
 from curate.selectors.picking import ReportPicks
 from curate.selectors.table import SELECTORS
 from curate.tables.amount import Amount
@@ -71,9 +71,9 @@ class Picked:
             RANK: pa.array(np.arange(1, k + 1)),
             GAIN: pa.array(self.chosen.gains.astype(np.float64)),
         }
-        chances = self.ready.pool.probabilities
-        if chances is not None:
-            of_picks = chances[self.chosen.rows]
+        probabilities = self.ready.pool.probabilities
+        if probabilities is not None:
+            of_picks = probabilities[self.chosen.rows]
             best = of_picks.argmax(1) if k else np.zeros(0, np.int64)
             columns[PREDICTED] = pa.array(self.ready.classes, pa.string()).take(pa.array(best))
             columns[PROBABILITY] = pa.array(of_picks.max(1) if k else np.zeros(0, np.float32), pa.float32())

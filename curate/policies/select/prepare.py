@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.policies.select.plan import Groups
 from curate.policies.select.request import SelectRequest
-from curate.probes.chances import CHANCES, Labelled, model_notes, with_chances
+from curate.probes.probabilities import OF_A_MODEL, Labelled, model_notes, with_probabilities
 from curate.selectors.contract import HOW_TO_GET
 from curate.selectors.mixing import rank_share
 from curate.selectors.pool import Pool
@@ -121,14 +121,14 @@ def _modelled(
         excluded: rows of the pool that are not learned from there, shape (M,) bool.
     """
     selector = request.selector()
-    needed = CHANCES & set(selector.needs)
+    needed = OF_A_MODEL & set(selector.needs)
     if judged is not None and pool.labels is not None:
         from curate.probes.out_of_fold import with_label_losses
 
         return with_label_losses(pool, labelled, judged, excluded)
     if pool.vectors is None or not (needed or "probabilities" in selector.optional):
         return pool, {}, []
-    pool, model = with_chances(pool, labelled, seed=request.seed, draws="draws" in needed)
+    pool, model = with_probabilities(pool, labelled, seed=request.seed, draws="draws" in needed)
     if needed and not model:
         raise InputError(_missing(request.strategy, "labels", labelled))
     return pool, model, model_notes(model, labelled)
@@ -151,7 +151,7 @@ def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list
     """Say how many candidates have no class in a column, which are picked ``last`` or make their own class.
 
     Raises:
-        InputError: where none has one, for that would be chance alone.
+        InputError: where none has one, for picks would be random.
     """
     without = int((codes < 0).sum())
     if len(codes) and without == len(codes):
@@ -179,7 +179,7 @@ def _missing(strategy: str, need: str, labelled: Labelled) -> str:
         "loss": "--loss COLUMN and --holdout-loss COLUMN",
         "holdout_loss": "--loss COLUMN and --holdout-loss COLUMN",
     }
-    if need in ("labels", *CHANCES):
+    if need in ("labels", *OF_A_MODEL):
         got = f"{counted(len(labelled.rows), 'row')} without a class" if len(labelled.rows) else "none"
         return f"the strategy {strategy} {HOW_TO_LABEL.format(got)}"
     return f"the strategy {strategy} needs {flags.get(need, HOW_TO_GET[need])}"

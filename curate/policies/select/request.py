@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from curate.policies.request import Request
 from curate.policies.select.strategy import make_selector, strategies_with
-from curate.probes.chances import CHANCES
+from curate.probes.probabilities import OF_A_MODEL
 from curate.selectors.contract import Selector
 from curate.tables.amount import Amount
 from curate.tables.known import LABEL
@@ -127,7 +127,7 @@ class SelectRequest(Request):
 
     def needs_vectors(self, signals: Signals) -> bool:
         """Return whether embeddings are looked at."""
-        by_vectors = bool({"vectors", *CHANCES} & set(self.selector().needs))
+        by_vectors = bool({"vectors", *OF_A_MODEL} & set(self.selector().needs))
         return self.min_distance is not None or by_vectors or self.derives_losses(signals)
 
     def derives_losses(self, signals: Signals) -> bool:

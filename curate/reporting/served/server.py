@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
 from curate.policies.receipts import FileState, state_of
+from curate.reporting.served.images import RowImages
 from curate.reporting.served.index import Index
-from curate.reporting.served.pictures import Pictures
 from curate.reporting.served.query import BadQuery, read_query
 from curate.reporting.thumbs import TYPE
 from curate.version import __version__
@@ -57,14 +57,14 @@ class TableSite:
 
     Attributes:
         index: of the table.
-        pictures: of its rows.
+        images: of its rows.
         page: as served.
         state: of the table's files when it was read.
         notes: what a reader has to know of what is not shown.
     """
 
     index: Index
-    pictures: Pictures
+    images: RowImages
     page: bytes
     state: list[FileState]
     notes: list[str]
@@ -83,7 +83,7 @@ class TableSite:
             table = self.index.facts.dataset.table.path
             return HTTPStatus.CONFLICT, JSON, problem(f"{table} has changed; stop curate review and start it again")
         answer = self.index.page(query_read)
-        self.pictures.remember(answer["rows"]["row"])
+        self.images.remember(answer["rows"]["row"])
         return HTTPStatus.OK, JSON, json.dumps(answer, allow_nan=False).encode()
 
     def _has_changed(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.probes.accuracy import fit
-from curate.probes.chances import Labelled
+from curate.probes.probabilities import Labelled
 
 if TYPE_CHECKING:
     from curate.probes.linear import FeatureScale

@@ -11,8 +11,8 @@ from curate.columns import KEY, URI
 from curate.policies.select.plan import Chosen, choose
 from curate.policies.select.prepare import prepare
 from curate.policies.select.request import SelectRequest
-from curate.probes.chances import CHANCES, Labelled
 from curate.probes.linear import Probe
+from curate.probes.probabilities import OF_A_MODEL, Labelled
 from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
 from curate.rounds.files.settings import RoundSettings
 from curate.rounds.state.graph import PoolGraph
@@ -124,7 +124,7 @@ def _by_strategy(
         **settings.guard.select_options,
     )
     notes: tuple[str, ...] = ()
-    if not len(standing.known) and ({"labels", *CHANCES} & set(request.selector().needs)):
+    if not len(standing.known) and ({"labels", *OF_A_MODEL} & set(request.selector().needs)):
         request = replace(request, strategy=FIRST, settings={})
         notes = (f"{settings.strategy} needs labels, and none is given yet: {FIRST} picks this batch",)
     excluded = np.zeros(len(scored.rows), bool)
@@ -178,9 +178,9 @@ def batch_table(scored: TableRows, picked: BatchRows, number: int, probe: Probe 
     if probe is None or not n:
         columns["predicted"], columns["probability"] = pa.nulls(n, pa.string()), pa.nulls(n, pa.float32())
     else:
-        chances = probe.predict(scored.vectors[picked.rows])
-        columns["predicted"] = pa.array([known.classes[i] for i in chances.argmax(1)], pa.string())
-        columns["probability"] = pa.array(np.minimum(chances.max(1), 1), pa.float32())
+        probabilities = probe.predict(scored.vectors[picked.rows])
+        columns["predicted"] = pa.array([known.classes[i] for i in probabilities.argmax(1)], pa.string())
+        columns["probability"] = pa.array(np.minimum(probabilities.max(1), 1), pa.float32())
     for name, values in picked.parts.items():
         columns[f"part_{name}"] = pa.array(values, pa.float64(), from_pandas=True)
     return pa.table(columns)

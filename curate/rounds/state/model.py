@@ -64,12 +64,12 @@ def measure(
     """
     known = standing.known
     sample = sample_of(np.setdiff1d(np.flatnonzero(scored.usable), standing.holdout), folder.settings.seed)
-    chances = probe.predict(scored.vectors[sample])
+    probabilities = probe.predict(scored.vectors[sample])
     table = pa.table(
         {
             "key": pa.array(scored.keys(sample), pa.string()),
-            "predicted": pa.array([known.classes[i] for i in chances.argmax(1)], pa.string()),
-            "probability": pa.array(np.minimum(chances.max(1), 1), pa.float32()),
+            "predicted": pa.array([known.classes[i] for i in probabilities.argmax(1)], pa.string()),
+            "probability": pa.array(np.minimum(probabilities.max(1), 1), pa.float32()),
         }
     )
     holdout = accuracy(probe, scored.vectors, standing.held_known)
@@ -79,7 +79,7 @@ def measure(
         classes=known.counts(),
         temperature=getattr(probe, "temperature", None),
         holdout=holdout,
-        entropy=entropy_share(chances),
+        entropy=entropy_share(probabilities),
         coverage=coverage(scored.vectors, sample, known.rows),
         against_last=compared(table, folder.rounds[-1].folder / STOP if folder.rounds else None),
         anytime=anytime_accuracy(holdout, look, folder.settings.confidence),

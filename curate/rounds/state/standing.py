@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.probes.chances import Labelled
+from curate.probes.probabilities import Labelled
 from curate.rounds.files.folder import Folder, Round
 from curate.rounds.files.votes import LABELLED, SKIPPED, Consensus, RoundVotes
 from curate.rounds.state.pool import Places, TableRows

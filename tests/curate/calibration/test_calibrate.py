@@ -293,8 +293,8 @@ def test_verify_reports_what_was_changed(scored, known, tmp_path):
 def test_a_chain_leads_through_the_chances(scored, known, tmp_path):
     table = tmp_path / "scores.parquet"
     shutil.copy(scored, table)
-    calibrate(table, fitted=known, apply=tmp_path / "chances.parquet")
-    kept = curate.filter(tmp_path / "chances.parquet", tmp_path / "kept.parquet", column="p_error_isotonic", max=0.1)
+    calibrate(table, fitted=known, apply=tmp_path / "calibrated.parquet")
+    kept = curate.filter(tmp_path / "calibrated.parquet", tmp_path / "kept.parquet", column="p_error_isotonic", max=0.1)
     proof = curate.verify(kept.subset, chain=True)
     assert proof.identical
     assert [(step.policy, step.verification.n_rows) for step in proof.earlier] == [("calibrate", N)]

@@ -20,7 +20,7 @@ def test_a_dry_run_shows_the_cells_before_and_after_and_writes_nothing(scores, t
     result = run("balance", scores, "--rows", 45, "--dry-run")
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert ["cell", "rows", "share", "kept", "share", "asked"] in lines
+    assert ["cell", "rows", "share", "kept", "share", "requested"] in lines
     assert ["cat", "60", "60.00%", "18", "40.00%", "33.33%"] in lines
     assert ["emu", "10", "10.00%", "10", "22.22%", "33.33%"] in lines
     assert "1 cell has 5 rows too few" in result.stdout

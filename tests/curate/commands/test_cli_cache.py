@@ -159,8 +159,8 @@ def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_p
             "stop_gradient=false is for a backbone that moves, and --freeze or --cached holds it",
         ),
         (
-            ["losspred", "--backbone", "m.safetensors", "--set", "trunk_lr=0.1"],
-            "--set trunk_lr is for a backbone that moves",
+            ["losspred", "--backbone", "m.safetensors", "--set", "backbone_lr=0.1"],
+            "--set backbone_lr is for a backbone that moves",
         ),
         (["losspred", "--backbone", "m.safetensors", "--freeze-batchnorm"], "--freeze-batchnorm is for a backbone"),
         (["losspred", "--backbone", "m.safetensors", "--batch-size", "99"], "one batch of 99 images, got 16"),

@@ -166,7 +166,7 @@ def test_a_run_that_diverges_leaves_an_older_checkpoint_as_it_is(tmp_path):
         (["--lr", "inf"], "lr must be above 0 and finite, got inf"),
         (["--set", "weight_decay=-5"], "weight_decay must be at least 0 and finite, got -5.0"),
         (["--set", "weight_decay=nan"], "weight_decay takes a number or none, got 'nan'"),
-        (["--set", "trunk_lr=-1"], "trunk_lr must be at least 0 and finite, got -1.0"),
+        (["--set", "backbone_lr=-1"], "backbone_lr must be at least 0 and finite, got -1.0"),
         (["--seed", "9" * 30], "the seed must be between 0 and 2^31 - 1, got 999"),
         (["--seed", "-1"], "the seed must be between 0 and 2^31 - 1, got -1"),
         (["--set", "blur_sigma=-3"], "augmentation blur_sigma needs 0 < low <= high <= 224, got -3.0 and -3.0"),

@@ -76,9 +76,9 @@ def test_a_shift_is_found_in_columns_embeddings_and_clusters(moved):
     assert width.means[1] - width.means[0] == pytest.approx(20, abs=5)
     assert by_name(comparison)["label"].adjusted_p > 0.05
     assert any(each.adjusted_p <= 0.05 for each in comparison.clusters)
-    assert [len(each) for each in comparison.tell] == [3, 3]
-    assert all(row.key.startswith("1-") for row in comparison.tell[0])
-    assert all(row.key.startswith("2-") for row in comparison.tell[1])
+    assert [len(each) for each in comparison.distinctive] == [3, 3]
+    assert all(row.key.startswith("1-") for row in comparison.distinctive[0])
+    assert all(row.key.startswith("2-") for row in comparison.distinctive[1])
 
 
 def test_a_cluster_that_one_side_lacks_is_named_with_its_rows(tmp_path):
@@ -113,8 +113,8 @@ def test_a_part_drawn_at_random_is_no_different_and_one_chosen_by_looks_is(tmp_p
     assert not any(each.adjusted_p <= 0.05 for each in [*drawn.columns, *drawn.clusters])
     chosen = curate.compare(full, tmp_path / "chosen.parquet", **QUICK)
     assert chosen.embedding.p == 0.01
-    assert len(chosen.tell[0]) == 3
-    assert chosen.tell[1] == ()  # no row is in the part alone
+    assert len(chosen.distinctive[0]) == 3
+    assert chosen.distinctive[1] == ()  # no row is in the part alone
 
 
 def test_a_table_and_its_copy_are_the_same(pair, tmp_path):
@@ -136,8 +136,8 @@ def test_the_order_of_rows_changes_no_number(moved, tmp_path):
     ):
         for name in ("distance", "p", "adjusted_p", "shared", "mmd_p"):
             assert now.get(name) == then.get(name), name  # of the means the last digit differs
-    assert [[row["key"] for row in side] for side in after["tell"]] == [
-        [row["key"] for row in side] for side in before["tell"]
+    assert [[row["key"] for row in side] for side in after["distinctive"]] == [
+        [row["key"] for row in side] for side in before["distinctive"]
     ]
 
 

@@ -58,7 +58,7 @@ def test_a_column_and_a_file_of_the_same_labels_teach_the_same(table, tmp_path, 
     propagated = read_fit(tmp_path / "f.safetensors", load_model(tmp_path / "f.safetensors")[1]).propagated
     if by_column.labels["better"]:
         assert propagated.classes == tuple(f"c{k}" for k in range(6))
-        assert propagated.chances.shape == (N, 6)
+        assert propagated.probabilities.shape == (N, 6)
 
 
 def test_rows_without_a_class_are_not_learned_from(tmp_path, digest):

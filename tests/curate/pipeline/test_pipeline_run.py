@@ -74,7 +74,7 @@ def test_the_funnel_adds_up_from_step_to_step(workdir):
     assert [(stage["rows_in"], stage["rows_out"]) for stage in stages] == [(60, 30), (30, 15), (15, 5), (5, 5)]
     assert all(stage["rows_in"] - stage["rows_out"] == sum(stage["lost"].values()) for stage in stages)
     assert stages[0]["lost"] == {"bytes": 30}
-    with Image.open(result["picture"]) as picture:
+    with Image.open(result["image"]) as picture:
         assert picture.size[0] == 1051
 
 

@@ -113,7 +113,7 @@ def test_every_kind_is_written_with_the_same_bytes_twice_and_its_numbers_printed
     assert not re.search(r"<dc:date>|<script|href=\"http", text)
     alone = json.loads(run(f"plot {ASKED[kind]} --json").stdout)
     assert alone["kind"] == kind
-    assert (alone.pop("picture"), both.pop("picture")) == (None, "b.svg")
+    assert (alone.pop("image"), both.pop("image")) == (None, "b.svg")
     assert alone == both
 
 

@@ -111,7 +111,7 @@ def test_the_area_under_risk_and_coverage_is_that_of_evaluate(place, prediction)
         expected = measures[f"AURC, {prediction}"].values
         assert risks.aurc == pytest.approx({name: interval.value for name, interval in expected.items()})
     for band in risks.risk.values():
-        assert band.value[-1] == pytest.approx(risks.chance)
+        assert band.value[-1] == pytest.approx(risks.at_random)
         assert all(low <= high for low, high in zip(band.low, band.high, strict=True))
     entropy = risks.risk["class entropy"].value
     assert all(best <= value + 1e-12 for best, value in zip(risks.perfect, entropy, strict=True))

@@ -13,8 +13,8 @@ import curate
 from curate.cli import app
 from curate.policies.verify import verify
 from curate.probes import out_of_fold
-from curate.probes.chances import Labelled
 from curate.probes.linear import spread_of
+from curate.probes.probabilities import Labelled
 from curate.selectors.pool import Pool
 from curate.selectors.table import SELECTORS
 from curate.tables.vectors import vector_hashes

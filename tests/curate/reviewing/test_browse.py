@@ -18,7 +18,7 @@ import pytest
 from browsed import N, get, rows, view
 from PIL import Image
 
-from curate.reporting.served import pictures as pictures_module
+from curate.reporting.served import images as images_module
 from curate.reporting.served.query import Query
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -164,12 +164,12 @@ def test_an_image_is_shown_large_and_one_that_changed_since_it_was_scored_is_sai
         Image.new("RGB", (50, 50), (0, 0, 250)).save(file)
     server = view(tmp_path / "scores.parquet", points=0)
     server.server_close()
-    pictures = server.site.pictures
-    assert Image.open(io.BytesIO(pictures.large(0).data)).size == (1_024, 512)
-    assert Image.open(io.BytesIO(pictures(0).data)).size == (128, 64)
-    assert pictures(1).problem == pictures.large(1).problem == "changed since it was scored"
-    assert b"changed" in pictures(1).data
-    assert pictures(2).problem == ""  # nothing says what was scored
+    images = server.site.images
+    assert Image.open(io.BytesIO(images.large(0).data)).size == (1_024, 512)
+    assert Image.open(io.BytesIO(images(0).data)).size == (128, 64)
+    assert images(1).problem == images.large(1).problem == "changed since it was scored"
+    assert b"changed" in images(1).data
+    assert images(2).problem == ""  # nothing says what was scored
 
 
 def test_the_images_of_a_table_without_paths_come_from_its_source(browsed, tmp_path):
@@ -180,9 +180,9 @@ def test_the_images_of_a_table_without_paths_come_from_its_source(browsed, tmp_p
     source.write_parquet(tmp_path / "images.parquet")
     server = view(tmp_path / "scores.parquet", source=str(tmp_path / "images.parquet"), points=0)
     try:
-        picture = Image.open(io.BytesIO(server.site.pictures(30).data)).convert("RGB")
+        picture = Image.open(io.BytesIO(server.site.images(30).data)).convert("RGB")
         assert abs(np.asarray(picture, int)[..., 0].mean() - 30) < 4
-        assert server.site.pictures(31).problem == "no image: missing"
+        assert server.site.images(31).problem == "no image: missing"
     finally:
         server.server_close()
     without = view(tmp_path / "scores.parquet", points=0)
@@ -191,11 +191,11 @@ def test_the_images_of_a_table_without_paths_come_from_its_source(browsed, tmp_p
 
 
 def test_few_thumbnails_are_kept(server, monkeypatch):
-    monkeypatch.setattr(pictures_module, "KEPT", 3)
-    pictures = pictures_module.Pictures(server.site.pictures.table, source=None)
+    monkeypatch.setattr(images_module, "KEPT", 3)
+    images = images_module.RowImages(server.site.images.table, source=None)
     for row in range(0, 20, 2):
-        pictures(row)
-    assert pictures._small.cache_info().currsize == 3
+        images(row)
+    assert images._small.cache_info().currsize == 3
 
 
 def test_many_ask_at_once(server, frame):

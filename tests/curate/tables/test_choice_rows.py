@@ -6,7 +6,7 @@ from choosing import columns_of, table, write
 
 from curate.policies.select.prepare import prepare
 from curate.policies.select.request import SelectRequest
-from curate.probes.chances import Labelled, codes_of
+from curate.probes.probabilities import Labelled, codes_of
 from curate.tables.digests import tie_breaks
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows

@@ -9,7 +9,7 @@ from PIL import Image
 
 import curate
 from curate.manifest import ReadError
-from curate.reporting.served.pictures import Pictures
+from curate.reporting.served.images import RowImages
 from curate.tables.images import Images
 from curate.tables.table import open_table
 from curate.torch import SubsetDataset
@@ -44,7 +44,7 @@ def test_images_are_read_where_they_moved_to_with_their_table(place):
     now = place.rename(place.with_name("now"))
     table = now / "out" / "s.parquet"
     assert images_of(table) == [""] * 3
-    assert Pictures(open_table(table), source=None)(1).problem == ""
+    assert RowImages(open_table(table), source=None)(1).problem == ""
     assert SubsetDataset(table)[2]["key"] == "x/c.png"
     curate.export(table, now / "copies", to="imagefolder")
     copies = {path.read_bytes() for path in (now / "copies").rglob("*.png")}

@@ -60,7 +60,7 @@ def test_a_clean_dataset_is_hardly_flagged_and_corrupted_copies_are_found():
     assert (classifier.log_odds > 0).mean() <= 0.01
     assert classifier.held_out.applies
     assert classifier.held_out.auroc.value > 0.999
-    assert classifier.held_out.found.value > 0.97
+    assert classifier.held_out.detected.value > 0.97
     assert set(classifier.held_out.by_kind) == set(KINDS)
     assert classifier.held_out.flagged == pytest.approx((classifier.log_odds > 0).mean())
 
@@ -198,7 +198,7 @@ def test_the_threshold_leaves_most_copies_above_and_no_unexplained_crowd():
 def test_held_out_measures_are_those_of_the_definition():
     images_, copies = np.array([-3.0, -1.0, 0.5, -2.0]), np.array([1.0, 2.0, -0.5, 3.0])
     measured = held_out(images_, copies, ["a", "b", "a", "b"])
-    assert measured.found.value == 0.75
+    assert measured.detected.value == 0.75
     assert measured.by_kind == {"a": 0.5, "b": 1.0}
     assert measured.flagged == 0.25
     assert measured.auroc.value == pytest.approx(1.0)  # of the three images that are not flagged

@@ -125,7 +125,7 @@ def test_of_a_large_dataset_the_labelled_rows_are_kept_first():
     labels = labels_of(kind, 60)
     fit, said = fit_dataset(rows, labels=labels, most=150)
     assert len(fit.references) == 150
-    assert fit.propagated is None or fit.propagated.chances.shape == (150, 6)
+    assert fit.propagated is None or fit.propagated.probabilities.shape == (150, 6)
     kept = {row.tobytes() for row in fit.references}
     assert all(rows[at].tobytes() in kept for at in labels.rows)
     assert said.columns[AMBIGUOUS].shape == (500,)

@@ -10,7 +10,7 @@ from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.passing import Marked, OfColour
-from curate.policies.dedup.finders.surroundings import pictures
+from curate.policies.dedup.finders.surroundings import signature_cosine
 from curate.tables.rows import Rows
 from scoring.images.crops import coarse_fits
 from scoring.images.views import SignatureView
@@ -94,5 +94,5 @@ class PartOfColour(OfColour):
         """Return which pairs agree in colour, or are no whole images of one shape, shape (P,)."""
         if side.signature is None or self.rows.signature is None:
             raise ValueError("rows were read without signature")
-        cosine, _ = pictures(side.signature, links.query, self.rows.signature, links.row, (view,))
+        cosine, _ = signature_cosine(side.signature, links.query, self.rows.signature, links.row, (view,))
         return (cosine < ALIKE) | super().agree(links, side, view)

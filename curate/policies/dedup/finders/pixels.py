@@ -84,9 +84,9 @@ def candidates(tables: Sequence[Rows]) -> NDArray[np.bool_]:
     content = pa.chunked_array(texts, pa.large_string()).dictionary_encode(null_encoding="encode").combine_chunks()
     of_content = content.indices.to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(has_hash)
-    picture = np.zeros(len(rows), [("code", np.uint64), ("width", np.int64), ("height", np.int64)])
-    picture["code"], picture["width"], picture["height"] = codes[rows], sizes[rows, 0], sizes[rows, 1]
-    kind, of_kind = np.unique(picture, return_inverse=True)  # one for each hash and size
+    image = np.zeros(len(rows), [("code", np.uint64), ("width", np.int64), ("height", np.int64)])
+    image["code"], image["width"], image["height"] = codes[rows], sizes[rows, 0], sizes[rows, 1]
+    kind, of_kind = np.unique(image, return_inverse=True)  # one for each hash and size
     pairs = np.unique(np.stack([of_kind, of_content[rows]], 1), axis=0)
     several = np.bincount(pairs[:, 0], minlength=len(kind)) > 1
     index = HammingIndex(kind["code"].copy(), CLOSE)

@@ -107,15 +107,15 @@ class Surroundings:
         self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
         """Return what speaks for pairs (a, b), as for ``Weights``, and which view of a looks most like b."""
-        picture, seen = pictures(side.signatures, a, two.signatures, b, self.views)
+        signature, seen = signature_cosine(side.signatures, a, two.signatures, b, self.views)
         around = side.crowding[a], two.crowding[b]
         content = self.content(side, a, two, b)
-        return np.stack([content, picture, np.maximum(*around), np.minimum(*around)], 1), seen
+        return np.stack([content, signature, np.maximum(*around), np.minimum(*around)], 1), seen
 
     def _no_copies(self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return ``content`` of pairs, -inf for copies: they would look like a crowd."""
-        picture, _ = pictures(side.signatures, a, two.signatures, b, self.views)
-        return np.where(picture >= COPY, -np.inf, self.content(side, a, two, b))
+        signature, _ = signature_cosine(side.signatures, a, two.signatures, b, self.views)
+        return np.where(signature >= COPY, -np.inf, self.content(side, a, two, b))
 
     def _against_mean(self, vectors: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         along, square = np.empty(len(vectors)), np.empty(len(vectors))
@@ -126,7 +126,7 @@ class Surroundings:
         return along, np.sqrt(square)
 
 
-def pictures(
+def signature_cosine(
     signatures: NDArray[np.int8],
     a: NDArray[np.int64],
     others: NDArray[np.int8],

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import Side, Surroundings
-from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, chance
+from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, probability_of
 
 ALIKE = 0.94  # cosine of whole images from which no part is looked for
 
 
 class Verified(NearPairs[Side]):
-    """Rows of which the verifier says that they are near-duplicates, with that chance or a higher one."""
+    """Rows of which the verifier says that they are near-duplicates, with that probability or a higher one."""
 
     @cached_property
     def parts(self) -> PartOf:
@@ -40,7 +40,7 @@ class Verified(NearPairs[Side]):
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the probabilities and looks of pairs of a row of a side and one of this table."""
         odds, view = self._odds(query, row, side)
-        return chance(odds).astype(np.float32), view
+        return probability_of(odds).astype(np.float32), view
 
     def _odds(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
@@ -48,7 +48,7 @@ class Verified(NearPairs[Side]):
         """Return log odds and views of pairs; parts are fitted only where that may change what is reported."""
         evidence, seen = self.surroundings.evidence(side, query, self.surroundings.side, row)
         odds, view = FIRST.log_odds(evidence), seen.astype(np.int32)
-        may = np.flatnonzero(chance(odds) >= LEAST_TO_FIT)
+        may = np.flatnonzero(probability_of(odds) >= LEAST_TO_FIT)
         fit = self.parts.measured(query[may], side.signatures, row[may])
         again = FITTED.log_odds(evidence[may], fit.similarity.astype(np.float64))
         surer = (

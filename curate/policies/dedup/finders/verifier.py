@@ -15,7 +15,7 @@ class Weights:
 
     Attributes:
         content: at least 0.
-        picture: at least 0.
+        signature: at least 0.
         denser: at most 0: a pair counts by how it stands out from what lies around it.
         sparser: at most 0.
         part: of the best fit of one image as a part of the other, at least 0; 0 where nothing was fitted.
@@ -23,7 +23,7 @@ class Weights:
     """
 
     content: float
-    picture: float
+    signature: float
     denser: float
     sparser: float
     part: float
@@ -33,19 +33,19 @@ class Weights:
         """Return the log odds of P pairs, shape (P,).
 
         Args:
-            evidence: shape (P, 4): the cosine of the embeddings less the mean of the dataset; that of the signatures,
-                the best over the views requested; and of how close other rows lie to either row, as in
-                ``Side.crowding``, the larger and the smaller one.
+            evidence: shape (P, 4): the cosine of the embeddings less the mean of the dataset; the cosine of the
+                signatures, the best over the views requested; and ``Side.crowding`` of either row, the larger and the
+                smaller one.
             part: the cosine of the best fit of one as a part of the other, where there is one, shape (P,).
         """
-        weights = np.array([self.content, self.picture, self.denser, self.sparser])
+        weights = np.array([self.content, self.signature, self.denser, self.sparser])
         odds = closeness(evidence) @ weights + self.intercept
         return odds if part is None else odds + self.part * closeness(part)
 
 
 # By examples/train_verifier.py, on embeddings of ``world``.
-FIRST = Weights(content=11.488, picture=4.535, denser=-1.772, sparser=-21.975, part=0.0, intercept=-1.992)
-FITTED = Weights(content=7.465, picture=0.0, denser=-0.587, sparser=-22.684, part=2.948, intercept=-0.441)
+FIRST = Weights(content=11.488, signature=4.535, denser=-1.772, sparser=-21.975, part=0.0, intercept=-1.992)
+FITTED = Weights(content=7.465, signature=0.0, denser=-0.587, sparser=-22.684, part=2.948, intercept=-0.441)
 LEAST_TO_FIT = 0.005  # probability by ``FIRST`` from which one image is fitted as a part of the other
 
 
@@ -58,6 +58,6 @@ def closeness(cosine: NDArray) -> Floats:
     return -np.log(1 + SLACK - np.minimum(np.asarray(cosine, np.float64), 1))
 
 
-def chance(log_odds: Floats) -> Floats:
+def probability_of(log_odds: Floats) -> Floats:
     """Return 1 / (1 + exp(-x)), in 0 to 1."""
     return 0.5 * (1 + np.tanh(log_odds / 2))

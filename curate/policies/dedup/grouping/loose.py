@@ -85,7 +85,7 @@ class Crowds:
     def loose(self, stars: Stars) -> Marked:
         """Return the rows of such groups that are not surely the same as the kept row, shape (N,) bool.
 
-        A kept row has such a group where it is linked with four rows or more, whoever these belong to, and most of
+        A kept row has such a group where it is linked with four rows or more, of any owner, and most of
         these links are just above the threshold. A row at the edge, whose kept row has fewer links, has it by its own.
         """
         loose = np.zeros(len(stars.owner), bool)

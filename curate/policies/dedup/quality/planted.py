@@ -82,12 +82,12 @@ def plant(
             jobs: list[Job] = []
             read = in_order(pool, copier.original, originals.read(block), _BLOCK, lambda each: len(each.data or b""))
             for original in read:
-                if isinstance(original.picture, str):
-                    unread[original.key] = original.picture
+                if isinstance(original.image, str):
+                    unread[original.key] = original.image
                     continue
                 used_rows.append(original.row)
                 n_shrunk += original.shrunk
-                jobs += [(original, original.picture, name) for name in kinds]
+                jobs += [(original, original.image, name) for name in kinds]
             if jobs:
                 parts.append(copier.scored(jobs, list(pool.map(copier.copy, jobs))))
             report(len(used_rows), n)
@@ -106,7 +106,7 @@ class _Original:
 
     row: int
     key: str
-    picture: Image.Image | str
+    image: Image.Image | str
     shrunk: bool = False
     pixels: str | None = None
 
@@ -153,10 +153,10 @@ class Copier:
 
     def copy(self, job: Job) -> _Copy:
         """Make a copy and decode it, as a scored image is."""
-        original, picture, name = job
+        original, source, name = job
         text = original.key.encode("utf-8", "surrogateescape")
         of_key = int.from_bytes(hashlib.blake2b(text, digest_size=6).digest())
-        data = edited(name, picture, of_key + self.seed)
+        data = edited(name, source, of_key + self.seed)
         image = decode(data, self.runner.model.spec.preprocessing, DecodeOptions(self.settings.max_pixels))
         if self.digest is None:
             return _Copy(image)

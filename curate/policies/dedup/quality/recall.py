@@ -40,7 +40,7 @@ class KindRecall:
         name: of the edit.
         strength: what was done, in words.
         n: copies.
-        found: of them, by any finder.
+        detected: of them, by any finder.
         low: Wilson's lower bound of the share found, at 95 %.
         high: the same, the upper one.
         by_finder: finder -> how many it found.
@@ -49,7 +49,7 @@ class KindRecall:
     name: str
     strength: str
     n: int
-    found: int
+    detected: int
     low: float
     high: float
     by_finder: dict[str, int]

@@ -53,8 +53,8 @@ def test_leaving_out_wrong_labels_helps(folder, columns):
     assert judgement.verdicts[0].model == "linear"
     assert judgement.verdicts[0].says in ("helps", "does not help")
     assert judgement.noise.subset.low < 0.06
-    assert judgement.noise.subset.high < judgement.noise.whole.low
-    assert judgement.noise.whole.low < 0.35 < judgement.noise.whole.high + 0.05
+    assert judgement.noise.subset.high < judgement.noise.all_rows.low
+    assert judgement.noise.all_rows.low < 0.35 < judgement.noise.all_rows.high + 0.05
     assert judgement.fairness[0].passes
     text = str(judgement)
     assert "verdict: " in text

@@ -41,27 +41,27 @@ def hits(finder, *pairs):
 
 def test_a_copy_is_found_if_it_is_linked_with_its_original():
     report = count_recalled(planted([4, 7]), [hits("hash", (0, 4), (1, 4), (5, 7), (3, 4))], KINDS)
-    assert [(kind.name, kind.found, kind.n) for kind in report.kinds] == [
+    assert [(kind.name, kind.detected, kind.n) for kind in report.kinds] == [
         ("crop-90", 1, 2),
         ("png", 1, 2),
         ("mirror", 1, 2),
     ]
-    assert (report.overall.found, report.overall.n, report.elsewhere) == (3, 6, 1)
+    assert (report.overall.detected, report.overall.n, report.elsewhere) == (3, 6, 1)
 
 
 def test_a_copy_is_found_if_it_is_linked_with_a_row_of_its_originals_group_but_not_of_no_group():
     groups = np.array([0, 0, -1, -1])
     with_group = count_recalled(planted([1]), [hits("hash", (0, 0))], KINDS, groups=groups)
-    assert with_group.overall.found == 1
+    assert with_group.overall.detected == 1
     without = count_recalled(planted([2]), [hits("hash", (0, 3))], KINDS, groups=groups)
-    assert (without.overall.found, without.elsewhere) == (0, 1)
+    assert (without.overall.detected, without.elsewhere) == (0, 1)
 
 
 def test_finders_are_counted_apart_and_together_each_copy_once():
     finders = [hits("hash", (0, 4), (0, 4)), hits("embedding", (0, 4), (1, 4)), hits("bytes")]
     overall = count_recalled(planted([4, 7]), finders, KINDS).overall
     assert overall.by_finder == {"hash": 1, "embedding": 2, "bytes": 0}
-    assert overall.found == 2
+    assert overall.detected == 2
 
 
 def test_the_interval_of_a_kind_is_wilsons():
@@ -72,7 +72,7 @@ def test_the_interval_of_a_kind_is_wilsons():
 
 def test_no_hit_at_all_is_a_recall_of_zero_with_an_upper_bound():
     report = count_recalled(planted(range(40)), [], KINDS)
-    assert report.overall.found == 0
+    assert report.overall.detected == 0
     assert (report.overall.low, report.overall.high) == pytest.approx(wilson(0, 40)[1:])
 
 
@@ -280,12 +280,12 @@ def test_recall_is_estimated_on_the_users_own_images(full_table, tiny_checkpoint
     seen = []
     kinds = ("half-size", "jpeg-50", "png", "mirror")
     report = recalled(table, 10, kinds, tiny_checkpoint, lambda done, total: seen.append((done, total)))
-    share = {kind.name: kind.found / kind.n for kind in report.kinds}
+    share = {kind.name: kind.detected / kind.n for kind in report.kinds}
     assert list(share) == ["half-size", "jpeg-50", "png", "mirror"]
     assert share["png"] == share["jpeg-50"] == share["half-size"] == 1.0
     assert share["mirror"] < 0.5
     assert report.overall.by_finder["bytes"] == 10  # the originals are PNGs of the same encoder
-    assert report.overall.found == sum(kind.found for kind in report.kinds)
+    assert report.overall.detected == sum(kind.detected for kind in report.kinds)
     assert seen == [(8, 10), (10, 10)]
 
 
@@ -296,7 +296,7 @@ def test_the_report_is_json_and_lines_that_name_every_number(full_table, tiny_ch
     assert plain["overall"]["n"] == 52
     assert set(plain["unread"]) == {"00.png", "01.png"}
     text = "\n".join(recall_lines(report))
-    assert "52 found" in text.replace(f"{report.overall.found:,} of 52 found", "52 found")
+    assert "52 found" in text.replace(f"{report.overall.detected:,} of 52 found", "52 found")
     assert "2 images that were drawn cannot be used, others took their place: " in text
     assert "01.png (changed: the image is not the one that was scored)" in text
     assert len(recall_table(report)) == 3
@@ -315,7 +315,7 @@ def test_a_copy_that_cannot_be_scored_counts_as_missed():
     at = made.copies.column_names.index("status")
     made.copies = made.copies.set_column(at, "status", pa.array(["ok", "corrupt", "ok"]))
     report = count_recalled(made, [hits("hash", (0, 4), (2, 4))], KINDS)
-    assert (report.failed, report.overall.found, report.overall.n) == (1, 2, 3)
+    assert (report.failed, report.overall.detected, report.overall.n) == (1, 2, 3)
     assert any("1 copy could not be scored: counted as missed" in line for line in recall_lines(report))
 
 

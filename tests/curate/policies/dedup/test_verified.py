@@ -12,7 +12,7 @@ from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import CAREFUL
 from curate.policies.dedup.finders.table import FINDERS, Options
 from curate.policies.dedup.finders.verified import ALIKE, Verified
-from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, chance, closeness
+from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, closeness, probability_of
 from curate.tables.graph import computed_graph
 from scoring.errors import InputError
 from scoring.images.signature import ORIENTATIONS, reorient, signature
@@ -85,11 +85,11 @@ def test_the_chance_of_a_pair_is_the_formula_restated(dataset):
     for i, j in ((0, 48), (1, 49), (2, 50), (20, 30), (5, 6)):
         numbers = restated(dataset, i, j)
         close = [-np.log(1.02 - each) for each in numbers]
-        weights = (FIRST.content, FIRST.picture, FIRST.denser, FIRST.sparser)
+        weights = (FIRST.content, FIRST.signature, FIRST.denser, FIRST.sparser)
         odds = sum(w * c for w, c in zip(weights, close, strict=True)) + FIRST.intercept
         if 1 / (1 + np.exp(-odds)) >= LEAST_TO_FIT:
             part = float(parts.measured(np.array([i]), dataset.signatures, np.array([j])).similarity[0])
-            weights = (FITTED.content, FITTED.picture, FITTED.denser, FITTED.sparser, FITTED.part)
+            weights = (FITTED.content, FITTED.signature, FITTED.denser, FITTED.sparser, FITTED.part)
             odds = max(
                 odds,
                 sum(w * c for w, c in zip(weights, [*close, -np.log(1.02 - part)], strict=True)) + FITTED.intercept,
@@ -217,7 +217,7 @@ def test_what_speaks_for_a_pair_never_lowers_the_chance():
 
 def test_closeness_ends_where_rows_are_equal():
     assert closeness(np.array([1.0, 1.0001])).tolist() == pytest.approx([-np.log(0.02)] * 2)
-    assert chance(np.array([-800.0, 0.0, 800.0])).tolist() == [0, 0.5, 1]
+    assert probability_of(np.array([-800.0, 0.0, 800.0])).tolist() == [0, 0.5, 1]
 
 
 def test_decisions_tell_the_chance_and_the_receipt_verifies(dataset, tmp_path):

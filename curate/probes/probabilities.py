@@ -13,7 +13,7 @@ from curate.tables.rows import Codes
 from scoring.errors import InputError
 from scoring.room import space
 
-CHANCES = frozenset({"probabilities", "draws"})
+OF_A_MODEL = frozenset({"probabilities", "draws"})
 DRAWS = 10  # probes, for strategies that ask several
 MOST_DRAWN = 4 << 30  # bytes of their probabilities
 BLOCK = 65_536
@@ -69,7 +69,9 @@ class Labelled:
         return Labelled(self.rows, codes, classes), all_codes
 
 
-def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = False) -> tuple[Pool, dict[str, Any]]:
+def with_probabilities(
+    pool: Pool, labelled: Labelled, *, seed: int, draws: bool = False
+) -> tuple[Pool, dict[str, Any]]:
     """Return the pool with what the probe reports for every row, and what is known of the model.
 
     Args:
@@ -95,15 +97,15 @@ def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = Fal
     facts["without_rows"] = [labelled.classes[code] for code in np.flatnonzero(counts == 0).tolist()]
     probe = fit_linear_probe(vectors, codes, n_classes, spread=spread, seed=seed)
     facts["temperature"] = probe.temperature
-    chances = space((len(everything), n_classes), np.dtype(np.float32))
-    for start in range(0, len(chances), BLOCK):
-        chances[start : start + BLOCK] = probe.predict(everything[start : start + BLOCK])
-    pool = replace(pool, probabilities=chances)
+    probabilities = space((len(everything), n_classes), np.dtype(np.float32))
+    for start in range(0, len(probabilities), BLOCK):
+        probabilities[start : start + BLOCK] = probe.predict(everything[start : start + BLOCK])
+    pool = replace(pool, probabilities=probabilities)
     if draws:
-        size = DRAWS * chances.nbytes
+        size = DRAWS * probabilities.nbytes
         if size > MOST_DRAWN:
             raise InputError(
-                f"{DRAWS} models would hold {size / 1e9:,.0f} GB of probabilities for {len(chances):,} rows, "
+                f"{DRAWS} models would hold {size / 1e9:,.0f} GB of probabilities for {len(probabilities):,} rows, "
                 f"more than {MOST_DRAWN / 1e9:.0f}; take margin, or fewer rows with curate filter"
             )
         drawn = bootstrap_draws(vectors, codes, everything, n_classes, draws=DRAWS, seed=seed, spread=spread)

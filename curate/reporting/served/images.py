@@ -29,7 +29,7 @@ CHANGED = "changed since it was scored"
 
 
 @dataclass(frozen=True)
-class Picture:
+class RowImage:
     """What is shown for a row.
 
     Attributes:
@@ -43,7 +43,7 @@ class Picture:
     problem: str = ""
 
 
-class Pictures:
+class RowImages:
     """Makes images of rows of a table; safe to ask from many threads.
 
     Args:
@@ -82,19 +82,19 @@ class Pictures:
             while len(self._places) > max(KNOWN, len(rows)):
                 self._places.popitem(last=False)
 
-    def __call__(self, row: int) -> Picture:
+    def __call__(self, row: int) -> RowImage:
         """Return the thumbnail of a row, or words where there is no image that can be shown."""
         return self._small(row)
 
-    def large(self, row: int, side: int = LARGE) -> Picture:
+    def large(self, row: int, side: int = LARGE) -> RowImage:
         """Return the image of a row, its longer side at most ``side`` pixels, or words if absent."""
         self.remember([row])
         with self._at_once:
             try:
-                return Picture(thumbnail(self._data(row), side, white=self._white))
+                return RowImage(thumbnail(self._data(row), side, white=self._white))
             except (ReadError, DecodeError) as error:
                 problem = CHANGED if error.status == CHANGED else f"no image: {error.status.replace('_', ' ')}"
-        return Picture(_in_words(problem), SVG, problem)
+        return RowImage(_in_words(problem), SVG, problem)
 
     def _data(self, row: int) -> bytes:
         """The encoded image that was scored; ReadError where it is missing."""
