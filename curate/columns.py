@@ -71,7 +71,7 @@ CUSTOM = Column("the user's own")
 
 
 def describe(name: str) -> Column:
-    """Return what a column means; for a name that curate does not write, that it is the user's own.
+    """Return the meaning of a column; an unknown name is a column of the user.
 
     >>> describe("kappa_visimsiam").higher
     'more certain'
@@ -89,7 +89,7 @@ def describe(name: str) -> Column:
 
 
 def describe_all(names: Iterable[str], meanings: Mapping[str, str] | None = None) -> dict[str, dict[str, str]]:
-    """Return what each column means, as plain JSON for a file's metadata, in the order given.
+    """Return the meaning of each column as plain JSON for a file's metadata, in the given order.
 
     Args:
         names: of the columns.

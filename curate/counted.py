@@ -89,7 +89,7 @@ class Printed(ABC):
 
     @abstractmethod
     def lines(self) -> list[str | Grid]:
-        """Return what is printed, from the top."""
+        """Return the printed lines, from the top."""
 
     def __str__(self) -> str:
         """Return the lines as text that holds no control character but the ends of lines."""

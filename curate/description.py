@@ -39,7 +39,7 @@ class Description:
 
 
 def describe_file(path: str | Path | StorePath) -> Description:
-    """Return what a file is; only headers and the columns of status and classes are read.
+    """Return the kind and content of a file; only headers and the columns of status and classes are read.
 
     Args:
         path: Parquet file or folder of parts, receipt (``.json``) or checkpoint (``.safetensors``).

@@ -30,7 +30,7 @@ def with_quick(model: ScoringModel, quick: nn.Module) -> ScoringModel:
 
 
 def _without_weights(backbone: nn.Module) -> nn.Module:
-    """Return what makes embeddings of features; the backbones' weights need not be held twice."""
+    """Return the layers from features to embeddings, without the weights of the backbones."""
     if not isinstance(backbone, JoinedBackbone):
         return nn.Identity()
     light = copy.copy(backbone)

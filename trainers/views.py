@@ -283,7 +283,7 @@ def views_of(
     backbone: Backbone,
     device: torch.device,
 ) -> Views:
-    """Return what gives the views of some data; the arguments are as of its class."""
+    """Return a reader of the views of some data; the arguments are as of its class."""
     if isinstance(data, CachedFeatures):
         return CachedViews(config, data, method, device=device)
     if isinstance(data, TrainingSet):

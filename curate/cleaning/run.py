@@ -90,7 +90,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
 
 
 def _made_elsewhere(scores: Path) -> str:
-    """Return what of a scored table this version makes in another way; an empty text for nothing."""
+    """Return which setting of a scored table another version made differently; an empty text for none."""
     settings = open_table(scores).metadata.get("settings")
     noted = settings if isinstance(settings, Mapping) else {}
     return next((name for name, kind in settings_of_version().items() if noted.get(name) != kind), "")

@@ -21,7 +21,7 @@ def columns(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def names_of(place: str) -> Callable[[str], list[str]]:
-    """Return what offers the names of a literal table.
+    """Return a completion of the names of a literal table.
 
     Args:
         place: where it is, ``module:TABLE``; imported when Tab is pressed.

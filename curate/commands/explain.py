@@ -65,7 +65,7 @@ def _of(story: "Story", number: int) -> tuple[str, str]:
 
 
 def outcome(story: "Story") -> str:
-    """Return what became of a row at the end, in words."""
+    """Return the final outcome of a row, in words."""
     if not story.events:
         return "scored, and no step next to the table has read it"
     if story.lost is None:

@@ -67,7 +67,7 @@ def run(
 
 
 def filter_notes(result: "Result") -> list[str]:
-    """Return what the rules used, which requested more than there was, and whether nothing is left."""
+    """Return notes on the rules: what they used, which requested more rows than exist, and whether none is left."""
     return [*result.notes, *([] if result.kept else ["no row is left: the subset is empty"])]
 
 

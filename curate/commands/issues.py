@@ -112,7 +112,7 @@ def _becomes(about: dict[str, object]) -> str:
 
 
 def _groups(result: "IssuesResult", n: int) -> list[str]:
-    """Return what is known of the groups of images unlike the rest, and what can be done."""
+    """Return lines on the groups of images unlike the rest, and the next steps."""
     if not result.groups:
         return []
     many = f"{len(result.groups)} groups" if len(result.groups) > 1 else "1 group"

@@ -80,7 +80,7 @@ def _more(line: Any, n: int, singular: str, several: str) -> None:
 
 
 def verdict_lines(verdicts: "Verdicts") -> list[str]:
-    """Return what answers say, one sentence a line."""
+    """Return the results of answers, one sentence a line."""
     from curate.policies.sampled import NOT_COUNTED
 
     counts = verdicts.counts

@@ -58,7 +58,7 @@ def kind_of(name: str) -> Any:
 
 
 def method_help(command: str, name: str) -> str:
-    """Return what there is to know of a method, as lines.
+    """Return the help of a method, as lines.
 
     Args:
         command: as typed, for the last line.

@@ -47,7 +47,7 @@ def run(request: ModelsOptions, json_: options.Json = False) -> None:
 
 
 def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:
-    """Return what a model gives, on what backbone, in one line."""
+    """Return the columns of a model and its backbone, in one line."""
     from scoring.heads import head_from_json
     from scoring.scorers import main_column
 
@@ -59,7 +59,7 @@ def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:
 
 
 def about_lines(stem: str, card: dict[str, Any]) -> list[str]:
-    """Return what a model is good for, and which packages hold its backbones, each installed here or not."""
+    """Return the use of a model, and the packages of its backbones, each installed here or not."""
     from scoring.checkpoint import parts_of
     from scoring.errors import InputError
 

@@ -126,7 +126,7 @@ def print_lines(lines: Iterable[str | Grid], line: Callable[[str], None], table:
 
 
 def printers(*, requested: bool) -> tuple[Callable[[str], None], Callable[..., None]]:
-    """Return what prints a line and a table: on stdout where they are what was requested, as of a dry run."""
+    """Return printers of a line and of a table: to stdout where they are the result, as of a dry run."""
     return (show, show_table) if requested else (say, say_table)
 
 

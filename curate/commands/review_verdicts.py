@@ -49,7 +49,7 @@ def run(request: ReviewVerdictsOptions, json_: options.Json = False) -> None:
 
 
 def precision_lines(measured: "Precision") -> list[str]:
-    """Return what was measured, one sentence a line; the counts add up to the pairs drawn."""
+    """Return the measured numbers, one sentence a line; the counts add up to the pairs drawn."""
     from curate.policies.sampled import NOT_COUNTED
 
     count = {

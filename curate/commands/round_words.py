@@ -91,7 +91,7 @@ def prequential_words(check: "Prequential") -> str:
 
 
 def rule_words(rule: "RuleCheck") -> str:
-    """Return what a rule for stopping used, and what it lacks."""
+    """Return the numbers that a stopping rule used, and those it lacks."""
     if rule.why == "too few labels":
         return "nothing is measured yet: it needs labels of held-out images" + (
             ", and of images drawn at random" if rule.measure == "lift" else ""
@@ -131,7 +131,7 @@ SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stop
 
 
 def advice_words(advice: "Advice") -> str:
-    """Return what a criterion for stopping used."""
+    """Return the numbers that a stopping criterion used."""
     if "needed" not in advice.seen:
         return SEEN[advice.name](advice.seen)
     if advice.seen["needed"] == 1:
@@ -140,7 +140,7 @@ def advice_words(advice: "Advice") -> str:
 
 
 def status_notes(status: "Status") -> list[str]:
-    """Return what cannot be determined yet, and why."""
+    """Return notes on what cannot be determined yet, and why."""
     notes = []
     if not status.rounds:
         notes.append(f"no batch was made yet; make a batch with `curate round next {status.path}`")
@@ -161,7 +161,7 @@ def status_notes(status: "Status") -> list[str]:
 
 
 def import_notes(imported: "ImportResult") -> list[str]:
-    """Return what an import did not count, and what it replaced."""
+    """Return notes on labels that an import did not count, and on those it replaced."""
     from curate.exporting.labels import shown
 
     notes = []

@@ -68,7 +68,7 @@ def difference_words(each: "Difference") -> str:
 
 
 def finding_words(each: "Finding") -> str:
-    """Return what else is not as the receipt says, in one sentence."""
+    """Return another difference from the receipt, in one sentence."""
     return OTHER_COLUMNS[each.what] if each.kind == "other columns" else FINDINGS[each.kind].format(each)
 
 

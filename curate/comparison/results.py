@@ -67,7 +67,7 @@ class TableComparison(Printed):
         ]
 
     def verdict(self) -> list[str]:
-        """Return what the comparison comes to: columns, embeddings, and the gate."""
+        """Return the verdict of the comparison: columns, embeddings, and the gate."""
         lines = words.verdict_on_columns(self.columns)
         if self.embedding is None:
             return [*lines, f"embeddings were not compared: {self.without_embedding}"]

@@ -60,7 +60,7 @@ def sampled(table: Table, columns: Sequence[str], n: int, *, seed: int) -> Table
 
 
 def key_notes(sample: TableSample) -> list[str]:
-    """Return what is odd about the keys of a sample, one sentence each: none at all, some null, some equal.
+    """Return notes on unusual keys of a sample, one sentence each: none at all, some null, some equal.
 
     Equal keys have one hash, by which rows are sampled: they are seen in a sample too.
     """
@@ -119,7 +119,7 @@ class Items:
 
 
 def items(samples: Sequence[TableSample], content: NDArray[np.int64], *, seed: int) -> Items | str:
-    """Return what the embeddings of two samples show, or why they cannot be compared.
+    """Return the difference of the embeddings of two samples, or why they cannot be compared.
 
     Raises:
         InputError: if embeddings are of two lengths.

@@ -31,7 +31,7 @@ def decoders() -> Iterator[MachineFact]:
 
 
 def fault_of(name: str) -> str:
-    """Return what is wrong with the decoder of a format; an empty text if nothing is."""
+    """Return the fault of the decoder of a format; an empty text for none."""
     picture = ramp()
     try:
         data = encoded(picture, name)

@@ -11,7 +11,7 @@ from scoring.errors import InputError
 
 
 def run_doctor(options: DoctorOptions) -> list[MachineFact]:
-    """Return what this machine and this installation can do, how fast, and what to change.
+    """Return the abilities of this machine and installation, their speed, and what to change.
 
     A small file is written to the folder and removed.
 

@@ -59,7 +59,7 @@ def environment(variables: Mapping[str, str] = os.environ) -> Iterator[MachineFa
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Return what curate asks pip for: the extra, or an empty text for what is always needed -> requirements."""
+    """Return the requirements of curate by extra; an empty text for those that are always needed."""
     grouped: dict[str, list[str]] = {"": []}
     for line in importlib.metadata.requires(DISTRIBUTION) or []:
         requirement, _, marker = line.partition(";")

@@ -59,7 +59,7 @@ def speed(seconds: float) -> Iterator[MachineFact]:
 
 
 def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bool) -> MachineFact:
-    """Return what can be expected of the whole, what limits it, and what would be faster.
+    """Return the expected overall speed, its limit, and what would be faster.
 
     Args:
         decoding: images a second of decoding alone, on all cores.

@@ -42,7 +42,7 @@ class DatasetScores:
 def compute_dataset_scores(
     parts: Sequence[Path], setup: RunSetup, places: NDArray[np.int64] | None = None
 ) -> DatasetScores:
-    """Return what needs the whole table: scores fitted to it where it is large enough, and scorers of all rows.
+    """Return scores that need the whole table: fitted to it where it is large enough, and scorers of all rows.
 
     Args:
         parts: files of the table's rows, in order.

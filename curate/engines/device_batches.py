@@ -107,7 +107,7 @@ class DeviceBatches:
                 self._pool.submit(_finish, waiting, result)
 
     def _batch(self) -> list[Waiting]:
-        """Return what waits, as much of it as goes together; nothing at the end."""
+        """Return the waiting images that fit in one batch; none at the end."""
         batch: list[Waiting] = []
         n_pixels = 0
         with self._changed:
@@ -121,7 +121,7 @@ class DeviceBatches:
 
 
 def decoded(decoder: DeviceJpegs, jpegs: list[SoundJpeg]) -> list[Reduced | str]:
-    """Return what the device makes of each JPEG, or in words why it makes nothing of it.
+    """Return the image that the device decodes from each JPEG, or in words why it decodes none.
 
     Where a batch fails, each goes alone, so that the outcome of one does not depend on the others.
 

@@ -90,7 +90,7 @@ class Opened:
         )
 
     def of_rows(self, numbers: NDArray[np.int64]) -> "Opened":
-        """Return what scoring some rows of the source holds open."""
+        """Return the open resources to score some rows of the source."""
         rows = ManifestRows(self.manifest, numbers)
         return replace(self, manifest=rows, watch=Watch(rows, self.watch.root))
 
@@ -197,7 +197,7 @@ def _refuse_lacking(model: str | Path, names: Sequence[str], written: Sequence[s
 def corrupter_of(
     opened: Opened, settings: ScoreSettings, workers: int | None, places: NDArray[np.int64] | None = None
 ) -> Corrupter:
-    """Return what reads images of a run again, and scores corrupted copies of them.
+    """Return a scorer of corrupted copies of the images of a run.
 
     Args:
         opened: whose images.
@@ -320,7 +320,7 @@ def write_part(
 
 
 def thread_counts(device: torch.device) -> dict[str, int]:
-    """Return what a run that begins here notes of its model's threads; nothing on a GPU."""
+    """Return the thread settings that a run on this machine records; none on a GPU."""
     return {THREADS: torch.get_num_threads()} if device.type == "cpu" else {}
 
 
@@ -336,7 +336,7 @@ def model_threads(metadata: Mapping[str, Any]) -> Iterator[None]:
 
 
 def opened_job(job: Job) -> Opened:
-    """Return what an opened job holds open."""
+    """Return the open resources of a job."""
     if job.opened is None:
         raise ValueError("the job is not open here; take job.open()")
     return job.opened

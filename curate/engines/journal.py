@@ -81,7 +81,7 @@ def journal_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def parsed_run(data: bytes) -> dict[str, Any] | None:
-    """Return what `run.json` holds, or None where that is incomplete."""
+    """Return the content of `run.json`, or None where it is incomplete."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -146,7 +146,7 @@ class WorkFolder(HeldFolder):
         return {}, metadata
 
     def run(self) -> dict[str, Any] | None:
-        """Return what ``begin`` noted of the run in this folder, or None if absent."""
+        """Return the record of the run that ``begin`` wrote into this folder, or None if absent."""
         path = self.folder / RUN
         return parsed_run(path.read_bytes()) if path.exists() else None
 
@@ -207,7 +207,7 @@ class WorkFolder(HeldFolder):
         self.sweep(out)
 
     def leftovers(self, out: Path | StorePath) -> list[Path]:
-        """Return what dead processes left next to ``out``: unfinished tables, and folders on their way out.
+        """Return files of dead processes next to ``out``: unfinished tables, and folders being deleted.
 
         A folder that was to be replaced is one only when there is another instead.
         """

@@ -121,7 +121,7 @@ def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
 
 
 def junk_facts(table: Table) -> Mapping[str, Any]:
-    """Return what a table says of its junk score; empty where it says nothing."""
+    """Return the facts of a table's junk score; empty without any."""
     fit = table.metadata.get(FIT)
     about = fit.get("junk") if isinstance(fit, Mapping) else None
     return about if isinstance(about, Mapping) else {}

@@ -117,7 +117,7 @@ def _check(path: Path) -> bool:
 
 
 def logged_parts(events: RunLog, total: int, parts: dict[int, Part]) -> Callable[[Part], None]:
-    """Return what writes a line of the log for every part that is committed.
+    """Return a listener that writes a line of the log for every committed part.
 
     Args:
         events: the log.

@@ -23,7 +23,7 @@ VERSIONED = {"curate": "curate.version", "torch": "torch", "pillow": "PIL", "sim
 
 
 def process_facts(marker: str) -> dict[str, Any]:
-    """Return what a process is: ``node``, ``pid``, ``versions`` of what decides the bytes, ``computes`` and ``marker``.
+    """Return facts of a process: ``node``, ``pid``, ``versions`` that decide the bytes, ``computes`` and ``marker``.
 
     Args:
         marker: a small file in the folder of the run, which all have to see; given back is what is in it, or None.
@@ -61,7 +61,7 @@ class ScoringActor:
         self._model = threading.Lock()
 
     def facts(self, marker: str) -> dict[str, Any]:
-        """Return what this process is like; see ``process_facts``."""
+        """Return facts of this process; see ``process_facts``."""
         return process_facts(marker)
 
     def open(self, job: "Job") -> None:

@@ -159,7 +159,7 @@ class Share:
 
 
 def share_of(nodes: Sequence[Mapping[str, float]], cluster: Cluster, threads: int) -> Share:
-    """Return what each actor gets.
+    """Return the resources of each actor.
 
     Args:
         nodes: resources of each, ``CPU`` and ``GPU``.

@@ -95,7 +95,7 @@ def _addition(
     settings: ScoreSettings,
     retry: frozenset[str],
 ) -> tuple[ScoreRequest, ScoreSettings]:
-    """Return what is requested of an addition to a table, and its settings."""
+    """Return the request of an addition to a table, and its settings."""
     # these bring torch, and a table that grows is there already
     from curate.engines.adding.settings import model_as_scored, options_as_scored, settings_as_scored, typed_fields
     from curate.engines.finished import table_of_scores

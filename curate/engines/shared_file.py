@@ -62,7 +62,7 @@ class SharedFile:
         return _mapped(self.path, self.shape, self.kind)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a task is given; what was written to the mapping is in the file by then."""
+        """Return the state for a task; the file then has everything that was written to the mapping."""
         if not self.written:
             with open(self.path, "r+b") as file:  # noqa: PTH123
                 os.fsync(file.fileno())

@@ -36,7 +36,7 @@ class ManifestRows:
         return self._digest(self._manifest.digest)
 
     def digest_without(self, absent: Set[int]) -> str:
-        """Return what `digest` is while the files of these rows are not there."""
+        """Return `digest` as it is without the files of these rows."""
         return self._digest(self._manifest.digest_without({int(self._numbers[row]) for row in absent}))
 
     def _digest(self, of_source: str) -> str:

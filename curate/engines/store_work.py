@@ -93,7 +93,7 @@ class WorkStore(WorkFolder):
         return {}, metadata
 
     def run(self) -> dict[str, Any] | None:
-        """Return what ``begin`` noted of the run in this folder, or None if absent."""
+        """Return the record of the run that ``begin`` wrote into this folder, or None if absent."""
         return parsed_run((self.place / RUN).read() or b"")
 
     def commit(self, line: Part) -> None:
@@ -216,6 +216,6 @@ def _done_name(shard: int) -> str:
 
 
 def _each(call: Callable[[S], T], items: Iterable[S]) -> list[T]:
-    """Return what a call gives for each of some things, in order, several at a time."""
+    """Return the results of a call for each item, in order, several at a time."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="store") as pool:
         return list(pool.map(call, items))

@@ -107,7 +107,7 @@ class Shape:
     meaning: str
 
     def without(self, why: str) -> Measure:
-        """Return the measure with the reason that it has no values."""
+        """Return the measure without values, and why it has none."""
         return Measure(self.name, self.better, self.meaning, missing=why)
 
 

@@ -100,13 +100,13 @@ class Protocol:
             )
 
     def facts(self) -> dict[str, Any]:
-        """Return what is run with each setting that it reads, as plain JSON."""
+        """Return the protocol with each setting that it reads, as plain JSON."""
         read = {name for probe in self.probes for name in PROBES[probe]}
         return {"probes": list(self.probes), **{k: v for k, v in asdict(self.settings).items() if k in read}}
 
 
 def protocol_of(probe: str | Sequence[str] | None, settings: Mapping[str, object] | None) -> Protocol:
-    """Return what was requested.
+    """Return the request.
 
     Args:
         probe: one or several of ``PROBES``, also as text with commas; ``USUAL`` by default.

@@ -47,7 +47,7 @@ class Evaluation(Printed):
         return words.notes(self.caveats, self.used)
 
     def verdict(self) -> list[str]:
-        """Return what to do with the scores on these labels; nothing without labels."""
+        """Return advice on the scores on these labels; none without labels."""
         return words.verdict(self.measures)
 
     def lines(self) -> list[str | Grid]:

@@ -26,7 +26,7 @@ RANK_AVERAGE = "rank average"
 
 @dataclass
 class MeasuredRows:
-    """N rows that every measure of a table is of.
+    """The N rows that all measures of a table use.
 
     Attributes:
         table: where they come from.

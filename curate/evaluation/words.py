@@ -40,7 +40,7 @@ def _grid(section: Sequence[Measure], columns: Sequence[str]) -> Grid:
 
 
 def meanings(measures: Sequence[Measure]) -> list[str]:
-    """Return what each measure means, once where several mean the same, and which column is ahead."""
+    """Return the meaning of each measure, once where several mean the same, and which column is ahead."""
     lines: list[str] = []
     said: set[str] = set()
     for measure in measures:
@@ -80,7 +80,7 @@ def notes(known: Caveats, used: int) -> list[str]:
 
 
 def verdict(measures: Sequence[Measure]) -> list[str]:
-    """Return what to do with the scores on these labels, in plain words; nothing without labels.
+    """Return advice on the scores on these labels, in plain words; none without labels.
 
     A score is better than chance where the 95 % interval of its AUROC lies above 0.5.
     """
@@ -156,7 +156,7 @@ def _number(value: float) -> str:
 
 
 def _sentences(measure: Measure) -> list[str]:
-    """Return what a measure means, which way is better, and which column is ahead of which."""
+    """Return the meaning of a measure, which way is better, and which column is ahead of which."""
     if measure.missing:
         return [f"{measure.name}: not measured, for {measure.missing}"]
     better = f"; {measure.better} is better" if measure.better else ""

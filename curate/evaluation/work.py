@@ -96,7 +96,7 @@ def judge_table(
     settings: EvaluateSettings,
     announce: Callable[[str], None],
 ) -> JudgedPredictions:
-    """Return what ``evaluate`` measures certainty against, with the same rows, folds and predictions.
+    """Return the correctness that ``evaluate`` measures certainty against, with the same rows, folds and predictions.
 
     Raises:
         InputError: as ``evaluate``; also where there are no embeddings to predict from.
@@ -289,7 +289,7 @@ class EvaluationWork:
             self.result_.measures.append(measure)
 
     def result(self) -> Evaluation:
-        """Return what was found."""
+        """Return the result."""
         out = self.result_
         out.used, out.left_out = len(self.rows.index), self.rows.left_out
         seen = dict.fromkeys(column for measure in out.measures for column in measure.values)

@@ -1,4 +1,4 @@
-"""What is exported, and what every format promises: how rows go out, part by part, and how labels are read back."""
+"""Exports and their formats: how each writes rows, part by part, and reads labels back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ LINES = "lines"  # the piece of formats that are one line a row
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What is known of an export before its rows are seen.
+    """The facts of an export before its rows are read.
 
     Attributes:
         kind: the format.
@@ -52,7 +52,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ExportRequest):
-    """What is known of all rows before the first goes out.
+    """The facts of all rows before the first is written.
 
     Attributes:
         name: of the file or folder.

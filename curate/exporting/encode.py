@@ -22,7 +22,7 @@ LONG = 8  # times as long as wide: `decode_rgb` cuts longer ones when it resizes
 
 @dataclass(frozen=True)
 class Encoding:
-    """What becomes of images: their short side at most ``side`` pixels, in the format ``kind``.
+    """How images are written: the short side at most ``side`` pixels, in the format ``kind``.
 
     Attributes:
         side: pixels; None keeps their size. None is made larger.
@@ -38,7 +38,7 @@ class Encoding:
 
     @classmethod
     def of(cls, resize: int | None, encode: str | None) -> "Encoding | None":
-        """Return what `--resize` and `--encode` ask for; None where bytes stay as they are.
+        """Return the encoding of `--resize` and `--encode`; None where bytes stay as they are.
 
         >>> Encoding.of(256, "webp:80")
         Encoding(side=256, kind='webp', quality=80, white=65535)

@@ -167,7 +167,7 @@ class _Names:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Return what is in a folder, sorted by name, hidden entries left out."""
+    """Return the entries of a folder, sorted by name, hidden ones left out."""
     try:
         with os.scandir(folder) as listing:
             entries = [entry for entry, _ in zip(listing, range(MOST_FILES + 1), strict=False)]
@@ -206,7 +206,7 @@ def _read_metadata(metadata: list[dict[str, Any]], collector: Collector, names: 
 
 
 def _read_folders(root: Path, classes: list[str], collector: Collector, names: _Names, noted: set[str]) -> None:
-    """Read the class of each file from its folder, but for files that lie where the metadata says, and has a label."""
+    """Read the class of each file from its folder, unless it lies where the metadata says and has a label there."""
     for entry in _entries(root):
         if is_image_name(entry.name) and not entry.is_dir(follow_symlinks=False) and entry.name not in noted:
             collector.ignore(names.key_of(entry.name) or entry.name, UNSORTED)

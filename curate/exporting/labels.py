@@ -28,7 +28,7 @@ MISSING = "not in the file"
 
 @dataclass(frozen=True)
 class Label:
-    """What one annotator said of one image.
+    """The label of one image by one annotator.
 
     Attributes:
         key: of the table.
@@ -81,7 +81,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Labels:
-    """What a file says about a round.
+    """The labels of a round in a file.
 
     Attributes:
         rows: usable labels in the order of the file; several of one key where several annotators labelled it; none

@@ -89,7 +89,7 @@ class FileNames:
         return last, last != key.rpartition("/")[2] or not last
 
     def claim(self, path: str) -> str:
-        """Return what two paths have in common that would be one file: a path without suffix will get any."""
+        """Return a form that is equal for paths that would be one file: a path without suffix will get any."""
         folded = _folded(path)
         if self.encoded is not None:
             return folded if self._fits(path, self.encoded) else f"{folded}.{self.encoded}"

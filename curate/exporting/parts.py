@@ -1,4 +1,4 @@
-"""What formats write into: the files and pieces of a part, and the whole that they are joined to."""
+"""Where formats write: the files and pieces of a part, and the export that joins them."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ class HashedFile:
             self._file.flush()
 
     def entry(self) -> Entry:
-        """Return what was written."""
+        """Return the written files."""
         return Entry(self._name, self.n_bytes, self._hash.hexdigest())
 
 

@@ -43,7 +43,7 @@ class ExportProgress:
 
 @dataclass(frozen=True)
 class Written:
-    """What is on the disk now.
+    """The files on the disk now.
 
     Attributes:
         paths: files, or the one folder, in the order written.
@@ -64,7 +64,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be written.
+    """The export to be written.
 
     Attributes:
         plan: of the rows.
@@ -142,7 +142,7 @@ def _write_parts(job: Job, reader: RowImages, work: WorkFolder) -> None:
 
 
 def refused(n_rows: int, n_lost: int, key: str, why: str, hint: str = HINT) -> InputError:
-    """Return what is reported where images cannot be had."""
+    """Return the message for images that cannot be read."""
     several = f", and {n_lost - 1:,} more of {n_rows:,}" if n_lost > 1 else ""
     advice = "name what was scored with --source" if why == NO_FILE else hint
     return InputError(f"cannot read the image of {key!r}{several}: {why}; {advice}")

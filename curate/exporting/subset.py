@@ -47,7 +47,7 @@ MOST_RANKED = 1_000_000  # rows that are put into the order of their rank: no ro
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What went out.
+    """The result of an export.
 
     Attributes:
         to: the format.
@@ -145,7 +145,7 @@ export = callable_of(ExportOptions, run_export)
 
 
 def _planned(options: ExportOptions, opened: Table, plan: Plan) -> ExportResult:
-    """Return what an export comes to before anything is written."""
+    """Return the result that an export will have, before anything is written."""
     return ExportResult(
         options.to,
         plan.n_rows,
@@ -169,7 +169,7 @@ def _write(options: ExportOptions, job: Job, located: Located | None, encoding: 
 
 
 def _request(options: ExportOptions, opened: Table, encoding: Encoding | None, place: Path | None) -> ExportRequest:
-    """Return what is requested of the rows of a table; ``place`` is where they go, None in a dry run."""
+    """Return the request to export rows of a table; ``place`` is the target, None in a dry run."""
     kind = FORMATS[options.to]
     label = options.label or (LABEL if LABEL in opened.schema.names else None)
     per = options.per or (sides_column(opened) if kind.sides else None)
@@ -191,7 +191,7 @@ def _request(options: ExportOptions, opened: Table, encoding: Encoding | None, p
 
 
 def _settings(options: ExportOptions, plan: Plan) -> dict[str, Any]:
-    """Return what decides, next to the rows and images, what an export writes."""
+    """Return the settings that decide an export, next to its rows and images."""
     same = {name: getattr(options, name) for name in ("link", "resize", "encode", "null")}
     return {
         **{"format": options.to, "label": plan.label, "classes": digest_of_names(plan.classes), "per": plan.per},
@@ -234,7 +234,7 @@ def _no_classes(classes: str | Path | Sequence[str] | None) -> ClassList:
 
 
 def _notes(table: Table, plan: Plan, take: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return what is to be known of classes, sides and columns, whatever the format."""
+    """Return notes on classes, sides and columns, for every format."""
     notes = []
     if plan.lacking:
         n = counted(len(plan.lacking), "class", "classes")
@@ -263,7 +263,7 @@ def digest_of_names(names: Sequence[str]) -> str:
 
 
 def _listener(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Callable[[ExportProgress], None]:
-    """Return what writes a line of the log after each part, and calls the other listeners."""
+    """Return a listener that writes a line of the log after each part, and calls the other listeners."""
 
     def both(progress: ExportProgress) -> None:
         events.write("part", **asdict(progress))
@@ -346,7 +346,7 @@ def _located(
 def _existing_export(
     place: Path, kind: Format, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool
 ) -> dict[str, Any] | None:
-    """Return what exists where it is this very export; refuse what may not be replaced."""
+    """Return the existing files where they are this very export; refuse to replace any others."""
     if not os.path.lexists(place):
         return None
     if not kind.folder:

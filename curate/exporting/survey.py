@@ -35,7 +35,7 @@ STEP = 8192  # rows looked at together
 
 @dataclass
 class Survey:
-    """What is gathered on the way over the rows; see ``Plan``.
+    """The facts gathered in one pass over the rows; see ``Plan``.
 
     Attributes:
         hashes: of keys, each batch's.

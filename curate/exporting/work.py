@@ -259,7 +259,7 @@ def account(files: Iterator[tuple[str, int]]) -> tuple[int, int, str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return what an exported folder says of itself; None where it is not one."""
+    """Return the manifest of an exported folder; None where it is not one."""
     path = folder / MANIFEST
     try:
         if path.is_symlink() or path.stat().st_size > 1 << 20:

@@ -249,7 +249,7 @@ def _why(missing: Mapping[str, int]) -> str:
 
 
 def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
-    """Return what model and table say of the fit, as plain JSON."""
+    """Return the facts of the fit that model and table record, as plain JSON."""
     return {
         "table": {"path": str(table.path.resolve()), "digest": done.dataset.rows.digest, "rows": len(done.dataset)},
         **({} if table.embedding_column is None else {"embedding": table.embedding_column}),

@@ -45,7 +45,7 @@ OK = "ok"
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What was written.
+    """The files written, and their rows.
 
     Attributes:
         path: the table.

@@ -1,4 +1,4 @@
-"""What a fit did, and the messages on it: what to know before using the columns, and what a cut would take."""
+"""The result of a fit, and its messages: notes on the columns, and how much a cut would drop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,7 +19,7 @@ CHANCE_LEVEL = 0.5
 
 @dataclass(frozen=True)
 class FitResult(Printed):
-    """What a fit did; what its command prints.
+    """The result of a fit, as its command prints it.
 
     Attributes:
         rows: that it was fitted to, or that were judged by a model that was fitted before.
@@ -91,7 +91,7 @@ def _of_rows_outside(outside: float, rows: int) -> list[str]:
 
 
 def _of_size(rows: int, references: int, recall: float) -> list[str]:
-    """Return what the number of rows costs: few show little, and of many a part is kept or found."""
+    """Return notes on the number of rows: few show little, and of many only a part is kept or found."""
     lines = []
     if rows < FEW_ROWS:
         lines.append(f"fitted to {counted(rows, 'image')}: fewer than {FEW_ROWS} show too little to use")
@@ -104,7 +104,7 @@ def _of_size(rows: int, references: int, recall: float) -> list[str]:
 
 
 def _of_shares(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
-    """Return what a cut would take of each class or cluster."""
+    """Return lines on how much of each class or cluster a cut would drop."""
     if not shares:
         return []
     rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in shares[:MOST_LISTED]]
@@ -117,7 +117,7 @@ def _of_shares(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
 
 
 def _of_labels(known: Mapping[str, Any]) -> list[str]:
-    """Return what labels say of the score."""
+    """Return lines on the score's accuracy on labels."""
     if not known:
         return []
     of = f"{counted(known['rows'], 'label')} of {counted(known['classes'], 'class', 'classes')}"

@@ -1,4 +1,4 @@
-"""What a cut by a score would take of each class or cluster: rare is not bad."""
+"""How much of each class or cluster a cut by a score would drop: rare is not bad."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ LEAST_ROWS = 10  # of a group: a share of fewer says nothing
 
 @dataclass(frozen=True)
 class Share:
-    """What a cut would take of one class or cluster.
+    """How much of one class or cluster a cut would drop.
 
     Attributes:
         name: of the class, or the number of the cluster.
@@ -28,7 +28,7 @@ class Share:
 
 
 def shares_of(score: NDArray, codes: NDArray[np.integer], names: list[str]) -> list[Share]:
-    """Return what keeping the most certain 70 % would take of each group, the largest group first.
+    """Return how much of each group keeping the most certain 70 % would drop, the largest group first.
 
     Args:
         score: higher is less certain, shape (M,).

@@ -17,7 +17,7 @@ from scoring.relative.stored import digest_of_fit, read_fit
 
 @dataclass(frozen=True)
 class FitVerification:
-    """What came of fitting a model again.
+    """The result of fitting a model again.
 
     Attributes:
         rows: that it was fitted to.
@@ -45,7 +45,7 @@ class FitVerification:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a card says that a model was fitted to: files, their digests, and the seed."""
+    """The data that a model was fitted to, by its card: files, their digests, and the seed."""
 
     table: AnyPath
     digest: str

@@ -70,7 +70,7 @@ class Missing:
 
 @dataclass
 class Diff:
-    """What differs between two tables.
+    """The differences of two tables.
 
     Attributes:
         tables: where they are.

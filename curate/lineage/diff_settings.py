@@ -54,7 +54,7 @@ def _compare(old: Link, new: Link, step: str, *, is_first: bool) -> Iterator[Set
 
 
 def _facts(link: Link, *, is_first: bool) -> Iterator[tuple[str, Any]]:
-    """What is compared of a receipt: of later steps the input is what the step before wrote."""
+    """The compared facts of a receipt: the input of a later step is the output of the step before."""
     noted = link.noted
     if is_first:
         yield "rows of the input", noted["input"].get("n_rows")

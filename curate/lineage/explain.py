@@ -1,4 +1,4 @@
-"""What happened to an image: each step that met it, what it decided and why, from the table that was scored on."""
+"""The history of an image: each step with its decision and reason, from the scored table on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -31,7 +31,7 @@ IN_ITS_PLACE = "kept_key"
 
 @dataclass(frozen=True)
 class Event:
-    """What a step did with a row.
+    """The decision of a step on a row.
 
     Attributes:
         policy: its name.
@@ -142,7 +142,7 @@ def _steps(table: AnyPath, roots: Sequence[str | Path]) -> tuple[AnyPath, list[L
 
 
 def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
-    """What a step did with each row."""
+    """Return the decision of a step on each row."""
     about = step.policy, str(step.path)
     written = _output(step, "table" if step.is_calibration else "subset")
     before = written.schema.names if step.source is None else open_table(step.source).schema.names

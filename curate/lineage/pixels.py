@@ -21,7 +21,7 @@ BLOCK = 16_384  # rows at a time
 
 @dataclass
 class PixelCheck:
-    """What came of reading images again.
+    """The result of reading images again.
 
     Attributes:
         table: that holds the digests.

@@ -38,7 +38,7 @@ class VerifiedStep:
 
 @dataclass
 class Proof(Verification):
-    """What came of deriving a subset again, with what is before it.
+    """The result of deriving a subset again, with the steps before it.
 
     Attributes:
         receipt: where it lies.
@@ -120,7 +120,7 @@ def _first(step: Link) -> Table:
 
 
 def _origin(table: Table) -> dict[str, Any]:
-    """What a table that no policy wrote says of how it came about."""
+    """Return how a table that no policy wrote was made, from its own metadata."""
     about = table.metadata
     model = about.get("model")
     facts = {

@@ -18,7 +18,7 @@ ALL_DENIED = 16  # first answers after which a store or server that denied every
 
 
 class _Share:
-    """What one request holds of the bytes that may come ahead; nothing waits here, for what has come waits for others.
+    """One request's share of the bytes read ahead; nothing waits here, for data that has come waits for others.
 
     Args:
         reading: that requests it.

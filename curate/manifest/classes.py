@@ -1,4 +1,4 @@
-"""What the metadata of a Parquet file says of its columns: classes, ours and Hugging Face's, and earlier scores."""
+"""Columns by the metadata of a Parquet file: classes, ours and Hugging Face's, and earlier scores."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

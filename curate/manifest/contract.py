@@ -1,4 +1,4 @@
-"""What every source of images promises: rows in a fixed order, and where their bytes are."""
+"""The contract of every source of images: rows in a fixed order, and where their bytes are."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -146,7 +146,7 @@ class Manifest(Protocol):
         """Hex sha256 that changes when the input does: order, keys, uris, sizes and times of files."""
 
     def digest_without(self, absent: Set[int]) -> str:
-        """Return what `digest` is, or was, while the files of these rows are not there."""
+        """Return `digest` as it is, or was, without the files of these rows."""
 
     def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
         """Return (size in bytes, mtime in ns) of the file of each row of [start, stop), as looked up; -1 if unknown."""

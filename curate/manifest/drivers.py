@@ -22,7 +22,7 @@ def google_driver() -> Any:
 
 
 def google_options() -> dict[str, Any]:
-    """Return what we ask of the driver: it would wait for ever for a server that says nothing."""
+    """Return the options of the driver: by default it would wait for ever for a silent server."""
     from aiohttp import ClientTimeout
 
     return {"requests_timeout": ClientTimeout(total=None, sock_connect=CONNECT, sock_read=SILENCE)}

@@ -1,4 +1,4 @@
-"""What drivers of stores and servers say -> a status and one sentence, and whether trying again may help."""
+"""Errors of drivers -> a status and one sentence, and whether trying again may help."""
 
 import errno
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ class AnswerError(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """What became of a request.
+    """A failed request: its status, its cause, and whether trying again may help.
 
     Attributes:
         status: of the row: "missing", "denied", "refused" or "io_error".
@@ -86,7 +86,7 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return what an error of a driver means for the row that was requested.
+    """Return the failure of a requested row from an error of a driver.
 
     Raises:
         CredentialsError: if it is about who asks.

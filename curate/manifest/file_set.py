@@ -53,7 +53,7 @@ FileSet = LocalSet | StoreSet
 
 
 def file_set(paths: Sequence[AnyPath], *, overwrite: bool) -> FileSet:
-    """Return what gives files their names together, where they are to be.
+    """Return a set of files that get their names together.
 
     Args:
         paths: all of this machine, or all of one folder of a store; the last represents all of them.

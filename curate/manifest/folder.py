@@ -40,7 +40,7 @@ SHARD_SUFFIXES = ("parquet", "tar")
 
 @dataclass
 class Skipped:
-    """What a scan came across and did not list."""
+    """Entries that a scan met and did not list."""
 
     not_images: Counter[str] = field(default_factory=Counter)  # by suffix; those without one by their first bytes
     hidden: int = 0

@@ -88,7 +88,7 @@ def facts_of(system: Any, path: str) -> dict[str, Any]:
 
 
 def folder_of(system: Any, path: str) -> list[dict[str, Any]]:
-    """Return what is known of the files and folders of a folder, by its listing.
+    """Return the files and folders of a folder with their facts, by its listing.
 
     Raises:
         FileNotFoundError: if absent.
@@ -98,7 +98,7 @@ def folder_of(system: Any, path: str) -> list[dict[str, Any]]:
 
 
 def tree_of(system: Any, path: str) -> dict[str, dict[str, Any]]:
-    """Return what is known of the files at any depth below a folder, by their names; raises as `folder_of`."""
+    """Return the files at any depth below a folder with their facts, by name; raises as `folder_of`."""
     with _forgetting(system):
         return dict(system.find(path, detail=True, refresh=True))
 

@@ -287,7 +287,7 @@ class ParquetManifest:
         return map(version_of, self.rows(start, stop).column("uri").to_pylist())
 
     def digest_without(self, absent: Set[int]) -> str:
-        """Return what `digest` is, or was, while the files of these rows are not there."""
+        """Return `digest` as it is, or was, without the files of these rows."""
         layout = self._layout
         identity = ["parquet", *(place.identity for place in self._files.places)]
         identity += [repr((layout.key, layout.path, layout.image, self.n_rows))]
@@ -306,7 +306,7 @@ class ParquetManifest:
 
 
 def _row_leaves(layout: Layout, schema: pa.Schema) -> list[str]:
-    """Return what `rows` reads: key, path and own columns, without the bytes."""
+    """Return the columns that `rows` reads: key, path and the user's, without the bytes."""
     leaves = {layout.key, layout.path} - {None}
     names: list[str] = [leaf for leaf in leaves if leaf is not None]
     stored = set(schema.names)

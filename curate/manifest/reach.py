@@ -23,7 +23,7 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 @dataclass(frozen=True)
 class Reach:
-    """What the uris of a manifest may lead to.
+    """The places that the uris of a manifest may lead to.
 
     Stores (`s3`, `gs`, `hf`, ...) are requested at the address that the user's own configuration names, so they are
     always within reach.
@@ -115,7 +115,7 @@ def _host(url: str) -> str:
 
 
 def _addresses(url: str) -> set[tuple[str, int]]:
-    """Return what the host of an HTTP URL resolves to; nothing where it does not, which the request will say."""
+    """Return the addresses of the host of an HTTP URL; none where it has none, which the request will report."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS[parts.scheme.lower()]

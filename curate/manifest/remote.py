@@ -27,7 +27,7 @@ _STEPS = (1 << 20, PIECE)  # bytes that are held for a body of unknown size, bef
 
 
 def ask(request: Callable[[], T]) -> T:
-    """Return what a request gives, trying again after failures that may pass.
+    """Return the result of a request, trying again after failures that may pass.
 
     Raises:
         ReadError: "missing", "denied", "refused" or "io_error"; the text holds no URL, which may be signed.
@@ -124,7 +124,7 @@ def size_of(facts: dict[str, Any]) -> int:
 
 
 def version_in(facts: dict[str, Any]) -> str:
-    """Return what changes with the content, of what a driver reports for a file."""
+    """Return the part of a driver's report on a file that changes with its content."""
     tags = (
         "generation",
         "blob_id",
@@ -142,7 +142,7 @@ def version_in(facts: dict[str, Any]) -> str:
 
 
 def info_of(system: Any, path: str) -> dict[str, Any]:
-    """Return what a driver reports for a file."""
+    """Return a driver's report on a file."""
     if is_hub(system):
         return facts_of(system, path)
     if not getattr(system, "async_impl", False):
@@ -186,7 +186,7 @@ async def _limited(request: Awaitable[T], n_bytes: int) -> T:
 
 @dataclass(frozen=True)
 class _Request:
-    """What is requested by HTTP: a whole file of at most so many bytes, or so many of it from ``start`` on."""
+    """An HTTP request: for a complete file of at most so many bytes, or for so many from ``start`` on."""
 
     url: str
     max_bytes: int
@@ -199,7 +199,7 @@ class _Request:
 
 
 def _body(system: Any, request: _Request) -> bytes:
-    """Return what is behind a URL of HTTP; where memory has to be waited for, it is requested again afterwards."""
+    """Return the content of an HTTP URL; where memory has to be waited for, it is requested again afterwards."""
     holder, held = BODIES.holder(), 0
     while True:
         try:

@@ -206,7 +206,7 @@ def _made(driver: Any, scheme: str, options: dict[str, Any], *, shared: bool) ->
 
 
 def _options(scheme: str, *, listing: bool, shared: bool) -> dict[str, Any]:
-    """Return what we ask of a driver: as many connections as there are requests, and no tries."""
+    """Return the options of a driver: as many connections as requests, and no retries."""
     if scheme in GOOGLE:
         return {**google_options(), "use_listings_cache": False}
     if listing:

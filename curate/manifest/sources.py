@@ -1,6 +1,6 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
 # ruff: noqa: PTH100, PTH109, PTH112, PTH119, PTH207
-"""What the user typed -> the manifest of it."""
+"""A source as typed -> its manifest."""
 
 import glob
 import hashlib
@@ -122,7 +122,7 @@ def _matching(url: str) -> list[str]:
 
 
 def expand_braces(text: str) -> list[str]:
-    """Return what `{a,b}` and `{000..012}` represent, as in a shell.
+    """Return the expansions of `{a,b}` and `{000..012}`, as in a shell.
 
     Raises:
         InputError: if that is more than `MAX_EXPANSION` names.
@@ -266,7 +266,7 @@ def _begins_like_an_image(url: str, reach: Reach) -> bool:
 
 
 def _names(paths: list[str], folder: str | None) -> list[str | None]:
-    """Return what to call each file: relative to its folder, or as little of its path as separates them."""
+    """Return the name of each file: relative to its folder, or as little of its path as separates them."""
     if folder is not None:
         return [key_of(os.path.relpath(os.fsencode(path), os.fsencode(folder))) for path in paths]
     lasts = [path.rstrip("/").rpartition("/")[2] for path in paths]

@@ -134,7 +134,7 @@ class StoreLock:
         return f"process {owner.get('process', '?')} on {owner.get('host', 'another machine')}"
 
     def _machine(self) -> str:
-        """Return what no other machine, and no other folder of this one, has; empty where that is not known."""
+        """Return an identifier of this machine and folder that no other has; empty where none is known."""
         status = self._held.stat()
         boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
         return f"{boot}:{status.st_dev}:{status.st_ino}" if boot else ""

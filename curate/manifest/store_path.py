@@ -53,7 +53,7 @@ class StorePath:
 
     @property
     def name(self) -> str:
-        """What stands behind the last slash."""
+        """The name after the last slash."""
         return self.url.rpartition("/")[2]
 
     @property
@@ -140,7 +140,7 @@ class StorePath:
         return [file.name for file, _ in self._listed()]
 
     def _listed(self) -> list[tuple[StoredFile, bool]]:
-        """Return what is directly below, by name, and whether it is an object."""
+        """Return the names directly below, and whether each is an object."""
         system, path = _system(self.url)
         prefix = path.strip("/") + "/"
         with store_errors(self, "list"):

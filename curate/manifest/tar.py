@@ -122,7 +122,7 @@ class _Gathered:
         self.n_rows += len(rows)
 
     def __str__(self) -> str:
-        """Return what was left out, for display."""
+        """Return the left-out entries, for display."""
         parts = []
         if n := self.suffixes.total():
             parts.append(f"{counted(n, 'member')} of other kinds ({count_suffixes(self.suffixes)})")

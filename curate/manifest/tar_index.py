@@ -33,7 +33,7 @@ class Member:
 
 @dataclass
 class Contents:
-    """What an index run came across in addition to regular files."""
+    """Entries other than regular files that indexing met."""
 
     links: int = 0  # symbolic and hard links, devices, FIFOs, sparse files
     cut_off: str = ""  # name of the member in whose data the file ends

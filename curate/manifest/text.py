@@ -130,7 +130,7 @@ def guarded(text: str) -> str:
 
 
 def unguarded(text: str) -> str:
-    """Return what `guarded` was given.
+    """Return the argument of `guarded`.
 
     >>> unguarded("'=1+1"), unguarded("''=1"), unguarded("'a")
     ('=1+1', "'=1", "'a")

@@ -77,7 +77,7 @@ def read_csv(data: bytes, where: str, *, expects: Collection[str] = (), names_on
 
 
 def _delimited(text: str, where: str, expects: Collection[str]) -> tuple[str, str]:
-    """Return what separates the cells of a sheet, and the text from its header on."""
+    """Return the delimiter of a sheet, and the text from its header on."""
     usual = "\t" if suffix_of(where) == "tsv" else ","
     header, _, rest = text.partition("\n")
     if said := _SEPARATOR.fullmatch(header.strip()):

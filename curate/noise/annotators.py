@@ -19,7 +19,7 @@ SMOOTH = 1.0  # vote of each annotator that is right, and one that is wrong, bef
 
 @dataclass(frozen=True)
 class Annotators:
-    """What votes come to.
+    """The result of votes.
 
     Attributes:
         quality: how surely the class with most votes is right, shape (N,) float32; NaN without a vote.

@@ -100,7 +100,7 @@ class Mistakes:
 
     @classmethod
     def of(cls, joint: ConfidentJoint) -> "Mistakes":
-        """Return what a joint says."""
+        """Return the mistakes that a joint distribution implies."""
         of_class = np.bincount(joint.true, joint.count, minlength=joint.n_classes).astype(np.int64)
         wrong = int(joint.count[joint.label != joint.true].sum())
         return cls(joint, of_class, (wrong + 1) / (int(joint.count.sum()) + 2))

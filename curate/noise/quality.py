@@ -16,7 +16,7 @@ STEPS = 1e-4  # to which a quality is rounded, so that other machines say the sa
 
 @dataclass(frozen=True)
 class LabelQuality:
-    """What is thought of the labels of N rows.
+    """The estimated quality of the labels of N rows.
 
     Attributes:
         quality: how surely the label is right, shape (N,) float32 in [0, 1]; NaN without a label that can be judged.

@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 def _taken(kind: Any) -> tuple[Any, str]:
-    """Return what is accepted for a type, and in words; everything for one that cannot be compared, as a protocol."""
+    """Return the accepted types of an annotation, and in words; all for one that cannot be compared, as a protocol."""
     if kind in _TAKEN:
         return _TAKEN[kind]
     comparable = isinstance(kind, type) and kind is not Any and not getattr(kind, "_is_protocol", False)

@@ -1,4 +1,4 @@
-"""What a field of a request is: as an option of the command, and as a keyword of the function."""
+"""A field of a request, as an option of the command and as a keyword of the function."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields

@@ -1,4 +1,4 @@
-"""What an option is, in every command that has it, and its second spelling."""
+"""The text of an option, the same in every command, and its second spelling."""
 
 # A command may add what it does with it.
 MEANS: dict[str, str] = {

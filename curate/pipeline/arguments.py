@@ -15,7 +15,7 @@ TABLE = "table"
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a step says to its command.
+    """The arguments of a step's command.
 
     Attributes:
         options: the words of the command line, in the order of the file.
@@ -34,7 +34,7 @@ def arguments_of(
     parameters: list[Any],
     set_by_pipeline: set[str],
 ) -> Arguments:
-    """Return what a step says to its command, as text.
+    """Return the arguments of a step's command, as text.
 
     Args:
         pipeline: whose step it is.

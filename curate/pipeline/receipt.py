@@ -39,7 +39,7 @@ def outputs_of(out: str) -> list[str]:
 
 
 def stage_of(table: str | None, out: str) -> Stage:
-    """Return what a step made of its rows: from its receipt, else from the tables that it read and wrote."""
+    """Return the counts of a step's rows: from its receipt, else from the tables that it read and wrote."""
     receipt = receipt_beside(out)
     if Path(out).suffix == ".parquet" and receipt.is_file():
         return _stage(read_step(receipt))
@@ -110,7 +110,7 @@ def digest_of(path: Path) -> str:
 
 @dataclass
 class StepCheck:
-    """What was found of a step.
+    """The findings on a step.
 
     Attributes:
         step: its name.

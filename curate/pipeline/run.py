@@ -26,7 +26,7 @@ PICTURE = "pipeline.png"
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of a step.
+    """The outcome of a step.
 
     Attributes:
         name: of the step.
@@ -43,7 +43,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class PipelineResult:
-    """What a run of a pipeline did.
+    """The result of a run of a pipeline.
 
     Attributes:
         steps: in order; after one that stopped none is given.

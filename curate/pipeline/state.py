@@ -1,4 +1,4 @@
-"""What was done already: each step's command line with how all that it read and wrote looked, to see what changed."""
+"""The steps already done: each command line, with the state of its files, to notice changes."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Stage:
-    """What a step made of its rows.
+    """The counts of a step's rows.
 
     Attributes:
         rows_in: rows of what it read; of a step that starts from images, its images.
@@ -87,7 +87,7 @@ def _files(folder: Path, leave_out: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def read_state(folder: Path) -> dict[str, Done]:
-    """Return what was done, by step; empty where nothing was.
+    """Return the steps done so far; empty for none.
 
     Raises:
         InputError: for a file that is not as this wrote it.

@@ -128,7 +128,7 @@ def chosen_columns(request: PlotRequest, known: list[str], most: int) -> tuple[l
 
 
 def read_report(path: AnyPath) -> dict[str, Any]:
-    """Return what an evaluation wrote, with a list of measures that have names.
+    """Return the report of an evaluation, whose measures have names.
 
     Raises:
         InputError: for anything else.

@@ -26,7 +26,7 @@ STEEP = 20  # largest over smallest gain from which the lower panel has a logari
 
 @dataclass
 class Gains(Numbers):
-    """What each pick adds, in order of rank; NaN where nothing measures it."""
+    """The gain of each pick, in order of rank; NaN where nothing measures it."""
 
     gain: list[float]
 

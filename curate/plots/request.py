@@ -1,4 +1,4 @@
-"""What was requested of an image, and what every kind gives back."""
+"""The request of an image, and the result of every kind."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlotRequest:
-    """What was requested, as `curate plot` says it."""
+    """The request of `curate plot`."""
 
     path: AnyPath
     column: tuple[str, ...] = ()

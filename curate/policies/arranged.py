@@ -128,7 +128,7 @@ def passed_through(schema: pa.Schema, taken: list[str]) -> list[pa.Field]:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a subset adds to its K rows.
+    """The columns that a subset adds to its K rows.
 
     Attributes:
         columns: what it reports for each, K rows.

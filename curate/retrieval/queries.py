@@ -149,7 +149,7 @@ class Queries:
 
 
 def name_queries(texts: Sequence[str], table: Table) -> list[NamedQuery]:
-    """Return what queries are, each text once.
+    """Return the queries that texts name, each text once.
 
     Raises:
         InputError: for one that is nothing, or two things; or an image where embeddings are the user's.

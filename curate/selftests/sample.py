@@ -146,7 +146,7 @@ class _Writer:
         self._keys.append(key)
 
     def sample(self) -> ImageSample:
-        """Return what was written."""
+        """Return the written files."""
         return ImageSample(self.path, self._keys, self._unread)
 
     def __enter__(self) -> Self:

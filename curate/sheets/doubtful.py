@@ -165,7 +165,7 @@ def _integers(column: pa.Array) -> NDArray[np.int64]:
 
 
 def _numbers(column: pa.Array) -> NDArray[np.float64]:
-    """With NaN for null."""
+    """Return numbers, NaN for null."""
     return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
 
 

@@ -106,7 +106,7 @@ def normalized_mutual_information(table: NDArray) -> float:
 
 
 def adjusted_rand_index(table: NDArray) -> float:
-    """Return on which share of pairs of rows two groupings agree, beyond random groups; 1 where they are equal.
+    """Return the share of pairs of rows that two groupings treat alike, beyond random groups; 1 where they are equal.
 
     0 is what groups of these sizes give at random; below 0 is less than that.
 

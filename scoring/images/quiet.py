@@ -23,7 +23,7 @@ class _DecodingThread(threading.local):
     pattern = "(?!)"  # for programs that copy filters as text, such as scikit-learn: one that matches nothing
 
     def match(self, _message: str) -> bool:
-        """Are in for the compiled pattern of a filter: true in a thread that is decoding."""
+        """Replaces the compiled pattern of a filter: true in a thread that is decoding."""
         return self.depth > 0
 
 

@@ -47,7 +47,7 @@ class Centroids:
 
     @property
     def products(self) -> float:
-        """Products of two numbers that a row takes, about."""
+        """Approximate number of products for each row."""
         k, width = self.vectors.value.shape
         n_groups = len(self.starts) - 1
         return float(width * (k if n_groups < 1 else n_groups + self.looked_at * k // n_groups))

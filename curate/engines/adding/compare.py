@@ -76,7 +76,7 @@ class Comparison:
         return bool(self.score.any() or self.n_gone or self.n_touched or self.uris is not None)
 
     def words(self) -> str:
-        """Return what was found, in one line."""
+        """Return the differences in one line."""
         n_images = len(self.at) - int(self.absent.sum())
         n_known = n_images - int(self.score.sum())
         again = f", {self.n_again:,} read again" if self.n_again else ""
@@ -103,7 +103,7 @@ class _Known:
         return np.asarray(self.sha256.is_valid().to_numpy(zero_copy_only=False))
 
     def take(self, rows: NDArray[np.int64]) -> "_Known":
-        """Return what is known of some rows."""
+        """Return the known values of some rows."""
         at = pa.array(rows)
         sha256, uris = self.sha256.take(at), self.uris.take(at)
         return _Known(self.keys.take(at), self.status[rows], self.sizes[rows], self.times[rows], sha256, uris)

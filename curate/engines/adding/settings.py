@@ -34,7 +34,7 @@ RELEASES = {"curate", "torch", "pillow", "torchvision", "openvino", "compiler", 
 
 
 def request_of(model: str | Path, options: SourceOptions) -> dict[str, Any]:
-    """Return what a table notes of a request, as plain JSON: the model as named, and options that are no defaults."""
+    """Return a request as a table records it, as plain JSON: the model as named, and options that are no defaults."""
     default = SourceOptions()
     noted = {name: getattr(options, name) for name in READING if getattr(options, name) != getattr(default, name)}
     if options.root is not None and scheme_of(options.root) is None:

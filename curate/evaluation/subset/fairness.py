@@ -66,7 +66,7 @@ class Fairness:
 
 
 def fairness(column: str, codes: Codes, kept: NDArray[np.bool_]) -> Fairness:
-    """Return what a subset keeps of each group.
+    """Return the kept share of each group.
 
     Args:
         column: name, for messages.

@@ -58,7 +58,7 @@ def read_pictures(pool: SubsetPool, *, source: str | None) -> PixelSquares:
 
 
 def trainer(pool: SubsetPool, images: PixelSquares, settings: SubsetSettings, announce: Callable[[str], None]) -> Train:
-    """Return what trains a network on some rows with a seed and says which test rows are right.
+    """Return a function that trains a network on some rows with a seed, and returns which test rows are right.
 
     Args:
         pool: rows whose image could be read; its labels, and which are tested on.

@@ -31,7 +31,7 @@ class TestSide:
     table: Path | None = None
 
     def words(self) -> str:
-        """Return what was requested, as typed."""
+        """Return the request as typed."""
         if self.table is not None:
             return str(self.table)
         return f"{self.column}={self.value}" if self.column else f"{self.share:g} of each class"

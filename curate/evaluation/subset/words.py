@@ -31,7 +31,7 @@ SAYS = {
 
 
 def about(findings: SubsetFindings) -> list[str | Grid]:
-    """Return what was compared."""
+    """Return lines on the compared sides."""
     lines = [
         f"{findings.subset}: {findings.kept:,} of {findings.rows:,} rows of {findings.table} "
         f"({findings.kept / findings.rows:.1%})"
@@ -103,7 +103,7 @@ def of_classes(findings: SubsetFindings) -> list[str | Grid]:
 
 
 def of_holdings(findings: SubsetFindings) -> list[str | Grid]:
-    """Return what the subset holds: diversity, coverage and wrong labels."""
+    """Return lines on the subset's rows: diversity, coverage and wrong labels."""
     rows = []
     if findings.diversity is not None:
         diversity = findings.diversity
@@ -149,7 +149,7 @@ def of_holdings(findings: SubsetFindings) -> list[str | Grid]:
 
 
 def of_fairness(findings: SubsetFindings) -> list[str | Grid]:
-    """Return what is kept of each group."""
+    """Return lines on the kept share of each group."""
     lines: list[str | Grid] = []
     for fairness in findings.fairness:
         shown = fairness.groups if len(fairness.groups) <= N_NAMED else fairness.groups[:N_NAMED]

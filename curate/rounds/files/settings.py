@@ -21,7 +21,7 @@ SKIP = "skip"  # a label that says: not this image
 
 @dataclass(frozen=True)
 class Guard:
-    """What keeps a strategy from bad images.
+    """A filter that keeps bad images from a strategy.
 
     Attributes:
         score: column that a strategy uses, with or without ``max:`` or ``min:``.

@@ -13,7 +13,7 @@ LABELLED, SKIPPED, TIED = "labelled", "skipped", "tied"
 
 @dataclass(frozen=True)
 class Vote:
-    """What one annotator said of one image.
+    """The label of one image by one annotator.
 
     Attributes:
         key: of the table.

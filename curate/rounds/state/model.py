@@ -50,7 +50,7 @@ def lift_of(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -
 def measure(
     folder: Folder, scored: TableRows, standing: RoundRows, probe: Probe, look: int
 ) -> tuple[ModelQuality, pa.Table]:
-    """Measure a probe of all that is known on rows held out, and on a sample that is the same in every round.
+    """Measure a probe of all labels on the held-out rows, and on a sample that is the same in every round.
 
     Args:
         folder: with the rounds so far; the last one's sample is compared with.

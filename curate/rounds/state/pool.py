@@ -1,4 +1,4 @@
-"""The table of a folder of rounds as arrays, and who its rows are."""
+"""The table of a folder of rounds as arrays, with the keys of its rows."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

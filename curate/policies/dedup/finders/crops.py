@@ -35,7 +35,7 @@ class Crowd:
 
 
 class NearParts(NearPairs[Crowd]):
-    """Rows of which one shows a part of what the other shows, and fits far better than what lies around them.
+    """Pairs in which one image is a part of the other, and fits far better than the images around it.
 
     Two products on white fit each other well, and all others as well: a part must lack no more than 10 % of what the
     crowd of either image lacks. One that does not stand out so has the similarity 0.

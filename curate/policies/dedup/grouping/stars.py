@@ -30,7 +30,7 @@ FEW = 1024  # rows that are compared pair by pair
 
 @dataclass
 class Stars:
-    """Who belongs to whom.
+    """Groups of rows: the kept row of each, and the similarity to it.
 
     Attributes:
         owner: the kept row instead, shape (N,) int64; itself where it stays, -1 where it took no part.
