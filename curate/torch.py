@@ -154,7 +154,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         return {"image": shown, "label": int(self.targets[index]), "key": key, "row": int(self.rows[index])}
 
     def weights(self, column: str) -> torch.Tensor:
-        """Return what `WeightedRandomSampler` draws by: the rank of each item, the more certain the more.
+        """Return the weights for `WeightedRandomSampler`: the rank of each item, the more certain the more.
 
         Args:
             column: a score whose direction is known (`kappa_*`, `unc_*`), or `max:COLUMN`, `min:COLUMN`.

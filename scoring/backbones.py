@@ -76,7 +76,7 @@ def require_options(options: Mapping[str, Any]) -> None:
 
 
 def parse_backbone_options(texts: Sequence[str]) -> dict[str, Any]:
-    """Return what was typed as ``--backbone-set NAME=VALUE``, by name, each value as the option takes it.
+    """Return the values typed as ``--backbone-set NAME=VALUE``, by name, each as the option takes it.
 
     Raises:
         InputError: for an unknown option, or a value that it does not take.
@@ -280,7 +280,7 @@ def published_preprocessing(backbone: nn.Module, size: int | None = None) -> Pre
 
 
 def published_shapes(name: str, options: Mapping[str, Any] | None = None) -> dict[str, torch.Size]:
-    """Return what the published weights of a model hold, classifier included: name -> shape, in their order."""
+    """Return the shapes of a model's published weights, classifier included: name -> shape, in their order."""
     require_options(options or {})
     with torch.device("meta"):
         if name in NETWORKS and not options:

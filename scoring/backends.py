@@ -23,7 +23,7 @@ BACKENDS: "Mapping[str, Prepare]" = Lazy(WHERE)
 
 
 def backend_versions(name: str, device: str) -> dict[str, str]:
-    """Return what decides the last digits in addition to torch, and its version; it has to be installed.
+    """Return the package that decides the last digits in addition to torch, and its version; it has to be installed.
 
     Args:
         name: of the backend.

@@ -136,7 +136,7 @@ class SNGPHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class DropoutScorer:
-    """What passes of the network with dropout say of the classes; the network runs ten times more.
+    """The spread of class predictions over passes with dropout; the network runs ten times more.
 
     Source: Gal & Ghahramani 2016, "Dropout as a Bayesian Approximation".
     """

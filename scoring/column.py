@@ -1,11 +1,11 @@
-"""What a column of a table means."""
+"""The meaning of columns of tables."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Column:
-    """What one column means.
+    """The meaning of one column.
 
     ``higher`` says what a larger value means, or is empty where order means nothing.
     """

@@ -85,7 +85,7 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
 
 
 def _read_torch(path: Path) -> dict[str, Any]:
-    """Return what a PyTorch file holds, its tensors mapped from the disk."""
+    """Return the content of a PyTorch file, its tensors mapped from the disk."""
     _check_archive(path)
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):

@@ -76,7 +76,7 @@ def _fast(backbone: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
 
 
 def folded_alike(backbone: nn.Module, image: Tensor) -> nn.Module | None:
-    """Return what ``fold_batchnorm`` does, or None where the features of an image would differ."""
+    """Return the result of ``fold_batchnorm``, or None where the features of an image would differ."""
     folded = fold_batchnorm(backbone, image)
     return folded if folded is not None and relative_error(folded(image), backbone(image)) <= ALIKE else None
 

@@ -1,4 +1,4 @@
-"""What every head has, and bounds that keep what a checkpoint asks for within memory."""
+"""The interface of every head, and bounds that keep the sizes in a checkpoint within memory."""
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass

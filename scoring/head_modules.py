@@ -128,7 +128,7 @@ class Prototypes(nn.Module):
 
 
 class PrototypeHead(nn.Module):
-    """What a teacher says of an image: features (N, D) -> logits (N, K), (cosine - centre) / temperature, float32.
+    """The prediction of a teacher: features (N, D) -> logits (N, K), (cosine - centre) / temperature, float32.
 
     The centre is the running mean of the cosines, which training keeps.
     """

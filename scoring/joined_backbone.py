@@ -122,7 +122,7 @@ class JoinedBackbone(nn.Module):
         return self.num_features if self.projection is None else len(self.projection)
 
     def read(self, at: int, pixels: Tensor) -> Tensor:
-        """Return what a part reads, (N, 3, S/k, S/k), of pixels in [0, 1], (N, 3, S, S)."""
+        """Return the input of a part, (N, 3, S/k, S/k), from pixels in [0, 1], (N, 3, S, S)."""
         seen = F.avg_pool2d(pixels, self.pools[at]) if self.pools[at] > 1 else pixels
         return (seen - getattr(self, f"mean{at}")) / getattr(self, f"std{at}")
 

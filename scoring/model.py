@@ -78,7 +78,7 @@ def side_by_side(parts: Sequence[PartSpec], preprocessing: Preprocessing, projec
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a model says of N images.
+    """The outputs of a model for N images.
 
     Attributes:
         embedding: shape (N, E), float32, rows of unit length; E is D for a single backbone.
@@ -144,7 +144,7 @@ class ScoringModel(nn.Module):
         )
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Return what the backbone reads, float32, from pixel values in [0, 255], shape (N, 3, H, W)."""
+        """Return the backbone's input, float32, from pixel values in [0, 255], shape (N, 3, H, W)."""
         return (pixels.float() - self.mean) / self.std
 
     def features(self, pixels: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ class ScoringModel(nn.Module):
         return outputs
 
     def read(self, features: Tensor, pixels: Tensor | None = None) -> Outputs:
-        """Return what the heads report for features, shape (N, D), and the embedding that they give.
+        """Return the scores of the heads for features, shape (N, D), and the embedding that they give.
 
         Args:
             features: from ``features``.

@@ -194,7 +194,7 @@ def cached_path(packaged: PackagedWeights) -> Path | None:
 
 
 def _read_cached(path: Path, digest: str, expected: Mapping[str, torch.Size]) -> dict[str, Tensor] | None:
-    """Return what an earlier load converted; None where there is nothing, or anything but these very weights."""
+    """Return the weights that an earlier load converted; None without a file of these very weights."""
     most = HEADER_ROOM + sum(4 * shape.numel() for shape in expected.values())
     try:
         with path.open("rb") as file:

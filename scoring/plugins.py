@@ -1,4 +1,4 @@
-"""What other packages add by entry point: training methods, backbones and rules of ``curate filter``."""
+"""Plug-ins of other packages by entry point: training methods, backbones and rules of ``curate filter``."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ def package_of(point: "EntryPoint") -> str:
 
 
 def load_plugin(point: "EntryPoint") -> Any:
-    """Return what an entry point names.
+    """Return the object of an entry point.
 
     Raises:
         InputError: if its package raises on import, or has no such attribute.

@@ -58,7 +58,7 @@ def load_published(name: str) -> tuple[ScoringModel, dict[str, Any]]:
 
 
 def weights_digest(model: ScoringModel) -> str:
-    """Return what names a headless model in every table that it scores: its weights, name and preprocessing."""
+    """Return the digest that names a headless model in its tables: of its weights, name and preprocessing."""
     record = {"name": model.spec.backbone, "preprocessing": model.spec.preprocessing.to_json()}
     text = json.dumps({**record, "weights": tensors_digest(model.backbone.state_dict())}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -39,7 +39,7 @@ def _without_weights(backbone: nn.Module) -> nn.Module:
 
 
 class BackboneInputs(nn.Module):
-    """What each backbone reads, (N, 3, S/k, S/k), float32, of pixel values in [0, 255], (N, 3, S, S)."""
+    """The input of each backbone, (N, 3, S/k, S/k), float32, from pixel values in [0, 255], (N, 3, S, S)."""
 
     def __init__(self, model: ScoringModel) -> None:
         super().__init__()

@@ -68,7 +68,7 @@ def model_columns(model: ScoringModel, scorers: Mapping[str, Scorer]) -> tuple[s
 
 @dataclass(frozen=True)
 class Scores:
-    """What a model says of N images, in host memory.
+    """The scores of N images, in host memory.
 
     Attributes:
         embedding: shape (N, D), float32, rows of unit length.

@@ -1,4 +1,4 @@
-"""What scores images, by name: what each needs of the model, and the columns that it gives.
+"""Scorers of images, by name: the outputs that each needs of the model, and the columns that it gives.
 
 Importing a scorer costs nothing: its module loads no torch, which is for the functions that use it. A column
 can be described from the table alone.

@@ -17,7 +17,7 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false", type(
 
 
 def parse_settings(texts: Iterable[str], *, flag: str = "--set", example: str = "bandwidth=0.4") -> dict[str, str]:
-    """Return what was typed as NAME=VALUE, by name, without the spaces around either.
+    """Return the values typed as NAME=VALUE, by name, without the spaces around either.
 
     Args:
         texts: one setting each.

@@ -101,7 +101,7 @@ class InvertedBlock(nn.Module):
 
 
 class Backbone(nn.Module, ABC):
-    """What both networks share.
+    """The shared part of both networks.
 
     Args:
         classes: of a classifier whose weights are named after the backbone's, and never used; 0 for none.

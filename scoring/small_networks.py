@@ -26,7 +26,7 @@ def with_small_stem(resnet: Any) -> nn.Module:
 
 
 class Flat(nn.Module, ABC):
-    """What the two encoders share: features are the flattened map."""
+    """The shared part of the two encoders: features are the flattened map."""
 
     num_features: int
 

@@ -1,4 +1,4 @@
-"""What operating systems do differently: the only module that imports what Windows lacks.
+"""Differences of operating systems: the only module that imports modules missing on Windows.
 
 Linux is what the tests run on. A value that a system cannot give is None; nothing is guessed.
 """

@@ -18,7 +18,7 @@ PATIENCE = 1.0  # seconds that a folder is waited for; another process may hold 
 
 
 def temporary_stem(path: Path) -> str:
-    """Return what the names of all temporaries of a path begin with."""
+    """Return the prefix of the names of all temporaries of a path."""
     return f".{path.name[:120]}.tmp."
 
 

@@ -158,7 +158,7 @@ def epoch_name(number: int) -> str:
 
 
 def fingerprint(about: dict[str, Any]) -> dict[str, Any]:
-    """Return what decides the features: all but how many epochs there are, and which versions made them."""
+    """Return the facts that decide the features: all but how many epochs there are, and which versions made them."""
     identity = {name: value for name, value in about.items() if name not in ("epochs", "versions", "made_from")}
     recipe = identity.get("recipe")
     if isinstance(recipe, dict) and isinstance(recipe.get("augmentation"), dict):
@@ -167,7 +167,7 @@ def fingerprint(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
-    """Return what a cache says of itself, or None where there is no cache.
+    """Return the record of a cache, or None where there is no cache.
 
     Raises:
         InputError: if it is of another version, or damaged.
@@ -195,7 +195,7 @@ def read_about(folder: Path) -> dict[str, Any] | None:
 
 
 def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, Any]:
-    """Return what an epoch's file says of itself: rows, digests of the keys and of labels and losses, failures.
+    """Return the record of an epoch's file: rows, digests of the keys and of labels and losses, failures.
 
     The latter digest is missing in files of earlier versions.
 

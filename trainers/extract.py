@@ -55,7 +55,7 @@ class CacheRecipe:
 
 @dataclass(frozen=True)
 class Images:
-    """What is to be cached: N images and what is known of each.
+    """The images to cache: N images with their facts.
 
     Attributes:
         readers: called once a pass over the images; each reader returns an image's bytes, or raises an error with a

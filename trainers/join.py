@@ -60,9 +60,9 @@ def join_backbones(
     """
     spec = side_by_side(parts, Preprocessing(size=size, resize=size), projection)
     model = ScoringModel(spec).eval()
-    trunks = model.backbone
-    if not isinstance(trunks, JoinedBackbone):
-        raise ValueError("parts side by side are backbones")
+    backbones = model.backbone
+    if not isinstance(backbones, JoinedBackbone):
+        raise ValueError(f"expected a joined backbone, got {type(backbones).__name__}")
     state = {**model.state_dict(), **packaged_tensors(spec, model)}
     for at, tensors in weights.items():
         state |= {f"backbone.parts.{at}.{name}": value for name, value in tensors.items()}
@@ -73,11 +73,11 @@ def join_backbones(
             features = torch.cat([model.features(batch) for batch in batches])  # (N, D), float32
         _require(features, projection)
         centre = features.mean(0, dtype=torch.float64).float()
-        spread = [piece.square().mean().sqrt() for piece in (features - centre).split(trunks.widths, dim=1)]
-        trunks.centre.copy_(centre.half())
-        trunks.scale.copy_(torch.stack(spread).half())
-        if trunks.projection is not None:
-            trunks.projection.copy_(projection_of(trunks, trunks.standardize(features), projection))
+        spread = [piece.square().mean().sqrt() for piece in (features - centre).split(backbones.widths, dim=1)]
+        backbones.centre.copy_(centre.half())
+        backbones.scale.copy_(torch.stack(spread).half())
+        if backbones.projection is not None:
+            backbones.projection.copy_(projection_of(backbones, backbones.standardize(features), projection))
     return model.to(memory_format=torch.contiguous_format)
 
 
@@ -102,13 +102,13 @@ def projected(model: ScoringModel, features: Tensor, width: int) -> ScoringModel
 
 
 @torch.inference_mode()
-def projection_of(trunks: JoinedBackbone, features: Tensor, width: int) -> Tensor:
+def projection_of(backbones: JoinedBackbone, features: Tensor, width: int) -> Tensor:
     """Return a projection, shape (E, D), in what float16 can hold: the directions of the greatest second moment.
 
     So cosines change least; each direction is divided by the eighth root of its moment in addition (a quarter of the
     way to whitening), which separates neighbours of unseen domains no worse and copies better.
     """
-    rows = trunks.weigh(features.float()).double()
+    rows = backbones.weigh(features.float()).double()
     moments, vectors = torch.linalg.eigh(rows.T @ rows / len(rows))  # ascending
     scaled = vectors[:, -width:] / moments[-width:].clamp(min=1e-12) ** (WHITENED / 2)
     return scaled.flip(1).T.half().float().contiguous()

@@ -1,4 +1,4 @@
-"""What fills the memory of a device in training, and what to lower where it runs out."""
+"""The use of a device's memory in training, and what to lower where it runs out."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What follows a training run: its progress, its epochs, the means of what was measured, and warnings."""
+"""Monitoring of a training run: its progress, its epochs, the means of its measures, and warnings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class Course(Protocol):
 
 @dataclass(frozen=True)
 class Monitor:
-    """What a run saves and reports while it goes on.
+    """The state and reports of a run in progress.
 
     Attributes:
         save_every: seconds between two states.
@@ -94,7 +94,7 @@ class Sums:
 
 
 def warn(measures: dict[str, float]) -> str | None:
-    """Return what is going wrong, or None.
+    """Return a warning on the run, or None.
 
     ``spread`` is the standard deviation of the unit embeddings times sqrt(M): 1 where they fill the sphere, 0 where
     all images have become the same point (Chen & He 2021, sec. 4.1).

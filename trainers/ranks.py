@@ -264,7 +264,7 @@ def send(values: Tensor) -> None:
 
 
 def first(name: str, make: Callable[[], str]) -> str:
-    """Return what the first process makes; the others wait for it.
+    """Return the result of the first process; the others wait for it.
 
     Args:
         name: of the text; each process asks for the same names in the same order.
@@ -289,7 +289,7 @@ def publish(name: str, text: str) -> None:
 
 
 def published(name: str) -> list[str]:
-    """Return what the other processes have published so far."""
+    """Return the values that the other processes have published so far."""
     if _group.store is None:
         return []
     names = [f"{name}/{other}" for other in range(_group.size) if other != _group.rank]

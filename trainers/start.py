@@ -1,4 +1,4 @@
-"""What a run starts from: random weights, weights that timm publishes, or a checkpoint."""
+"""The start of a run: random weights, weights that timm publishes, or a checkpoint."""
 
 import hashlib
 import json
@@ -86,7 +86,7 @@ def backbone_digest(model: ScoringModel) -> str:
 
 
 def find_start(text: str | None, *, size: int | None = None, settings: Mapping[str, Any] | None = None) -> Start:
-    """Return what ``--backbone`` names.
+    """Return the start that ``--backbone`` names.
 
     Args:
         text: ``timm:NAME`` for the weights that timm publishes, ``timm:NAME@FILE`` for those in a file, a checkpoint or
@@ -137,8 +137,8 @@ def start_of(cache: CachedFeatures, text: str | None) -> Start:
     name = str(made_from.get("name"))
     if text is None and name not in shipped_models():
         raise InputError(
-            f"{cache.folder} was made with {name!r}, which does not ship; name it with --backbone, so that the head "
-            "gets a backbone to be on"
+            f"{cache.folder} was made with {name!r}, which does not ship; name it with --backbone, so that the model "
+            "is complete"
         )
     start = find_start(text or name)
     if start.backbone_digest != cache.about["model"].get("trunk"):

@@ -105,7 +105,7 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
 
 
 def kept_identity(path: Path) -> dict[str, Any]:
-    """Return what the run of a state is made of; empty where there is no state, or one that ``load_state`` refuses."""
+    """Return the identity of a state's run; empty where there is no state, or one that ``load_state`` refuses."""
     if not path.exists():
         return {}
     try:

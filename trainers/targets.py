@@ -1,4 +1,4 @@
-"""What the labels and losses of a cache are, in one digest: other ones are another cache, whatever the features."""
+"""One digest of the labels and losses of a cache: others make another cache, whatever the features."""
 
 import hashlib
 

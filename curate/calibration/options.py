@@ -1,4 +1,4 @@
-"""What ``curate calibrate`` can be given."""
+"""The options of ``curate calibrate``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

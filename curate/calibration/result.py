@@ -56,7 +56,7 @@ class CalibrationResult(Printed):
         }
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints: what was judged, how good the maps are, and where the files lie."""
+        """Return the printed lines: what was judged, how good the maps are, and where the files lie."""
         calibration, fitted = self.calibration, self.calibration.fitted
         lines: list[str | Grid] = []
         if not self.fitted_before:

@@ -1,4 +1,4 @@
-"""What ``curate clean`` can be given."""
+"""The options of ``curate clean``."""
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path

@@ -88,7 +88,7 @@ class CleanResult(Printed):
         ]
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints."""
+        """Return the printed lines."""
         lines: list[str | Grid] = [Grid(self.account(), right=1), *emptied_words("class", self.emptied)]
         return lines if self.changes is None else [*lines, *self.changes.lines()]
 

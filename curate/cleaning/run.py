@@ -197,7 +197,7 @@ def _advice(out: Path, step: str) -> str:
 
 
 def _emptied(out: Path, label: str) -> list[str]:
-    """The classes of readable images of which the subset holds none, in their order."""
+    """Return the classes that readable images have and the subset lacks, in their order."""
     kept = {str(name) for batch in open_table(out / SUBSET).batches([label]) for name in batch.column(0).to_pylist()}
     classes: dict[str, None] = {}
     for batch in open_table(out / SCORES).batches([label, STATUS]):

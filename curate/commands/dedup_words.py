@@ -36,7 +36,7 @@ def recall_table(report: "RecallReport") -> list[tuple[str, ...]]:
 
 
 def recall_lines(report: "RecallReport") -> list[str]:
-    """Return what a reader must know in addition to the table, one sentence a line."""
+    """Return notes on the table, one sentence a line."""
     overall, images = report.overall, counted(report.images, "image")
     lines = [
         f"recall of planted copies {overall.detected / overall.n:.3f} (95 %: {overall.low:.3f} to {overall.high:.3f}): "

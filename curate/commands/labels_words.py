@@ -1,4 +1,4 @@
-"""What ``curate labels`` says to annotators."""
+"""The words of ``curate labels`` for annotators."""
 
 from math import isnan
 from typing import TYPE_CHECKING, Any

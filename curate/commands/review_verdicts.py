@@ -63,12 +63,15 @@ def precision_lines(measured: "Precision") -> list[str]:
     if count["blank"]:
         lines.append(f"{counted(count['blank'], 'pair')} {NOT_COUNTED}")
     if measured.dropped is not None:
-        lines.append(f"of {measured.dropped.pairs:,} dropped pairs the same: {_readings(measured.dropped)}")
+        lines.append(
+            f"share of {measured.dropped.pairs:,} dropped pairs that are the same: {_readings(measured.dropped)}"
+        )
     if len(measured.by_finder) > 1:
         lines += [f"  by {name}, of {part.pairs:,}: {_readings(part)}" for name, part in measured.by_finder.items()]
     if measured.near is not None:
         lines.append(
-            f"of {measured.near.pairs:,} pairs just short of the threshold the same: {_readings(measured.near)}"
+            f"share of {measured.near.pairs:,} pairs just below the threshold that are the same: "
+            f"{_readings(measured.near)}"
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""What ``curate compare`` can be given."""
+"""The options of ``curate compare``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

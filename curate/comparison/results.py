@@ -11,7 +11,7 @@ from curate.tables.typed_json import plain_json
 
 @dataclass
 class TableComparison(Printed):
-    """What ``curate compare`` found, and prints.
+    """The result of ``curate compare``, which it prints.
 
     Attributes:
         tables: the two files.
@@ -52,7 +52,7 @@ class TableComparison(Printed):
         return record
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints: the verdict last, where a reviewer looks."""
+        """Return the printed lines: the verdict last, where a reviewer looks."""
         names = words.short_names(self.tables)
         return [
             *words.of_tables(self.tables, self.rows, self.sampled),

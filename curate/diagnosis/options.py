@@ -1,4 +1,4 @@
-"""What ``curate doctor`` can be given."""
+"""The options of ``curate doctor``."""
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path

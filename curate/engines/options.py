@@ -1,4 +1,4 @@
-"""What ``curate score`` can be given."""
+"""The options of ``curate score``."""
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import KW_ONLY, dataclass

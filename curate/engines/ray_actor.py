@@ -77,7 +77,7 @@ class ScoringActor:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a process on a node has to be like to run tasks.
+    """The requirements on a process of a node that runs tasks.
 
     Attributes:
         marker: a small file in the folder that all nodes see.

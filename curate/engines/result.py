@@ -51,5 +51,5 @@ class ScoreResult(Printed):
         return sorted(self.statuses.items(), key=lambda item: (item[0] != OK, -item[1], item[0]))
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints."""
+        """Return the printed lines."""
         return [self.summary(), Grid(self.by_status(), right=1), *self.notes, f"scores: {self.path}"]

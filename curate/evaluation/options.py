@@ -1,4 +1,4 @@
-"""What ``curate evaluate`` can be given."""
+"""The options of ``curate evaluate``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass

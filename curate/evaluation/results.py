@@ -43,7 +43,7 @@ class Evaluation(Printed):
         return {**record, "caveats": asdict(self.caveats), "measures": measures}
 
     def notes(self) -> list[str]:
-        """Return what a reader must know in addition to the measures, one sentence each."""
+        """Return notes on the measures, one sentence each."""
         return words.notes(self.caveats, self.used)
 
     def verdict(self) -> list[str]:

@@ -51,7 +51,7 @@ def meanings(measures: Sequence[Measure]) -> list[str]:
 
 
 def notes(known: Caveats, used: int) -> list[str]:
-    """Return what a reader must know in addition to measures of so many rows, one sentence each."""
+    """Return notes on measures of so many rows, one sentence each."""
     lines = [
         f"{name} is 1/kappa_{name[4:]}, with the same ranks; ask for it with --column" for name in known.same_ranks
     ]
@@ -120,7 +120,7 @@ def verdict(measures: Sequence[Measure]) -> list[str]:
     entropy = measure.values.get("class entropy")
     if good and entropy is not None and entropy.low > scores[good[0]].high:
         lines.append(
-            f"class entropy, which saw labels, is better still, {_shown(entropy)}: unc_class of curate fit --label"
+            f"class entropy, which uses labels, is more accurate, {_shown(entropy)}: unc_class of curate fit --label"
         )
     return lines
 

@@ -183,7 +183,7 @@ class EvaluationWork:
             if len(self.rows.index) < FEWEST_ROWS:
                 raise InputError(f"expected at least {FEWEST_ROWS} rows with an embedding, got {len(self.rows.index)}")
         if self.codes is None:
-            raise ValueError("labels are measured once they are read")
+            raise ValueError("labels must be read before they are measured")
         labels = correctness.label_tensor(self.codes[self.rows.index])
         what = "neighbours and linear classifiers" if self.training is None else ", ".join(self.protocol.probes)
         self.announce(f"{what} of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")

@@ -1,4 +1,4 @@
-"""What ``curate export`` can be given."""
+"""The options of ``curate export``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass

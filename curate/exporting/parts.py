@@ -72,7 +72,7 @@ class HashedFile:
             self._file.flush()
 
     def entry(self) -> Entry:
-        """Return the written files."""
+        """Return the file as the manifest lists it."""
         return Entry(self._name, self.n_bytes, self._hash.hexdigest())
 
 

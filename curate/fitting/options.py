@@ -1,4 +1,4 @@
-"""What ``curate fit`` and ``curate merge`` can be given."""
+"""The options of ``curate fit`` and ``curate merge``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -63,7 +63,7 @@ class FitResult(Printed):
         return {"path": self.path, "applied": self.applied}
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints: what to know before using the columns, shares, and where the files lie."""
+        """Return the printed lines: what to know before using the columns, shares, and where the files lie."""
         if self.fitted_before:
             notes = _of_rows_outside(self.outside, self.rows)
         else:

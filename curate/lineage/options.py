@@ -1,4 +1,4 @@
-"""What ``curate diff``, ``curate explain`` and ``curate verify`` can be given."""
+"""The options of ``curate diff``, ``curate explain`` and ``curate verify``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,4 +1,4 @@
-"""What ``curate run`` can be given."""
+"""The options of ``curate run``."""
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What ``curate plot`` can be given."""
+"""The options of ``curate plot``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

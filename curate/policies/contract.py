@@ -1,4 +1,4 @@
-"""What a policy is, and the table of all of them."""
+"""The contract of a policy, and the table of all of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar

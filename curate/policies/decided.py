@@ -162,7 +162,7 @@ def _first(mask: np.ndarray, n: int) -> np.ndarray:
 
 
 def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, int]]]:
-    """Return what groups are of, and rows in and rows kept of each, the largest first.
+    """Return the column of the groups, and the rows in and kept of each group, the largest first.
 
     Groups are the values of the column that the policy names, else of ``label``, else of ``cluster``; {} without any.
     """

@@ -1,4 +1,4 @@
-"""What differs between a policy decided again and the files that it wrote then."""
+"""The differences between a policy decided again and the files that it wrote then."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
@@ -30,7 +30,7 @@ _NUMBER = r"[-+]?\d[\d.,]*(e[-+]?\d+)?"
 
 @dataclass
 class Verification:
-    """What came of deriving a subset again.
+    """The result of deriving a subset again.
 
     Attributes:
         n_rows: rows of the table as it is now.

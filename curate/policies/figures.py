@@ -17,7 +17,7 @@ FIXED = frozenset({"kind", "format", "curate", "input", "read", "hash", "outputs
 
 
 def facts_of(decided: Decided[Result]) -> dict[str, Any]:
-    """Return what a receipt says of a decided policy, as plain JSON: its rules, counts, reasons and all else."""
+    """Return the facts of a decided policy for its receipt, as plain JSON: its rules, counts, reasons and all else."""
     model, facts = decided.table.metadata.get("model"), counted_result(decided).facts()
     return plain_json({"model": model, "policy": decided.policy, "counts": decided.counts(), **facts})
 

@@ -1,4 +1,4 @@
-"""What a comparison with files that were written can find: facts, which ``curate verify`` says."""
+"""Findings of a comparison with written files, as facts, which ``curate verify`` prints."""
 
 from dataclasses import dataclass
 

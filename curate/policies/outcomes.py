@@ -1,4 +1,4 @@
-"""What can become of a row under a policy."""
+"""The outcomes of a row under a policy."""
 
 import numpy as np
 import pyarrow as pa

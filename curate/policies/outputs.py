@@ -1,4 +1,4 @@
-"""What every policy leaves behind: subset, decisions, receipt and more, all at once or not at all."""
+"""The files of every policy: subset, decisions, receipt and more, all at once or not at all."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

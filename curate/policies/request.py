@@ -1,4 +1,4 @@
-"""What is requested of a policy, as one rule of its receipt."""
+"""The request of a policy, as one rule of its receipt."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -26,5 +26,5 @@ class Request:
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> Self:
-        """Return what ``to_json`` wrote; InputError if it is something else."""
+        """Return the request from ``to_json``'s record; InputError for any other."""
         return from_json(cls, rule, what="the rule of the receipt", ignored=("rule", *cls.beside))

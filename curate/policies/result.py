@@ -1,4 +1,4 @@
-"""What a policy did, as a value."""
+"""The result of a policy, as a value."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -10,7 +10,7 @@ from curate.manifest.store_path import AnyPath
 
 @dataclass(frozen=True)
 class Result(Printed):
-    """What a policy did; what its command prints.
+    """The result of a policy, as its command prints it.
 
     Attributes:
         n_rows: rows that came in; kept + dropped + undecided + failed.
@@ -51,7 +51,7 @@ class Result(Printed):
         return {name: getattr(self, name) for name in self.FILES}
 
     def account(self, undecided: Callable[[str], str] = str) -> list[tuple[str, int, str]]:
-        """Return what became of all rows, as rows of a table: how many, and why.
+        """Return the outcomes of all rows, as rows of a table: how many, and why.
 
         Args:
             undecided: a text on each reason why rows are undecided.

@@ -1,4 +1,4 @@
-"""What the verdicts of ``curate review`` say of the rows of a table: drop, keep, or a new label."""
+"""The verdicts of ``curate review`` on the rows of a table: drop, keep, or a new label."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ RELABELLED = "the label, or the one that a reviewer gave instead"
 
 @dataclass(frozen=True)
 class Reviewed:
-    """What the verdicts of a file say of N rows.
+    """The verdicts of a file on N rows.
 
     Attributes:
         drop: shape (N,).
@@ -65,7 +65,7 @@ class Reviewed:
         return is_answered
 
     def lines(self, path: str) -> list[str]:
-        """Return what a reader has to know, one sentence a line."""
+        """Return notes for the reader, one sentence a line."""
         n_labels = sum(map(len, self.labels.values()))
         relabelled = f", relabels {n_labels:,}" if n_labels else ""
         notes = [f"{OPTION} {path}: drops {int(self.drop.sum()):,}, keeps {int(self.keep.sum()):,}{relabelled}"]
@@ -102,7 +102,7 @@ class VerdictLines:
         return reviewed_rows(self.read, table_rows, refuses=self.refuses)
 
     def notes(self, reviewed: Reviewed) -> list[str]:
-        """Return what a reader has to know, one sentence a line."""
+        """Return notes for the reader, one sentence a line."""
         return [*reviewed.lines(self.file), *([self.note] if self.note else [])]
 
     def to_json(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class VerdictLines:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return what ``to_json`` wrote; the file may be a path where it is now."""
+        """Return the rule from ``to_json``'s record; the file may be a path where it is now."""
         file, lines = value.get("file"), value.get("lines")
         path = file.get("path") if isinstance(file, Mapping) else file
         if not isinstance(path, str) or type(lines) is not int or lines < 0:
@@ -126,7 +126,7 @@ class VerdictLines:
 
     @classmethod
     def in_rule(cls, rule: Mapping[str, Any]) -> Self | None:
-        """Return what ``for_rule`` wrote into a rule; None where nothing is there."""
+        """Return the record that ``for_rule`` wrote into a rule; None without one."""
         return cls.from_json({"file": rule[RULE], "lines": rule.get(LINES)}) if RULE in rule else None
 
     @classmethod
@@ -146,12 +146,12 @@ class VerdictLines:
 
 
 def with_images(needs: Needs, table: Table) -> Needs:
-    """Return what has to be read of a table, and what binds verdicts to its images."""
+    """Return the columns to read of a table, with those that bind verdicts to its images."""
     return replace(needs, texts=(*needs.texts, SHA256)) if SHA256 in table.schema.names else needs
 
 
 def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> Reviewed:
-    """Return what verdicts say of N rows: by key, and where the table has it by the digest of the image.
+    """Return the verdicts on N rows: by key, and where the table has it by the digest of the image.
 
     Raises:
         InputError: where reviewers disagree, or no verdict is on an image of the table and that is refused.
@@ -223,7 +223,7 @@ def relabelled(reviewed: Reviewed, table: Table, rows: NDArray[np.int64]) -> dic
 def label_changes(
     reviewed: Reviewed | None, table: Table, outcome: NDArray[np.uint8], hashes: NDArray[np.uint64]
 ) -> dict[str, Any]:
-    """Return what becomes of kept rows where a reviewer gave labels, as fields of ``Decided``; none where none did.
+    """Return new labels of kept rows from reviewers, as fields of ``Decided``; none without any.
 
     Args:
         reviewed: by the verdicts; None without any.

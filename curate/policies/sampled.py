@@ -1,4 +1,4 @@
-"""What reviewers said of a drawn sample: a file of verdicts next to the file that names what was drawn."""
+"""Verdicts on a drawn sample: a file of verdicts next to the file of the sample."""
 
 import csv
 import io
@@ -54,7 +54,7 @@ def drawn_lines(path: Path, columns: Sequence[str], source: str) -> list[dict[st
 
 
 def drawn_text(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> bytes:
-    """Return what was drawn as CSV; no cell is a formula to a spreadsheet."""
+    """Return the drawn sample as CSV; no cell is a formula to a spreadsheet."""
     return csv_lines([columns, *lines], end="\n").encode("utf-8", "surrogateescape")
 
 
@@ -64,7 +64,7 @@ def verdicts_beside(sample: AnyPath) -> AnyPath:
 
 
 def verdicts_on(sample: Path) -> Judged:
-    """Return, of each image that was judged and the one it was compared with, the last verdict of each reviewer.
+    """Return the last verdict of each reviewer, by judged image and the image it was compared with.
 
     Args:
         sample: NAME.csv; without verdicts next to it nothing was judged.

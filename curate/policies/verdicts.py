@@ -1,4 +1,4 @@
-"""What reviewers decided about groups of images: a file that only grows, one line of JSON for each decision."""
+"""The decisions of reviewers on groups of images: a file that only grows, one line of JSON for each."""
 
 import hashlib
 import json
@@ -96,7 +96,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Said:
-    """What was decided about one image.
+    """The decision on one image.
 
     Attributes:
         image: the first digits of its SHA-256.
@@ -149,7 +149,7 @@ class Verdicts:
         return [line for line in self.all if line.verdict != UNDO and line.id not in gone]
 
     def said(self) -> dict[str, Said]:
-        """Return what was decided, by key; InputError where reviewers disagree."""
+        """Return the decisions by key; InputError where reviewers disagree."""
         said, disagree = combined(self.live())
         if disagree:
             named = "; ".join(f"{key!r}: {each.words}" for key, each in list(disagree.items())[:N_NAMED])
@@ -162,7 +162,7 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """What reviewers said otherwise of one image.
+    """A disagreement of reviewers on one image.
 
     Attributes:
         question: that they answered.
@@ -174,7 +174,7 @@ class Disagreement:
 
 
 def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagreement]]:
-    """Return what was decided by key, and the keys about which reviewers disagree.
+    """Return the decisions by key, and the keys about which reviewers disagree.
 
     The last answer of a reviewer to a question counts. Two reviewers who answer one question otherwise disagree, unless
     a later line settles it. An image that any question drops is dropped.
@@ -218,7 +218,7 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagree
 
 
 def _answers(of: Mapping[str, Line]) -> set[tuple[str, str]]:
-    """What reviewers answered who were sure."""
+    """The answers of reviewers who were certain."""
     return {_answer(line) for line in of.values() if line.verdict != UNSURE}
 
 

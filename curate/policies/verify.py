@@ -321,7 +321,7 @@ def _compare_read(path: str, digest: str, searched: Searched, result: Verificati
 
 
 def packages_then(receipt: Mapping[str, Any]) -> list[Finding]:
-    """Return what of the environment of a receipt is of another version now: it can move last digits."""
+    """Return the packages of a receipt that have another version now: it can move last digits."""
     now, then = environment(), receipt.get("environment")
     if not isinstance(then, Mapping):
         return []

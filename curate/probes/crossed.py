@@ -1,4 +1,4 @@
-"""What other rows say of the class of every row: a discriminant of the other folds, and the votes of neighbours."""
+"""Predictions of every row's class from other rows: a discriminant of the other folds, and votes of neighbours."""
 
 from dataclasses import dataclass
 

@@ -21,7 +21,7 @@ BLOCK = 65_536
 
 @dataclass(frozen=True)
 class Labelled:
-    """What is labelled so far.
+    """The labels so far.
 
     Attributes:
         rows: of ``Rows``, shape (L,) int64, each once.

@@ -1,4 +1,4 @@
-"""What is held of a table over all its rows: keys as hashes, status, format and class as codes."""
+"""The columns of a table held for all its rows: keys as hashes, status, format and class as codes."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What policies decided for the rows of a table: decisions found by key; a drop counts before all others."""
+"""The decisions of policies on the rows of a table, found by key; a drop counts before all others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class Decisions:
 
 @dataclass
 class Decided:
-    """What became of the N rows of a table.
+    """The decisions on the N rows of a table.
 
     Attributes:
         outcome: codes of ``OUTCOMES``, ``OPEN`` where nothing decided, shape (N,) uint8.

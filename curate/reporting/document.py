@@ -69,7 +69,7 @@ class FactsRequest:
 
 @dataclass
 class Facts:
-    """What is known of a table, before any row of it is listed.
+    """The facts of a table, before any row of it is listed.
 
     Attributes:
         dataset: the table.
@@ -133,7 +133,7 @@ class Facts:
 
 @dataclass
 class _Counted:
-    """What one pass over the columns of numbers leaves."""
+    """The result of one pass over the columns of numbers."""
 
     sizes: dict[str, Any] = field(default_factory=dict)
     distributions: list[dict[str, Any]] = field(default_factory=list)
@@ -142,7 +142,7 @@ class _Counted:
 
 
 def gather(table: Table, request: FactsRequest) -> Facts:
-    """Return what is known of a table: counted over all its rows, and which of them are to be shown.
+    """Return the facts of a table: counted over all its rows, and which of them are to be shown.
 
     Args:
         table: with a unique ``key``.

@@ -85,7 +85,7 @@ class Finding:
 def findings_of(
     dataset: Dataset, decided: Decided, results: Sequence[Applied], *, near: Iterable[Finding] | None = None
 ) -> list[Finding]:
-    """Return what was found of the rows that are kept, the largest consequence first.
+    """Return the findings on kept rows, the largest consequence first.
 
     Leaks distort every measurement, wrong labels are learned, junk, near copies and foreign groups take the place of
     images; the other kinds describe how an image looks. A kind without a row is left out.
@@ -116,7 +116,7 @@ def findings_of(
 
 
 def of_findings(findings: Sequence[Finding]) -> Gallery:
-    """Return what is to be reviewed as a gallery, the worst rows of each kind."""
+    """Return the findings to review as a gallery, the worst rows of each kind."""
     groups, most = [], 2 * EACH
     for each in findings:
         shown = f"the worst {most} of " if len(each.rows) > most else ""
@@ -198,7 +198,7 @@ def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Findi
 
 
 def _waiting(dataset: Dataset, decided: Decided, near: Sequence[Finding]) -> Iterator[Finding]:
-    """What a deduplication kept until it is reviewed, next to the image that each is like, where ``near`` lacks it."""
+    """Rows that a deduplication kept for review, next to the image that each is like, where ``near`` lacks it."""
     listed = np.concatenate([np.zeros(0, np.int64), *(finding.rows for finding in near)])
     for policy in decided.policies:
         table = policy.applied.decisions

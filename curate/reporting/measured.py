@@ -1,4 +1,4 @@
-"""What ``curate evaluate --json`` measured, as tables of a report."""
+"""The measures of ``curate evaluate --json``, as tables of a report."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MOST = 100  # measures, and columns of scores
 
 @dataclass(frozen=True)
 class Measured:
-    """What an evaluation measured.
+    """The measures of an evaluation.
 
     Attributes:
         tables: one with a column a measure, and one of what they mean.
@@ -27,7 +27,7 @@ class Measured:
 
 
 def read_measured(path: str | Path) -> Measured:
-    """Return what was measured of each score column.
+    """Return the measures of each score column.
 
     Args:
         path: what ``curate evaluate --json`` printed, or ``-o`` wrote.

@@ -1,4 +1,4 @@
-"""What ``curate report`` can be given."""
+"""The options of ``curate report``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,4 +1,4 @@
-"""What policies did to a table: their receipts and decisions, found from any of their files, in the order applied."""
+"""The policies applied to a table: their receipts and decisions, found from any of their files, in order."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Applied:
 
     @property
     def rules(self) -> list[dict[str, Any]]:
-        """What was requested, one entry a rule."""
+        """The requests, one entry a rule."""
         return [rule for rule in self.receipt["policy"] if isinstance(rule, dict)]
 
     def funnel(self) -> dict[str, Any]:

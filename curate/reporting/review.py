@@ -54,7 +54,7 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
 
 
 def decisions_on(results: Sequence[Applied]) -> dict[str, Said]:
-    """Return what reviewers decided by key, of the verdicts that results were made with and that are still there."""
+    """Return reviewers' decisions by key, from the verdicts that results were made with and that still exist."""
     said: dict[str, Said] = {}
     for applied in results:
         for rule in applied.rules:

@@ -37,7 +37,7 @@ class Report:
         return {name: value for name, value in self.document.items() if name != "thumbs"}
 
     def notes(self) -> list[str]:
-        """Return what a reader has to know of what the report does not show."""
+        """Return notes on what the report leaves out."""
         sampled, missing = self.document["sampled"], self.document["thumbs"]["words"]
         return [
             *([sampled["words"]] if sampled else []),

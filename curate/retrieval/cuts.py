@@ -13,7 +13,7 @@ from scoring.errors import InputError
 
 @dataclass(frozen=True)
 class QueryCut:
-    """What is too uncertain.
+    """The cut of queries that are too uncertain.
 
     Attributes:
         text: as typed.

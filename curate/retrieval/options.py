@@ -1,4 +1,4 @@
-"""What ``curate retrieve`` can be given."""
+"""The options of ``curate retrieve``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,4 +1,4 @@
-"""What a text names: the key of a row, an image file, a folder of images, or another scored table; and its vectors."""
+"""Queries named by a text: the key of a row, an image file, a folder, or another scored table; with vectors."""
 
 import hashlib
 import os
@@ -30,7 +30,7 @@ TABLES = (".parquet", ".pq")
 
 @dataclass(frozen=True)
 class NamedQuery:
-    """What a text names.
+    """The queries that a text names.
 
     Attributes:
         text: as typed.
@@ -56,7 +56,7 @@ class QueryNames:
         self._row = rows_with_keys(table, list(texts))
 
     def find(self, text: str) -> NamedQuery | None:
-        """Return what a text names; None for nothing.
+        """Return the query that a text names; None for none.
 
         Raises:
             InputError: for one that is both a key and a file, unless that file is the image of the row.
@@ -100,7 +100,7 @@ def _is_image_of(table: Table, row: int, text: str) -> bool:
 
 
 def image_reader(path: str) -> Callable[[], bytes]:
-    """Return what reads an image file."""
+    """Return a reader of an image file."""
     return partial(read_local, os.fsencode(path))
 
 

@@ -1,4 +1,4 @@
-"""What a retrieval found, as a value, as JSON, and in words."""
+"""The result of a retrieval, as a value, as JSON, and in words."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class Neighbour:
 
 @dataclass
 class Retrieval(Printed):
-    """What ``curate retrieve`` found, and prints.
+    """The result of ``curate retrieve``, which it prints.
 
     Attributes:
         table: that was searched.
@@ -89,7 +89,7 @@ class Retrieval(Printed):
         return len(self.states)
 
     def neighbours(self, query: int) -> list[Neighbour]:
-        """Return what a query found, the nearest first."""
+        """Return the neighbours of a query, the nearest first."""
         start, stop = np.searchsorted(self.links.query, [query, query + 1]).tolist()
         rows = self.links.row[start:stop]
         return [
@@ -162,7 +162,7 @@ class Retrieval(Printed):
         return f"{name}: {rows} inside its region, from a cosine of {self.bounds[at]:.4f}"
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints: the first queries with their neighbours, and then the account."""
+        """Return the printed lines: the first queries with their neighbours, and then the account."""
         lines: list[str | Grid] = []
         for at in range(min(len(self), SHOWN)):
             lines += [self.title(at), *self._table(self.neighbours(at)), ""]
@@ -180,7 +180,7 @@ class Retrieval(Printed):
         return [Grid(rows, header=header), *more] if rows else []
 
     def _account(self) -> list[str]:
-        """Return what became of every query and every row, and how complete the answers are."""
+        """Return the outcome of every query and every row, and how complete the answers are."""
         lines = [
             f"{counted(len(self), 'query', 'queries')}: " + counts_line(self.query_counts),
             f"{counted(len(self.row_states), 'row')}: " + counts_line(self.row_counts),

@@ -76,7 +76,7 @@ def _fit_says_of(named: Sequence[NamedQuery], model: str | Path | None) -> bool:
 def _certainty(
     text: str | None, table: Table, settings: RetrieveSettings, notes: list[str], *, fitted: bool
 ) -> Signal | None:
-    """Return the column that says how certain an image is; None if absent, and nothing asks for it."""
+    """Return the column of certainty; None where the table has none and no option needs one."""
     if text is not None:
         return signal(text, table, certain_first=True, flag="--certainty")
     try:

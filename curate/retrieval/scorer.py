@@ -49,7 +49,7 @@ def model_named_by(table: Table, digest: str) -> str:
 
 
 def fit_of(model: str | Path | None) -> DatasetFit | None:
-    """Return what a model was fitted to by ``curate fit``; None where it was not, or none is named.
+    """Return the dataset fit of a model by ``curate fit``; None where it has none, or no model is named.
 
     Raises:
         InputError: if there is no such checkpoint, or its fit cannot be used.
@@ -63,7 +63,7 @@ def is_fitted(model: str | Path | None) -> bool:
 
 
 def _settings_of(table: Table, before: dict[str, Any]) -> dict[str, Any]:
-    """What a table says of its scoring, where it says it; a value of another type is left at its default."""
+    """Return the settings of a table's scoring, as recorded; a value of another type is left at its default."""
     kinds: dict[str, tuple[str, type | tuple[type, ...]]] = {
         "precision": ("precision", str),
         "dtype": ("embedding dtype", (str, type(None))),

@@ -21,7 +21,7 @@ MOST_PAIRS = 10_000_000  # that are given back
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search gives back.
+    """The result of a search.
 
     Attributes:
         links: pairs of a query and a row, by query, the nearest first.

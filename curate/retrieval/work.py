@@ -135,7 +135,7 @@ class RetrievalWork:
         return of_all
 
     def _row_states(self) -> NDArray[np.uint8]:
-        """Return what becomes of every row, shape (N,)."""
+        """Return the outcome of every row, shape (N,)."""
         states = np.where(self.rows.embedding_problem, self.rows.embedding_problem + UNSCORED, SEARCHED).astype(
             np.uint8
         )
@@ -234,5 +234,5 @@ class RetrievalWork:
 
 
 def _meant(cut: QueryCut) -> str:
-    """Return what a number may have been meant as."""
+    """Return another reading of a number."""
     return f"; {cut.text} is a value of the column, and {100 * cut.value:g}% a share" if 0 < cut.value < 1 else ""

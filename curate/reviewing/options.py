@@ -1,4 +1,4 @@
-"""What ``curate review`` can be given."""
+"""The options of ``curate review``."""
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path

@@ -40,7 +40,7 @@ def is_sample(path: object) -> bool:
 
 
 def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
-    """Return what was drawn in groups to judge, in the order drawn.
+    """Return the drawn sample in groups to judge, in the order drawn.
 
     Args:
         path: NAME.audit.csv of ``curate review plan`` or ``curate dedup``, or NAME.review.csv of ``curate labels``.
@@ -65,7 +65,7 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
 
 
 def _read(path: Path) -> tuple[list[Drawn], str, str]:
-    """What was drawn, the question, and its words."""
+    """The drawn sample, the question, and its words."""
     if is_review(path):
         named = [Drawn(row.key, label=(row.label, row.suggested)) for row in read_rows(path)]
         return named, LABELS, "labelled {}, or is it {}?"

@@ -49,7 +49,7 @@ MOST_CLASSES = 1_000  # that are offered as new labels
 
 @dataclass(frozen=True)
 class Reviewed:
-    """What is reviewed.
+    """The subject of a review.
 
     Attributes:
         table: scored.
@@ -134,7 +134,7 @@ review = callable_of(ReviewOptions, run_review)
 
 
 def _reviewed(options: ReviewOptions) -> Reviewed:
-    """What is reviewed: a table, or what ``curate clean`` left in a folder."""
+    """Return the subject of a review: a table, or the table that ``curate clean`` left in a folder."""
     table, results, verdicts, source = options.table, options.results, options.verdicts, options.source
     label = options.label
     path = Path(table) if isinstance(table, str) and "://" not in table else table
@@ -169,7 +169,7 @@ def _reviewed(options: ReviewOptions) -> Reviewed:
 def _sampled(
     table: Table, named: list[str | Path], verdicts: str | Path | None, source: str | None, label: str | None
 ) -> Reviewed:
-    """What was drawn of a table to judge."""
+    """Return the sample of a table to judge."""
     if len(named) > 1:
         raise InputError(f"expected one sample to judge, got {len(named):,} files; name {named[0]} alone")
     sample = path_on_disk(named[0], "a sample")

@@ -168,7 +168,7 @@ class Review:
             )
 
     def notes(self) -> list[str]:
-        """Return what a reviewer has to know of the file."""
+        """Return notes on the file for the reviewer."""
         gone = sum(dropped for _, dropped, _ in self._rows.values())
         notes, changed = [], sum(restored for _, _, restored in self._rows.values())
         if self.file.verdicts.torn:
@@ -202,7 +202,7 @@ class Review:
         self.file.append_all(decisions)
 
     def _about(self, group: Group, rows: NDArray[np.int64]) -> dict[str, Any]:
-        """What a line says of some rows of a group."""
+        """Return the fields of a line on some rows of a group."""
         keys, images = keys_of(self.table, rows), images_of(self.table, rows)
         about: dict[str, Any] = {"group": group.id, "question": group.question, "keys": keys, "images": images}
         about |= {"words": f"{group.kind}: {group.words}", "settles": group.kind == DISAGREE}

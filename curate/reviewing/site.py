@@ -1,4 +1,4 @@
-"""What the server of a review answers: its page, groups, images and rows, and where decisions are sent."""
+"""The answers of a review's server: its page, groups, images and rows, and where decisions are sent."""
 
 import json
 import re

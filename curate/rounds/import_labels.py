@@ -17,7 +17,7 @@ from scoring.file_digest import file_sha256
 
 @dataclass(frozen=True)
 class ImportResult:
-    """What an import came to.
+    """The result of an import.
 
     Attributes:
         written: the new file of labels; None where nothing was new.

@@ -1,4 +1,4 @@
-"""What annotators agree on, as a table for training."""
+"""The consensus of annotators, as a table for training."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the commands of ``curate round`` can be given."""
+"""The options of the commands of ``curate round``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass

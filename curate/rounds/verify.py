@@ -49,7 +49,7 @@ PLACE = "rank"
 
 @dataclass
 class RoundCheck:
-    """What came of deriving one round again.
+    """The result of deriving one round again.
 
     Attributes:
         number: of the round.
@@ -73,7 +73,7 @@ class RoundCheck:
 
 @dataclass
 class RoundsCheck:
-    """What came of deriving the rounds of a folder again.
+    """The result of deriving the rounds of a folder again.
 
     Attributes:
         path: of the folder.
@@ -147,7 +147,7 @@ def verify_rounds(
 
 
 class _Past:
-    """What was known before a round, from the first one on."""
+    """The labels known before each round, from the first one on."""
 
     def __init__(self, path: Path, settings: RoundSettings, scored: TableRows) -> None:
         self.folder, self.scored = Folder(path, settings, ()), scored
@@ -164,7 +164,7 @@ class _Past:
         self.altered = False  # whether a round is not as it was written
 
     def check_holdout(self) -> list[str]:
-        """Return what is wrong with the rows held out; without them no round can be derived."""
+        """Return errors in the held-out rows; without them no round can be derived."""
         path, settings = self.folder.path, self.folder.settings
         self.initial_labels: dict[str, str] = {}
         self.held_out: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ class _Past:
         return []
 
     def lost(self, number: int, to: int) -> RoundCheck:
-        """Return what is to be said of rounds that are missing."""
+        """Return notes on missing rounds."""
         which = f"{ROUNDS}/{number:04}" + (f" to {to:04}" if to > number else "")
         self.lacking, self.before = self.lacking or f"{which} is missing", None
         return RoundCheck(number, problems=[f"{which} is missing; take it from a copy"])

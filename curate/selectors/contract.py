@@ -1,4 +1,4 @@
-"""What every selector promises, and what it refuses before it looks at a row."""
+"""The contract of every selector, and the input that it refuses before it reads a row."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Protocol

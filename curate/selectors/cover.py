@@ -31,7 +31,7 @@ def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
 
 
 class Cover(Protocol):
-    """What is covered so far, and what each row that may be picked would add."""
+    """The coverage so far, and the gain of each row that may be picked."""
 
     def best(self) -> tuple[int, float]:
         """Return the row that adds most, the lowest of a tie, and what it adds."""
@@ -41,10 +41,10 @@ class Cover(Protocol):
 
 
 class Alone(Protocol):
-    """What a row adds by covering itself, where the rows to cover are a sample and it is not among them."""
+    """The gain of a row that covers itself, where the rows to cover are a sample and it is not among them."""
 
     def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return what each row adds after all that was taken, shape (B,); never more than before a row was taken."""
+        """Return the gain of each row after all that was taken, shape (B,); never more than before a row was taken."""
 
     def take(self, row: int) -> None:
         """Pick a row."""

@@ -50,7 +50,7 @@ class FacilityLocation(Selector):
 def _cover(
     pool: Pool, k: int, exact_rows: int, budget: int, seed: int
 ) -> tuple[Cover, NDArray[np.int64], tuple[str, ...]]:
-    """Return what is covered by the labelled rows, the pool's rows that its numbers represent, and notes."""
+    """Return the coverage by the labelled rows, the pool's rows that its numbers represent, and notes."""
     vectors = pool.array("vectors")
     rows = members(pool.candidates, pool.labelled)
     taken = np.flatnonzero(np.isin(rows, pool.labelled, assume_unique=True))

@@ -79,7 +79,7 @@ def graph_of_rows(pool: Pool, rows: NDArray[np.int64]) -> tuple["Graph | None", 
 
 
 def not_looked_at(pool: Pool, n_rows: int) -> tuple[str, ...]:
-    """Return what to say of a graph that a pool of so few rows brings along in vain."""
+    """Return a note on a graph that a pool of so few rows does not need."""
     if pool.graph is None:
         return ()
     return (f"the graph is not looked at: {n_rows:,} rows are few enough to be compared all with all",)

@@ -48,7 +48,7 @@ class MaxHerding(Selector):
             )
 
     def weights(self, pool: Pool) -> NDArray[np.float32]:
-        """Return what covering each candidate counts, shape (M,): 1."""
+        """Return the weight of covering each candidate, shape (M,): 1."""
         return np.ones(len(pool.candidates), np.float32)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
@@ -75,12 +75,12 @@ class Auto(MaxHerding):
     optional: ClassVar[tuple[str, ...]] = ("probabilities", "quality")
 
     def weights(self, pool: Pool) -> NDArray[np.float32]:
-        """Return what covering each candidate counts, shape (M,): ``coverage_weights``."""
+        """Return the weight of covering each candidate, shape (M,): ``coverage_weights``."""
         return coverage_weights(pool)
 
 
 def coverage_weights(pool: Pool) -> NDArray[np.float32]:
-    """Return what covering each candidate counts, shape (M,): 1 - margin times quality, each 1 where unknown."""
+    """Return the weight of covering each candidate, shape (M,): 1 - margin times quality, each 1 where unknown."""
     weights = np.ones(len(pool.candidates), np.float32)
     if pool.probabilities is not None and pool.probabilities.shape[1] > 1:
         for span in spans(len(weights), 65_536):
@@ -161,7 +161,7 @@ def _staged(
 
 
 class _Itself:
-    """What rows add by covering themselves: their weight, but for how similar the nearest labelled row or pick is.
+    """The gain of rows that cover themselves: their weight, less the similarity of the nearest labelled row or pick.
 
     One row in N is next to nothing while picks are few. When they are many and the rest is covered it is what decides,
     and ranks by weight. Looked up when a row may be picked, against what was picked since it was looked up before; the
@@ -189,7 +189,7 @@ class _Itself:
         self._count += 1
 
     def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return what each row adds, shape (B,)."""
+        """Return the gain of each row, shape (B,)."""
         fresh = self._with_next(rows[~self._known[rows]])
         if len(fresh):
             self._cover(fresh, _covered(self._units(fresh), self._vectors, self._done, self._bandwidth))

@@ -1,4 +1,4 @@
-"""What a selector looks at, and what it gives back."""
+"""The input of a selector, and its result."""
 
 from dataclasses import dataclass, field
 from functools import cached_property

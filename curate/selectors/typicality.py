@@ -60,7 +60,7 @@ class Typicality:
         notes = []
         if self.graph is not None:
             share = self.n_known / max(1, self.n_rows)
-            notes.append(f"neighbours of {share:.1%} of {self.n_rows:,} rows are from the graph, the others' measured")
+            notes.append(f"neighbours from the graph for {share:.1%} of {self.n_rows:,} rows, measured for the others")
         if self.drawn:
             notes.append(f"approximate: neighbours in {len(self.drawn)} clusters drawn")
         return tuple(notes)

@@ -1,4 +1,4 @@
-"""What a check of a score finds."""
+"""The finding of a check of a score."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -44,7 +44,7 @@ class Climbed:
     steps: Mapping[str, Sequence[Mapping[str, Floats]]]
 
     def shares(self, kind: str, column: str) -> Floats:
-        """Return what each image adds to the mean share of unchanged images that are more certain, at every strength.
+        """Return each image's part in the mean share of unchanged images that are more certain, at every strength.
 
         Returns:
             Shape (S + 1, N), the first of the images as they are: one half.

@@ -1,4 +1,4 @@
-"""What ``curate selftest`` can be given."""
+"""The options of ``curate selftest``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

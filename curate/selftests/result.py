@@ -1,4 +1,4 @@
-"""What a test of scores found, as a value, in words and as an image."""
+"""The result of a test of scores, as a value, in words and as an image."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ FLAGS: Mapping[str, str] = {BROKEN: " X", UNSURE: " ?"}  # after a number
 
 @dataclass(frozen=True)
 class SelfTest(Printed):
-    """What was tried, and what holds.
+    """The checks of scores, and which hold.
 
     Attributes:
         name: of the images.
@@ -69,7 +69,7 @@ class SelfTest(Printed):
         }
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints: a table of each section, and what is broken."""
+        """Return the printed lines: a table of each section, and what is broken."""
         unread = (
             f"; {counted(self.unread, 'more that cannot be read', 'more that cannot be read')}" if self.unread else ""
         )

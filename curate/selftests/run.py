@@ -46,7 +46,7 @@ MOST_IMAGES = 100_000
 
 @dataclass(frozen=True)
 class _Tested:
-    """What is tested: images, the model, and what was fitted to the dataset that they are of."""
+    """The subject of a test: images, the model, and the fit to their dataset."""
 
     table: Table
     sample: ImageSample

@@ -146,7 +146,7 @@ class _Writer:
         self._keys.append(key)
 
     def sample(self) -> ImageSample:
-        """Return the written files."""
+        """Return the sample as written."""
         return ImageSample(self.path, self._keys, self._unread)
 
     def __enter__(self) -> Self:

@@ -1,1 +1,1 @@
-"""What annotators look at: contact sheets, pages of groups and pairs, charts."""
+"""Images and pages for annotators: contact sheets, groups and pairs, charts."""

@@ -1,4 +1,4 @@
-"""What queries found, as one image: each query on the left, and what it found next to it."""
+"""The neighbours of queries, as one image: each query on the left, its neighbours next to it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What separates two tables, as one image: rows of the first on the left, of the second on the right."""
+"""The difference of two tables, as one image: rows of the first on the left, of the second on the right."""
 
 from collections.abc import Sequence
 from dataclasses import replace

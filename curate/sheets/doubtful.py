@@ -124,7 +124,7 @@ def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Grou
 
 
 def _most_doubtful(groups: Table, limit: int) -> dict[int, dict[str, Any]]:
-    """What to show of each group, in the order of showing."""
+    """Return the rows to show of each group, in the order shown."""
     parts = [(np.zeros(0, np.int64), np.zeros(0))]
     for batch in groups.batches([GROUP, MARGIN]):
         parts.append((_integers(batch.column(0)), _numbers(batch.column(1))))

@@ -1,4 +1,4 @@
-"""What ``curate sheet`` can be given."""
+"""The options of ``curate sheet``."""
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path

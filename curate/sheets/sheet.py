@@ -34,7 +34,7 @@ class Tile:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What stands beneath the image: two lines or more."""
+        """The text below the image: two lines or more."""
         return (self.first, self.second, *self.more)
 
 

@@ -58,7 +58,7 @@ def tiles(
 
 @dataclass(frozen=True)
 class Shown:
-    """What is shown of a row: RGB pixels (H, W, 3) uint8 or None where the image cannot be read, and its label."""
+    """The tile of a row: RGB pixels (H, W, 3) uint8 or None where the image cannot be read, and its label."""
 
     pixels: NDArray[np.uint8] | None
     label: str

@@ -12,7 +12,7 @@ SIGNS = 20_000
 
 @dataclass(frozen=True)
 class Curves:
-    """What was learnt from how many labels.
+    """Accuracy by the number of labels.
 
     Attributes:
         budgets: labels after each round, shape (B,) int64.

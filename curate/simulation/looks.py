@@ -1,4 +1,4 @@
-"""What few held-out rows would have shown in each round of a replay: coverage of intervals, and stops."""
+"""The view of few held-out rows in each round of a replay: coverage of intervals, and stops."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -124,7 +124,7 @@ def _wrong(true: NDArray[np.bool_], shown: NDArray[np.bool_]) -> NDArray[np.bool
 
 @dataclass(frozen=True)
 class Watched:
-    """What was seen of a strategy.
+    """The measures of a strategy.
 
     Attributes:
         accuracy: intervals of its accuracy.
@@ -138,7 +138,7 @@ class Watched:
 
 
 def watch(curves: Curves, baseline: Curves | None, confidence: float, rules: Sequence[StopRule]) -> Watched:
-    """Return what rounds with few rows held out would have reported of a strategy.
+    """Return the reports of a strategy from rounds with few rows held out.
 
     Args:
         curves: of the strategy.

@@ -83,7 +83,7 @@ class StrategyCurve:
 
 @dataclass(frozen=True)
 class ReplayCurves:
-    """What is drawn of a replay.
+    """The curves of a replay.
 
     Attributes:
         budgets: labels, ascending, shape (B,).

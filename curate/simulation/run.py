@@ -38,7 +38,7 @@ KNOWN_LATER = frozenset({"loss", "holdout_loss", "uncertainty", "quality"})
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a replay came to.
+    """The result of a replay.
 
     Attributes:
         curves: by strategy, random among them.
@@ -267,7 +267,7 @@ def _csv(simulation: Simulation) -> str:
 
 
 def _watched_json(watched: Watched) -> dict[str, Any]:
-    """Return what was seen as plain JSON: how many runs held, and where each would have stopped."""
+    """Return the measures as plain JSON: how many runs held, and where each would have stopped."""
     return {
         "accuracy": _looks_json(watched.accuracy),
         "lift": _looks_json(watched.lift) if watched.lift else None,

@@ -103,7 +103,7 @@ def separates(x: NDArray, y: NDArray) -> bool:
 
 
 def newton_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
-    """Return what each row adds to the gradient and information at the fit, shape (N, 5).
+    """Return each row's part in the gradient and information at the fit, shape (N, 5).
 
     Sums of these rows, weighted by the counts of a resample, give its fit to first order by ``newton_step``: a product
     instead of a fit. The difference to the full fit vanishes as 1/N.

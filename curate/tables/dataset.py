@@ -109,7 +109,7 @@ def read_dataset(
 
 
 def sample_of(dataset: Dataset, table: Table) -> JunkInputs:
-    """Return what a sample of the images looks like: the first 4,000 in the order of the hashes of their keys."""
+    """Return the appearance of a sample of the images: the first 4,000 in the order of the hashes of their keys."""
     images = np.arange(min(SAMPLE, len(dataset)))
     return JunkInputs(columns_at(table, dataset.places(images)), dataset.embeddings[images])
 

@@ -131,7 +131,7 @@ def _matrix(column: pa.Array, width: int) -> NDArray:
 
 
 def recall_in(table: Table) -> Recall:
-    """Return what share of the nearest neighbours the graph has, as noted when it was made."""
+    """Return the share of the nearest neighbours that the graph has, as noted when it was made."""
     noted = table.metadata.get("recall")
     try:
         estimate, low, high = (float(noted[name]) for name in ("estimate", "low", "high"))  # type: ignore[index]

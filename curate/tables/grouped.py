@@ -41,7 +41,7 @@ def with_groups(
 
 
 def group_facts(groups: Sequence[UnlikeGroup], column: pa.Array) -> list[dict[str, Any]]:
-    """Return what a table says of its groups, as plain JSON.
+    """Return the facts of a table's groups, as plain JSON.
 
     Args:
         groups: in the order of their numbers.

@@ -1,4 +1,4 @@
-"""What made a table's embeddings and signatures: numbers of two makers cannot be compared."""
+"""The model and code behind a table's embeddings and signatures: numbers of two cannot be compared."""
 
 from dataclasses import fields
 from typing import Any
@@ -146,7 +146,7 @@ def same_signature(first: Table, second: Table) -> None:
 
 
 def noted_of(file: AnyPath) -> dict[str, Any]:
-    """Return what curate noted in the metadata of a file of a table."""
+    """Return curate's own metadata of a file of a table."""
     with named_errors(file), open_parquet(file) as parquet:
         return noted_in(file, parquet.metadata.metadata or {})
 

@@ -116,7 +116,7 @@ class Rows:
         return np.flatnonzero(self.ok & (self.embedding_problem == 0))
 
     def not_compared(self) -> dict[str, int]:
-        """Return what is wrong with embeddings, and of how many images that were scored."""
+        """Return the fault of embeddings, and how many scored images have it."""
         counts = (
             np.bincount(self.embedding_problem[self.ok], minlength=1 + len(EMBEDDING_PROBLEMS))[1:]
             if len(self.embedding_problem)
@@ -193,7 +193,7 @@ def collect(
     path: AnyPath,
     hashes: NDArray[np.uint64] | None = None,
 ) -> Rows:
-    """Return what ``needs`` asks for of n rows that come in batches with at least the columns ``names``.
+    """Return the columns of ``needs`` for n rows that come in batches with at least the columns ``names``.
 
     Args:
         batches: n rows in all.

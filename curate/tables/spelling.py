@@ -134,7 +134,7 @@ def _in_table(known: Known, table: Table) -> NDArray[np.bool_]:
 
 
 def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Candidates]:
-    """Return what each of the forms could mean in the table."""
+    """Return the possible meanings of each form in the table."""
     ends = [(at, left_out, part) for at, form in forms.items() for left_out, part in enumerate(_ends(form))]
     sought = pl.DataFrame(ends, {"at": pl.Int64, "left_out": pl.Int64, "form": pl.String}, orient="row")
     candidates = {at: _Candidates() for at in forms}

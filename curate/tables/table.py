@@ -295,7 +295,7 @@ def _stored_files(path: StorePath) -> list[StorePath]:
 
 
 def noted_in(file: Path | StorePath, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Return what curate noted in the metadata of a Parquet file; empty where it noted nothing.
+    """Return curate's own metadata of a Parquet file; empty without any.
 
     Raises:
         InputError: if it is not JSON.

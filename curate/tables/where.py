@@ -298,7 +298,7 @@ class _Reader:
         return column.expression.cast(pl.Float64), value.expression
 
     def _operand(self, node: ast.expr, kinds: tuple[str, ...] = (NUMBER, TEXT, BOOL, TIME)) -> _Operand:
-        """Return what a part of the tree computes, which is of one of some kinds."""
+        """Return the computation of a part of the tree, which has one of some types."""
         if isinstance(node, ast.Name):
             return self._value(self.tokens[int(node.id[1:])], kinds)
         if isinstance(node, ast.BinOp):

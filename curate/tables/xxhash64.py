@@ -64,7 +64,7 @@ def _hashed(data: NDArray[np.uint8], start: NDArray[np.int64], seed: np.uint64) 
 
 
 def _striped(words: Hashes, start: NDArray[np.int64], lengths: NDArray[np.int64], seed: np.uint64) -> Hashes:
-    """Return what the whole stripes of each text give; of shorter texts what they begin with."""
+    """Return the state after the complete stripes of each text; for shorter texts the initial state."""
     with np.errstate(over="ignore"):
         h = np.full(len(start), seed + P5)
         if (n_stripes := int(lengths.max(initial=0)) // STRIPE) == 0:

@@ -1,1 +1,1 @@
-"""What train and cache share: options to a recipe, a source to a data set."""
+"""The shared part of train and cache: options to a recipe, a source to a data set."""

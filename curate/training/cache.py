@@ -106,7 +106,7 @@ def _network_of(start: "Start") -> "ScoringModel":
 def _images(
     watched: "WatchedReaders", label: str, loss_column: str | None, white: int
 ) -> tuple[Any, dict[str, str | None]]:
-    """Return what the writer reads, and which of the user's columns are in it."""
+    """Return the images for the writer, and which of the user's columns they have."""
     from curate.training.dataset import class_column, losses_of, names_classes
     from trainers.extract import Images
 

@@ -168,7 +168,7 @@ def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float |
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run is trained on.
+    """The data that a run is trained on.
 
     Attributes:
         data: images in memory, images that are read while the run goes on, or a cache of features.

@@ -10,7 +10,7 @@ from scoring.errors import InputError
 
 
 def run_info(options: InfoOptions) -> Description:
-    """Return what a file is: rows, columns, classes, model, settings, counts.
+    """Return the facts of a file: rows, columns, classes, model, settings, counts.
 
     Raises:
         InputError: for anything else, or a file that is damaged.
@@ -30,7 +30,7 @@ info = callable_of(InfoOptions, run_info)
 
 
 def _cache(folder: Path) -> Description:
-    """Return what a cache of features notes of itself."""
+    """Return the record of a cache of features."""
     from trainers.cache import read_about
 
     facts = {"use it": f"curate train METHOD --cached {folder}", **(read_about(folder) or {})}
@@ -38,7 +38,7 @@ def _cache(folder: Path) -> Description:
 
 
 def _rounds(path: Path, folder: Path, number: int | None) -> Description:
-    """Return what a folder of rounds holds, without its table.
+    """Return the content of a folder of rounds, without its table.
 
     Raises:
         InputError: for one round of it.

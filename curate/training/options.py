@@ -1,4 +1,4 @@
-"""What ``curate train``, ``curate cache`` and ``curate models convert`` can be given."""
+"""The options of ``curate train``, ``curate cache`` and ``curate models convert``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,4 +1,4 @@
-"""What was typed -> the recipe of a training run."""
+"""Typed options -> the recipe of a training run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -39,7 +39,7 @@ class ViewSettings:
 
 @dataclass(frozen=True)
 class SharedSettings(ViewSettings):
-    """What ``--set`` sets of every method, next to the method's own settings; None is the method's own."""
+    """The settings of ``--set`` for every method, next to the method's own; None is the method's default."""
 
     optimizer: str | None = _means("sgd, adamw or lars")
     schedule: str | None = _means(
@@ -91,7 +91,7 @@ def recipe_of(
 
 
 def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
-    """Return what was typed with what a recipe by name (``recipe``) says of the rest.
+    """Return the typed options, with the named ``recipe``'s values for the rest.
 
     Raises:
         InputError: if the method has no such recipe, or a cache, which has its views and its network, gets one.
@@ -115,7 +115,7 @@ def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_settings(settings: Mapping[str, object] | None) -> tuple[dict[str, Any], dict[str, object]]:
-    """Return what was set of every method, by name, None where it was not, and what was set of the method's own.
+    """Return the shared settings by name, None where not set, and the method's own settings.
 
     Raises:
         InputError: for a value of another type.

@@ -53,7 +53,7 @@ def _emptied(readers: list[Reader]) -> Iterator[Reader]:
 
 
 def _window(manifest: Manifest, rows: np.ndarray) -> list[Reader]:
-    """Return what reads each of some rows, in their order; bytes that are in memory with others are copied."""
+    """Return a reader of each of some rows, in their order; bytes that are in memory with others are copied."""
     order = np.argsort(rows)
     readers: list[Reader | None] = [None] * len(rows)
     held = _HeldBytes()

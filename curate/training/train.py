@@ -164,7 +164,7 @@ def _course(
     made_of: Mapping[str, Any],
     line: Line,
 ) -> "RunCourse | None":
-    """Return what follows the run, or None where nothing was requested."""
+    """Return the monitors of the run, or None where none was requested."""
     from curate.training.course import MEASURES, Best, RunCourse, load_probe
     from scoring.atomic import refuse_existing
     from scoring.checkpoint import save_checkpoint
@@ -209,7 +209,7 @@ def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line)
 def _made_of(
     config: "TrainConfig", inputs: "Inputs", start: "Start", typed: dict[str, Any], *, cache: bool
 ) -> dict[str, Any]:
-    """Return what a model is trained from, for its card."""
+    """Return the data and start that a model is trained from, for its card."""
     of_cache = {"cache": inputs.digest} if cache else {}
     of_name = {} if typed["recipe"] is None else {"recipe_name": typed["recipe"]}
     return {

@@ -34,7 +34,7 @@ SPHERE = _Sphere()
 
 
 class _Spherical(Distribution, ABC):
-    """What the three share: a direction ``loc``, and a sampler that is differentiable."""
+    """The shared part of the three: a direction ``loc``, and a sampler that is differentiable."""
 
     has_rsample = True
     support = SPHERE

@@ -51,7 +51,7 @@ class RankedKappa:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What makes regions of a stated probability.
+    """A calibration of regions to a stated probability.
 
     Attributes:
         model: of the concentrations.

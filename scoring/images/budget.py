@@ -66,7 +66,7 @@ class NeedsMemory(Exception):
 
 
 class Holder(Protocol):
-    """What the bytes of one image are counted by. A number replaces the one before it."""
+    """The count of bytes held for one image. A number replaces the one before it."""
 
     def may_take(self, n_bytes: int) -> bool:
         """Hold so many bytes if they are free at once; always true for fewer than before."""
@@ -132,7 +132,7 @@ class ByteBudget:
             self._here.holder = before
 
     def holder(self) -> Holder:
-        """Return what counts in this thread; outside of any block nothing does."""
+        """Return the counter of this thread; outside of any block one that counts nothing."""
         holder: Holder = getattr(self._here, "holder", UNCOUNTED)
         return holder
 
@@ -141,7 +141,7 @@ class ByteBudget:
         self.holder().take(n_bytes)
 
     def hand_over(self) -> Callable[[], None]:
-        """Return what gives back what this thread's image holds now; the end of its block does not, from here on."""
+        """Return a function that releases the bytes of this thread's image; the end of its block no longer does."""
         turn = self.holder()
         n_bytes = turn.let_go() if isinstance(turn, _Turn) else 0
 

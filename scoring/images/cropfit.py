@@ -142,7 +142,7 @@ def _maps(ends: NDArray[np.int64], kept: int) -> Tensor:
 
 
 def _look(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what frames show (P, K), what moving each edge would add (P, 4, K), and the goal (P, K)."""
+    """Return the content of frames (P, K), the change by moving each edge (P, 4, K), and the goal (P, K)."""
     n = len(at)
     vertical, horizontal = _maps(at[:, :2], kept), _maps(at[:, 2:], kept)
     rows = (vertical.reshape(n, 3 * kept, KEPT) @ series).reshape(n, 3, kept, KEPT)

@@ -35,7 +35,7 @@ APART = ("pixels", "signature", "quality")  # what is not in the frame as it is
 
 
 def decoder_for(threads: int, n_images: int) -> tuple[Callable[..., DecodedImage], int]:
-    """Return what decodes so many images fastest, with the signature of ``decode``, and in how many threads."""
+    """Return the fastest decoder for so many images, with the signature of ``decode``, and the number of threads."""
     processes = min(threads + threads // 4, MOST)  # while some are read, others are decoded
     if (free := free_memory()) is not None:
         processes = min(processes, free // 2 // MEMORY)
@@ -81,7 +81,7 @@ def crops_elsewhere(
 def _elsewhere(
     in_process: Callable[..., T], take: Callable[[socket.socket, Any], T], data: bytes, *settings: Any, **more: Any
 ) -> T:
-    """Return what ``take`` makes of the answer of another process; ``settings`` are dataclasses, ``more`` plain."""
+    """Return the result of ``take`` on the answer of another process; ``settings`` are dataclasses, ``more`` plain."""
     if more.get("supervised"):
         return in_process(data, *settings, **more)
     decoder = DECODERS.take(fresh=False)
@@ -212,7 +212,7 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _record(image: DecodedImage) -> dict[str, Any]:
-    """Return what is sent of an image before its signature and pixels."""
+    """Return the record that is sent of an image before its signature and pixels."""
     return {
         "image": {name: value for name, value in vars(image).items() if name not in APART},
         "quality": None if image.quality is None else asdict(image.quality),

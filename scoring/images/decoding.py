@@ -137,7 +137,7 @@ def decode_small(data: bytes, short_side: int, options: DecodeOptions) -> Pixels
 
 
 def model_square(raster: Raster, preprocessing: Preprocessing) -> Pixels:
-    """Return what a model sees of a decoded image, uint8, shape (size, size, 3); a view."""
+    """Return the model's input square of a decoded image, uint8, shape (size, size, 3); a view."""
     resized = _resized(raster, preprocessing.resize, preprocessing.interpolation)
     return centre_crop(orient(resized, raster.orientation), preprocessing.size)
 

@@ -46,7 +46,7 @@ class SoundJpeg:
 
 @dataclass(frozen=True)
 class Reduced:
-    """What the device makes of an image, oriented.
+    """An image as the device reduced it, oriented.
 
     Attributes:
         pixels: for the model, uint8 RGB, shape (size, size, 3).
@@ -107,7 +107,7 @@ class DeviceJpegs:
 
     @torch.inference_mode()
     def decode(self, jpegs: Sequence[SoundJpeg]) -> list[Reduced]:
-        """Return what the model sees, and the small image, of one or more JPEGs.
+        """Return the model's input and the small image of one or more JPEGs.
 
         Raises:
             RuntimeError: the device's decoder fails at one of them, or memory runs out; there is nothing of any then.
@@ -160,7 +160,7 @@ class DeviceJpegs:
 
 
 def decoder_versions(device: torch.device) -> dict[str, str]:
-    """Return what decides the pixels that a GPU decodes, by the names a reviewer would use."""
+    """Return the versions that decide the pixels decoded by a GPU, by their common names."""
     versions = {"decoder": "gpu", "torchvision": version("torchvision"), "cuda": str(torch.version.cuda)}
     return {**versions, "gpu": torch.cuda.get_device_name(device)}
 

@@ -1,4 +1,4 @@
-"""What an image holds, without loss, as a digest: the same for a PNG, a BMP and a lossless WebP of one image.
+"""The exact pixels of an image as a digest: the same for a PNG, a BMP and a lossless WebP of one image.
 
 | what | what is hashed |
 | --- | --- |
@@ -63,7 +63,7 @@ def digest(kind: str, pixels: Channels) -> str:
 
 
 def _exact(image: Image.Image, white: int, is_inverted: bool) -> tuple[str, Channels]:
-    """Return what a loaded image holds without loss, and its kind; shape (H, W, channels), little-endian."""
+    """Return the exact pixels of a loaded image, and their kind; shape (H, W, channels), little-endian."""
     if image.mode.startswith("I;16"):
         return _deep_grey(image, white, is_inverted)
     if image.mode == "F":

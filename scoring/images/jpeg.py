@@ -28,7 +28,7 @@ _SCALED_COLOURS = ("YCbCr", "RGB", "Gray")  # the rest, CMYK and YCCK, is Pillow
 
 @dataclass(frozen=True)
 class JpegHeader:
-    """What is before the first scan.
+    """The header before the first scan.
 
     Attributes:
         width: in pixels, as stored.

@@ -1,4 +1,4 @@
-"""What became of one image: its pixels, or the kind of failure."""
+"""The outcome of one image: its pixels, or the kind of failure."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Pillow and libtiff say of broken files, kept off the terminal without touching other threads.
+"""Messages of Pillow and libtiff on broken files, kept off the terminal without touching other threads.
 
 ``warnings.catch_warnings`` swaps state of the whole process and is not safe in threads. Instead one filter is added
 that matches only in a thread that is decoding at that moment; everybody else's warnings are as before.

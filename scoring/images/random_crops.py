@@ -21,7 +21,7 @@ RATIO = 4 / 3  # width / height of a box lies between 3/4 and this
 
 @dataclass(frozen=True)
 class Crops:
-    """What is cut from one image.
+    """The crops of one image.
 
     Attributes:
         sides: of each crop in pixels.
@@ -60,7 +60,7 @@ class Box:
 
 @dataclass(frozen=True)
 class DecodedCrops:
-    """What became of one image: its crops, each uint8 of shape (side, side, 3), or none and why."""
+    """The outcome of one image: its crops, each uint8 of shape (side, side, 3), or none and why."""
 
     status: str
     pixels: list[Pixels]

@@ -21,7 +21,7 @@ DEFAULT_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """What one image may take, and how it is read.
+    """Bounds on one image, and how it is read.
 
     Attributes:
         max_pixels: an image of more (width x height, from its header) is ``too_large`` and not decoded; at least 1.
@@ -48,7 +48,7 @@ class DecodeOptions:
 
 @dataclass(frozen=True)
 class Header:
-    """What is known before any pixel is decoded; width and height as stored; the warning is of damaged metadata."""
+    """The facts before any pixel is decoded; width and height as stored; the warning is of damaged metadata."""
 
     format: str
     width: int

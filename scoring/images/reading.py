@@ -41,7 +41,7 @@ class _OpenedPlain(LocalImage):
 
 @contextmanager
 def opened(data: bytes, options: DecodeOptions, *, supervised: bool = False) -> Iterator[OpenedImage]:
-    """Read the header of an image, whose pixels are to be had inside the block.
+    """Read the header of an image; its pixels can be read inside the block.
 
     Args:
         data: the encoded image.

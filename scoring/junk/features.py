@@ -34,7 +34,7 @@ QUALITY_FEATURES: Mapping[str, tuple[Change, ...]] = {
 
 @dataclass(frozen=True)
 class JunkInputs:
-    """What is known of N images.
+    """The features of N images.
 
     Attributes:
         columns: quality columns and columns of trained heads by name, shape (N,), NaN where an image has no value.

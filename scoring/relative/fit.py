@@ -117,7 +117,7 @@ def _drawn(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[
 
 
 def _said(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None, seed: int) -> FittedScores:
-    """Return what a fit says of the rows of its dataset: by their own ranks, and when amounts drop each."""
+    """Return the scores of the rows of a fit's dataset: by their own ranks, and when amounts drop each."""
     fit = bare.with_quantiles(full.signals)
     columns = fit.columns_of(full.rows, full.signals, junk, full.near)[0]
     columns[LOCAL] = in_turns(columns[LOCAL], columns[FITTED], full.rows.units, seed=seed)

@@ -40,7 +40,7 @@ SHARES = (0.5, 1.0, 2.0, 4.0)  # weights to choose from, against 1 of the signal
 
 @dataclass(frozen=True)
 class Lesson:
-    """What labels say of the N rows of a dataset.
+    """Class probabilities of the N rows of a dataset, from labels.
 
     Attributes:
         middles: prototypes of the classes, shape (C, D).

@@ -44,7 +44,7 @@ def far_from(outside: int, rows: int) -> str:
 
 @dataclass(frozen=True)
 class FittedScores:
-    """What a fitted score says of N rows.
+    """The fitted scores of N rows.
 
     Attributes:
         columns: by name, each shape (N,); see ``scoring.relative.columns``. Scores are float32; numbers of clusters and
@@ -62,7 +62,7 @@ class FittedScores:
 
 @dataclass(frozen=True)
 class RowStanding:
-    """What the rows near a row bring to its score: of N rows, each float32 and of shape (N,).
+    """The part of near rows in a row's score: of N rows, each float32 and of shape (N,).
 
     Attributes:
         share: how ambiguous each is.
@@ -175,7 +175,7 @@ class DatasetFit:
         return replace(fit, quantiles={**quantiles, AMBIGUITY: quantiles_of(fit.ambiguity(signals))})
 
     def ambiguity(self, signals: Mapping[str, Floats]) -> Floats:
-        """Return what the rule makes of signals, shape (N,), in [0, 1]."""
+        """Return the ambiguity by the rule from signals, shape (N,), in [0, 1]."""
         return combined({name: graded(signals[name], self.quantiles[name]) for name in self.weights}, self.weights)
 
     def columns_of(

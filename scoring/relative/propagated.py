@@ -1,4 +1,4 @@
-"""What labels of some rows say of the others: labels spread over the graph of neighbours."""
+"""Label propagation: labels of some rows spread over the graph of neighbours."""
 
 from dataclasses import dataclass
 
@@ -69,7 +69,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Propagated:
-    """What labels say of the references of a fit, and of rows near them.
+    """Class probabilities of the references of a fit, and of rows near them.
 
     Attributes:
         classes: names of the C classes.

@@ -1,4 +1,4 @@
-"""What can be said of a row from where it lies among the others: one function a signal, higher is less certain."""
+"""Signals of a row from its place among the others: one function a signal, higher is less certain."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -69,7 +69,7 @@ def write_fitted(
 
 
 def tensors_of(fit: DatasetFit) -> dict[str, Tensor]:
-    """Return what a fit keeps, by the names that it has in a file."""
+    """Return the tensors of a fit, by their names in a file."""
     arrays: dict[str, NDArray] = {MEAN: fit.mean, ROWS: fit.references, NEAR: fit.near}
     arrays |= {CLUSTERS: fit.clusters, GROUPS: fit.groups}
     arrays[STANDING] = np.stack([fit.standing.share, fit.standing.level, fit.standing.fitted])
@@ -81,7 +81,7 @@ def tensors_of(fit: DatasetFit) -> dict[str, Tensor]:
 
 
 def read_fit(model: str | Path, card: Mapping[str, Any]) -> DatasetFit | None:
-    """Return what a model was fitted to, or None where it was not.
+    """Return the dataset fit of a model, or None where it has none.
 
     Args:
         model: as for ``load_model``, which has checked the file's digest.

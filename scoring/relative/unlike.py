@@ -49,7 +49,7 @@ class UnlikeGroup:
     score: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a table says of it, as plain JSON."""
+        """Return it as plain JSON for a table."""
         return {
             "clusters": list(self.clusters),
             "apart": round(self.apart, 3),

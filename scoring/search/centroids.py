@@ -94,7 +94,7 @@ class Centroids:
         return index, value
 
     def _filled(self, units: Tensor, index: Tensor, value: Tensor) -> Near:
-        """Return what groups gave to unit rows, -inf where they had too few, and then the nearest of the others."""
+        """Return the nearest centroids of rows whose groups had too few : those first, then others."""
         k, probes = len(self), index.shape[1]
         middle, parts = self.vectors.value.to(torch.bfloat16).T, []
         for some, known, cosine in zip(

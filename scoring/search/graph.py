@@ -110,7 +110,7 @@ def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[R
     """Yield rows, their neighbours and cosines, by the caller that runs tasks."""
     lists, vectors = search.lists, search.vectors
     if lists.centroids is None:
-        raise ValueError("lists have centroids where not all rows are compared with all")
+        raise ValueError("expected centroids for lists: not all rows are compared with all")
     compared = float(vectors.shape[1]) * probes * len(lists.rows) / lists.n_lists  # products of a row, about
     tasks = tasks_for(compared * len(lists.rows))
     share = tasks.shared

@@ -172,7 +172,7 @@ def nearest_centroids(
 
 
 def near_some(task: tuple[Shared[Tensor], Centroids, int, int, int]) -> Near:
-    """Return what ``nearest_centroids`` says of the rows between two."""
+    """Return ``nearest_centroids`` of the rows between two."""
     units, centroids, start, stop, probes = task
     return centroids.nearest(units.value[start:stop], probes)
 

@@ -1,4 +1,4 @@
-"""What a search gives back: links between queries and rows, and how many of them it finds; and graphs of neighbours."""
+"""Results of a search: links between queries and rows, and how many of them it finds; and graphs of neighbours."""
 
 import math
 from dataclasses import dataclass

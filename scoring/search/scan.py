@@ -68,7 +68,7 @@ def margin(residual: float, other: float, width: int) -> float:
 
 
 def lowest_product(threshold: float, allowed: float, device: torch.device) -> float:
-    """Return what the scan has to see of a pair whose cosine is at least the threshold, where it may err by so much."""
+    """Return the lowest product of pairs to look at, so that an error of the scan loses none above the threshold."""
     bound = threshold - TIE - allowed
     return bound if device.type == "cuda" else float(torch.tensor(bound).to(torch.bfloat16))
 

@@ -1,1 +1,1 @@
-"""What can be trained: one file a method, one line in the table."""
+"""Training methods: one file a method, one line in the table."""

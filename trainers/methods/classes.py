@@ -54,7 +54,7 @@ S = TypeVar("S", bound=Settings)
 
 
 class Classes(Method[S]):
-    """What the four share: the cross-entropy of the mean of the distributions that their head gives."""
+    """The shared part of the four: the cross-entropy of the mean of the distributions that their head gives."""
 
     needs_labels = True
     n_standard = 1

@@ -1,4 +1,4 @@
-"""Who is compared with whom in a batch: the positives and the weighted negatives of the contrastive losses."""
+"""The pairs of a batch: the positives and the weighted negatives of the contrastive losses."""
 
 from dataclasses import dataclass, field
 

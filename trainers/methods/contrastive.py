@@ -43,7 +43,7 @@ def _denominator() -> str:
 
 @dataclass(frozen=True)
 class ContrastiveSettings(Settings):
-    """What the five methods share; the defaults are as in Kirchhof et al. 2023 where it gives a value."""
+    """The shared part of the five methods; the defaults are as in Kirchhof et al. 2023 where it gives a value."""
 
     latent_dim: int = _latent_dim(16)
     hidden_dim: int = setting(512, "width of the hidden layer of the projector", least=1, most=MOST_WIDTH)
@@ -55,7 +55,7 @@ class ContrastiveSettings(Settings):
 
 @dataclass(frozen=True)
 class KappaSettings(ContrastiveSettings):
-    """What the three methods with kappa share."""
+    """The shared part of the three methods with kappa."""
 
     kappa: str = setting("head", "from the features by its own head, or the norm of the projection", choices=SOURCES)
     kappa_init: float = setting(16.0, "about where kappa starts", above=0, most=MOST_KAPPA)
@@ -111,7 +111,7 @@ K = TypeVar("K", bound=KappaSettings)
 
 
 class Contrastive(Method[C]):
-    """What the five methods share: mu and the pairs. The loss is left to each."""
+    """The shared part of the five methods: mu and the pairs. The loss is left to each."""
 
     defaults: ClassVar = {"optimizer": "adamw", "lr": 1e-3, "schedule": "cosine", "warmup": 0.05}
 
@@ -174,7 +174,7 @@ class Contrastive(Method[C]):
 
 
 class WithKappa(Contrastive[K]):
-    """What the three methods with kappa share: where it comes from, and the phases."""
+    """The shared part of the three methods with kappa: where it comes from, and the phases."""
 
     share = 0.0  # of all steps, done
 

@@ -1,4 +1,4 @@
-"""What the loop asks of a method."""
+"""The interface of a method for the training loop."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -14,7 +14,7 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True)
 class Step:
-    """What one batch gave.
+    """The result of one batch.
 
     Attributes:
         loss: scalar, to be minimised.
@@ -47,7 +47,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Task:
-    """What the modules of a method are made for.
+    """The task that the modules of a method are made for.
 
     Attributes:
         width: of the features.

@@ -38,7 +38,7 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def forward(self, pixels: Tensor) -> Tensor:
-        """Return what the copies report for views, shape (N, ...), from pixels as the backbone reads them (N, 3, S, S).
+        """Return the copies' outputs for views, shape (N, ...), from pixels as the backbone reads them (N, 3, S, S).
 
         The copies run in the mode of the originals, so that what is frozen is frozen here. Of several processes each
         reads some of the groups. Each then has other running statistics of them, which nothing reads.

@@ -41,7 +41,7 @@ def _share(default: float, what: str) -> float:
 
 @dataclass(frozen=True)
 class ProxySettings(Settings):
-    """What the three methods share."""
+    """The shared part of the three methods."""
 
     latent_dim: int = setting(512, "width M of the embedding, a sphere", least=2, most=MOST_WIDTH)
     proxy_lr: float = _share(10.0, "the proxies' directions")
@@ -83,7 +83,7 @@ P = TypeVar("P", bound=ProxySettings)
 
 
 class Proxies(Method[P]):
-    """What the three methods share: proxies, and mu and kappa of images. The loss is left to each."""
+    """The shared part of the three methods: proxies, and mu and kappa of images. The loss is left to each."""
 
     needs_labels = True
     embeds = True

@@ -1,4 +1,4 @@
-"""What a method can be determined: frozen dataclasses whose fields say what they mean and what they may be."""
+"""The settings of methods: frozen dataclasses whose fields document their meaning and range."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -12,7 +12,7 @@ LATER = object()  # instead of a value that a cache fixes: it fixes none
 
 @dataclass(frozen=True)
 class About:
-    """What one setting means, and the values that it takes.
+    """The meaning of one setting, and the values that it takes.
 
     Attributes:
         meaning: with the unit, for display.
@@ -81,7 +81,7 @@ class Settings:
 
     @classmethod
     def about(cls) -> dict[str, About]:
-        """Return what is known of each setting, in their order."""
+        """Return the meaning and range of each setting, in their order."""
         return {field.name: field.metadata["about"] for field in fields(cls)}
 
 

@@ -22,7 +22,7 @@ PREDICTORS = ("direct", "mlp")
 
 @dataclass(frozen=True)
 class SiameseSettings(Settings):
-    """What the two methods share; the defaults are appendix B of Nakamura et al. 2023 where it gives a value."""
+    """The shared part of the two methods; the defaults are as in Nakamura et al. 2023, appendix B, where given."""
 
     latent_dim: int = setting(
         2048, "width M of the space in which views are compared, a sphere", least=2, most=MOST_WIDTH

@@ -124,7 +124,7 @@ class Bank(nn.Module):
 
     @torch.no_grad()
     def follow(self, rows: Tensor, said: Tensor) -> None:
-        """Move the entries of these images half way to what was reported now, shape (N, 2, C, M)."""
+        """Move the entries of these images half way to the new predictions, shape (N, 2, C, M)."""
         mean, log_variance = torch.lerp(said, self.held[rows], BANK_MOMENTUM).unbind(1)
         self.held[rows] = torch.stack([F.normalize(mean, dim=-1), log_variance], dim=1)
 

@@ -26,7 +26,7 @@ def _views(default: int, least: int) -> int:
 
 @dataclass(frozen=True)
 class VariationalSettings(Settings):
-    """What the four methods share; the defaults are as in Bizeul et al. 2024, appendix A.7.4."""
+    """The shared part of the four methods; the defaults are as in Bizeul et al. 2024, appendix A.7.4."""
 
     latent_dim: int = setting(64, "width M of z, whose mean is the embedding", least=1, most=MOST_WIDTH)
     channels: int = setting(256, "of the map that a decoder starts from; each doubling halves them", least=1, most=4096)
@@ -63,7 +63,7 @@ class CRVAESettings(VariationalSettings):
 
 @dataclass(frozen=True)
 class Encoded:
-    """What a batch became, as the losses read it.
+    """An encoded batch, as the losses read it.
 
     Attributes:
         mean: of q(z|x), shape (V, N, M).
@@ -80,7 +80,7 @@ V = TypeVar("V", bound=VariationalSettings)
 
 
 class Variational(Method[V]):
-    """What the four methods share: posterior, draw, decoder and likelihood. The bound is left to each."""
+    """The shared part of the four methods: posterior, draw, decoder and likelihood. The bound is left to each."""
 
     needs_pixels = True
     embeds = True

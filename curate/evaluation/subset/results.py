@@ -16,7 +16,7 @@ class SubsetEvaluation(SubsetFindings, Printed):
         return {**plain_json(self), "verdicts": plain_json(self.verdicts)}
 
     def notes(self) -> list[str]:
-        """Return what a reader must know in addition to the numbers, one sentence each."""
+        """Return notes on the numbers, one sentence each."""
         return words.notes(self)
 
     def verdict(self) -> list[str]:
@@ -24,7 +24,7 @@ class SubsetEvaluation(SubsetFindings, Printed):
         return words.verdict(self)
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints."""
+        """Return the printed lines."""
         return [
             *words.about(self),
             *words.of_models(self),

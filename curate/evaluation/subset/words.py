@@ -166,7 +166,7 @@ def of_fairness(findings: SubsetFindings) -> list[str | Grid]:
 
 
 def notes(findings: SubsetFindings) -> list[str]:
-    """Return what a reader must know in addition to the numbers."""
+    """Return notes on the numbers."""
     lines = []
     if findings.share < 1:
         lines.append(

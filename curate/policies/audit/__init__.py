@@ -1,1 +1,1 @@
-"""What a reviewer must judge for a filter with a guarantee, and what follows from the verdicts."""
+"""Samples that you judge for a filter with a guarantee, and the guarantees that follow from the verdicts."""

@@ -1,4 +1,4 @@
-"""What the answers of annotators show, of images, of pairs or of labels: `curate.review_verdicts`."""
+"""The results of annotators' answers on images, pairs or labels: `curate.review_verdicts`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def read_verdicts(files: Sequence[str | Path], *, confidence: str | float = "95%
 
 @dataclass(frozen=True)
 class PairReading:
-    """What the answers on pairs of `curate dedup --audit` show.
+    """The results of answers on pairs of `curate dedup --audit`.
 
     Attributes:
         precision: share of pairs that are the same, with its intervals.
@@ -70,7 +70,7 @@ class PairReading:
 
 
 def run_review_verdicts(options: ReviewVerdictsOptions) -> AuditReading | PairReading | Verdicts:
-    """Return what the answers of annotators show, of images, of pairs or of labels.
+    """Return the results of annotators' answers on images, pairs or labels.
 
     Raises:
         InputError: for a file that is no audit, or options that it cannot have.

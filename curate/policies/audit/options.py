@@ -1,4 +1,4 @@
-"""What ``curate review plan`` and ``curate review verdicts`` can be given."""
+"""The options of ``curate review plan`` and ``curate review verdicts``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,4 +1,4 @@
-"""What an audit is to show, checked."""
+"""The request of an audit, checked."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What comes of audits: a plan, what verdicts show, and what a filter promises; each says itself in words."""
+"""The results of audits: a plan, the reading of verdicts, and the guarantee of a filter; each prints itself."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AuditPlan(Printed):
-    """What is to be judged.
+    """The sample to be judged.
 
     Attributes:
         column: by which rows are cut.
@@ -47,7 +47,7 @@ class AuditPlan(Printed):
         }
 
     def lines(self) -> list[str | Grid]:
-        """Return what a plan says: what it is for, how many images by how many are bad, and what to do with them."""
+        """Return lines on a plan: its goal, how many images to judge by how many are bad, and the next steps."""
         part = "all" if self.among == self.rows else f"the {self.among:,} most certain of"
         lines: list[str | Grid] = [
             f"to show that at most {_share(self.rate)} is bad of {part} {counted(self.rows, 'row')} with "
@@ -73,7 +73,7 @@ class AuditPlan(Printed):
 
 @dataclass(frozen=True)
 class AuditReading(Printed):
-    """What verdicts say.
+    """The reading of verdicts.
 
     Attributes:
         column: by which rows are cut.
@@ -98,7 +98,7 @@ class AuditReading(Printed):
         return {**asdict(self), "bad": self.bad._asdict(), "kept": kept}
 
     def lines(self) -> list[str | Grid]:
-        """Return what verdicts say of the rows they were drawn from, and how many each rate would keep."""
+        """Return lines on the rows that the verdicts are a sample of, and how many rows each rate would keep."""
         count = self.counts
         lines: list[str | Grid] = [
             f"{sum(count.values()):,} drawn: {count['good']:,} good, {count['bad']:,} bad, {count['between']:,} unsure "
@@ -120,7 +120,7 @@ class AuditReading(Printed):
 
 @dataclass(frozen=True)
 class Promise:
-    """What is promised of the rows that are kept.
+    """The guarantee on the kept rows.
 
     Attributes:
         kept: rows.

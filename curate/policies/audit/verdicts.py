@@ -90,7 +90,7 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was drawn: zone, score, rows, whether labels are judged, and the number of verdicts that do not count."""
+    """A drawn sample: zone, score, rows, whether labels are judged, and the number of verdicts that do not count."""
 
     zone: Zone
     column: str
@@ -160,7 +160,7 @@ def joined(answers: Sequence[str], judges: str) -> float:
 
 
 def read_plan(path: Path) -> Plan:
-    """Return what was drawn, with the verdicts next to it.
+    """Return the drawn sample, with the verdicts next to it.
 
     Raises:
         InputError: for a file, column or line that is missing or wrong.

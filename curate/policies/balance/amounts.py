@@ -19,7 +19,7 @@ N_NAMED = 3
 
 @dataclass(frozen=True)
 class Amounts:
-    """What C cells give.
+    """The numbers of rows from C cells.
 
     Attributes:
         taken: rows of each, shape (C,), never more than it has.

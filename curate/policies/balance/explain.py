@@ -1,4 +1,4 @@
-"""What a balance did: its result with notes, and the decisions, one row for every input row, its cell, and why."""
+"""The result of a balance with notes, and the decisions, one row for every input row, its cell, and why."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -94,7 +94,7 @@ class BalanceWords:
 
 @dataclass(frozen=True)
 class BalanceResult(Result):
-    """What a balance did; what ``curate balance`` prints.
+    """The result of a balance, as ``curate balance`` prints it.
 
     Attributes:
         cells: name -> rows in, rows kept, rows that its share asks for; in the order of their names.

@@ -1,4 +1,4 @@
-"""What ``curate balance`` can be given."""
+"""The options of ``curate balance``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass

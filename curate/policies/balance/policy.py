@@ -105,7 +105,7 @@ class Balance:
 def _lacking(
     request: BalanceRequest, rows: Rows, signal: Signal | None, *, by_clusters: bool
 ) -> tuple[NDArray[np.int8], tuple[str, ...]]:
-    """Return what each row lacks, shape (N,), a place in the reasons; -1 for nothing; and the reasons."""
+    """Return why each row cannot take part, shape (N,), a place in the reasons, -1 for none; and the reasons."""
     lacking: dict[str, NDArray[np.bool_]] = {}
     if rows.embedding is not None:
         problems = enumerate(EMBEDDING_PROBLEMS, 1)
@@ -129,7 +129,7 @@ def _cells(request: BalanceRequest, rows: Rows, inside: NDArray[np.int64], *, by
 def _score(
     request: BalanceRequest, rows: Rows, inside: NDArray[np.int64], cells: Codes, signal: Signal | None
 ) -> NDArray[np.float64] | None:
-    """Return what the place of a row in its cell uses, shape (M,); None for the hash of its key alone."""
+    """Return the values that order the rows of a cell, shape (M,); None for the hash of the key alone."""
     if request.within == TYPICAL:
         return typical(_vectors(rows, inside), cells.codes, request.seed)
     return rows.numbers[signal.column][inside] if signal is not None else None

@@ -70,7 +70,7 @@ class BalanceRequest(Request):
         return signal(self.column or default_column(table), table, certain_first=True, flag="--column")
 
     def needs(self, table: Table) -> Needs:
-        """Return what has to be read of the table.
+        """Return the columns and facts to read of the table.
 
         Raises:
             InputError: for a column that is missing.

@@ -1,4 +1,4 @@
-"""What a dataset is balanced towards, as typed: a power of the sizes of its cells, or a share of each."""
+"""The target of a balance, as typed: a power of the sizes of its cells, or a share of each."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""What is the same, and which row of it stays."""
+"""Groups of rows that show the same, and the kept row of each."""

@@ -1,4 +1,4 @@
-"""What was done to a copy: the differences between two rows that show the same, in words."""
+"""How a copy was changed: the differences between two rows that show the same, in words."""
 
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ FRAME = 0.03  # share of the area in a border
 
 @dataclass(frozen=True)
 class Appearance:
-    """What N rows look like, as far as their table shows.
+    """The appearance of N rows, as far as their table shows it.
 
     Attributes:
         rows: with the columns of ``COMPARED`` that their table has.
@@ -51,7 +51,7 @@ class Appearance:
 
     @classmethod
     def of(cls, rows: Rows) -> "Appearance":
-        """Return what rows look like."""
+        """Return the appearance of rows."""
         return cls(rows, bits(rows).astype(np.int8))
 
     def value(self, name: str, row: int) -> float:
@@ -66,7 +66,7 @@ class Appearance:
 
 
 def change_words(of: Appearance, row: int, kept_of: Appearance, kept: int, *, turned: bool, part: bool) -> list[str]:
-    """Return what distinguishes a row from the one that stays instead, such as ``half the size``, ``grey``.
+    """Return the differences of a row from the kept one, such as ``half the size``, ``grey``.
 
     Args:
         of: rows of the row.

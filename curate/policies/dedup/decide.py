@@ -84,12 +84,12 @@ class Duplicates:
 
     @cached_property
     def look(self) -> Appearance:
-        """What rows look like, as far as the table shows."""
+        """The appearance of rows, as far as the table shows it."""
         return Appearance.of(self.rows)
 
     @cached_property
     def other_look(self) -> Appearance | None:
-        """What rows of the other table look like, as far as it shows; or None."""
+        """The appearance of rows of the other table, as far as it shows it; or None."""
         return None if self.other_rows is None else Appearance.of(self.other_rows)
 
 
@@ -159,7 +159,7 @@ def decide_duplicates(
 
 @dataclass(frozen=True)
 class _Work:
-    """What finding groups in a table needs."""
+    """The resources to find groups in a table."""
 
     rows: Rows
     request: DedupRequest
@@ -170,7 +170,7 @@ class _Work:
 
     @cached_property
     def crowds(self) -> Crowds:
-        """What looks for large groups just above the thresholds."""
+        """The search for large groups just above the thresholds."""
         bounds = {name: Bounds.of(name, value) for name, value in self.request.thresholds.items()}
         return Crowds({name: bound for name, bound in bounds.items() if bound is not None}, self._search, self.rows.ok)
 

@@ -1,4 +1,4 @@
-"""What ``curate dedup`` can be given."""
+"""The options of ``curate dedup``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass

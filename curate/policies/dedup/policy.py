@@ -241,7 +241,7 @@ class Dedup:
 
 
 def _loose(duplicates: Duplicates, members: Members) -> list[str]:
-    """What to say of large groups just above the threshold; nothing where there are none."""
+    """Notes on large groups just above the threshold; empty for none."""
     stars, rows = duplicates.stars, np.flatnonzero(duplicates.loose | duplicates.to_review)
     if not len(rows):
         return []

@@ -112,7 +112,7 @@ class DedupRequest:
         return views(mirrored=self.mirrored, rotated=self.rotated)
 
     def needs(self, criteria: Sequence[Criterion]) -> Needs:
-        """Return what has to be read of the table."""
+        """Return the columns and facts to read of the table."""
         needs = self.needs_of_other([*self.facts, *(name for each in criteria for name in each.facts)])
         numbers = [name for each in criteria for name in each.numbers]
         return replace(
@@ -124,7 +124,7 @@ class DedupRequest:
         )
 
     def needs_of_other(self, facts: Collection[str] = ()) -> Needs:
-        """Return what has to be read of rows to compare with, and of the facts that their table has."""
+        """Return the columns and facts to read of the table of rows to compare with."""
         needed = {column for name in self.thresholds for column in FINDERS[name].needs}
         sizes = ("width", "height") if "pixels" in self.thresholds else ()
         return Needs(
@@ -139,7 +139,7 @@ class DedupRequest:
 def resolved(
     request: DedupRequest, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
 ) -> tuple[DedupRequest, str | None]:
-    """Return what is requested with the thresholds and columns that it means in a table, and where these are too few.
+    """Return the request with the thresholds and columns that it means in a table, and where these are too few.
 
     Args:
         request: without thresholds; ``kappa`` and ``label`` may be None for the table's own.

@@ -1,4 +1,4 @@
-"""What came of a deduplication."""
+"""The result of a deduplication."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from curate.policies.result import Result
 
 @dataclass(frozen=True)
 class DedupResult(Result):
-    """What a deduplication did; what ``curate dedup`` prints.
+    """The result of a deduplication, as ``curate dedup`` prints it.
 
     Attributes:
         n_groups: groups of two or more, those with a row of the other table among them.
@@ -47,7 +47,7 @@ class DedupResult(Result):
     FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "leaks", "audit")
 
     def account(self, undecided: Callable[[str], str] = str) -> list[tuple[str, int, str]]:
-        """Return what became of all rows, and how many of the kept ones are to be reviewed."""
+        """Return the outcomes of all rows, and how many of the kept ones are to be reviewed."""
         read, kept, *others = super().account(undecided)
         return [read, kept, *([("to review", self.to_review, "of the kept ones")] if self.to_review else []), *others]
 
@@ -63,7 +63,7 @@ class DedupResult(Result):
 
 
 def recall_lines(searches: Mapping[str, Search]) -> list[str]:
-    """Return what share of all pairs each finder looks at, in words."""
+    """Return the share of all pairs that each finder compares, in words."""
     lines = []
     for name, each in searches.items():
         search = each

@@ -28,7 +28,7 @@ N_TYPED = 3  # examples that a rule names when it is reported
 
 @dataclass(frozen=True)
 class Example:
-    """What rows are compared with.
+    """An example that rows are compared with.
 
     Attributes:
         name: key of a row, or path of an image.
@@ -67,7 +67,7 @@ class ExampleRule(Rule):
         return Ruling(((near >= 0) == (self.sign > 0)) & judged, judged, None)
 
     def needs(self, table: Table) -> Needs:
-        """Return what has to be read of a table."""
+        """Return the columns and facts to read of a table."""
         return Needs(representations=EMBEDDINGS)
 
     def typed(self) -> str:

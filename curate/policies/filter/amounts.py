@@ -82,7 +82,7 @@ class AmountRule(ScoreRule):
         return Ruling(keep, valid, cuts)
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return what the column means, what else the amount could mean, and which groups it took less of."""
+        """Return notes on the column's meaning, on another reading of the amount, and on groups it took less of."""
         notes = super().notes(result)
         amount, flag = self.parsed, f"--{self.name}"
         if amount.other_reading(flag, 0, result.left) is not None:
@@ -96,7 +96,7 @@ class AmountRule(ScoreRule):
         return notes
 
     def evened(self, result: RuleResult) -> dict[str, Any] | None:
-        """Return what became of the groups of which it takes equal shares, as plain JSON; None without any."""
+        """Return the outcomes of the groups that it cuts evenly, as plain JSON; None without any."""
         return None if result.details is None else asdict(result.details.evened)
 
     def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:
@@ -104,7 +104,7 @@ class AmountRule(ScoreRule):
         return super().codes(result, rows) if result.details is None else result.details.group[rows]
 
     def _endings(self, result: RuleResult, kept: str, dropped: str) -> list[list[str]]:
-        """Return what follows the score, by group: for kept, dropped, and lost a tie."""
+        """Return the words after the score, by group: for kept, dropped, and lost a tie."""
         column = self.per or (self.even if result.details is not None else None)
         groups = [f" of {column} {name}" for name in result.table_rows.groups[column].names] if column else [""]
         if result.details is not None:
@@ -136,7 +136,7 @@ class KeepTop(AmountRule):
         return result.left - result.lost()[0]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie."""
+        """Return the words after the score in a reason, by group: for kept, dropped, lost a tie."""
         best, worst = ("top", "below") if self.keeps_high else ("lowest", "above")
         top = f"the {best} {self.parsed}"
         return self._endings(result, f" is in {top}", f" is {worst} {top}")
@@ -158,6 +158,6 @@ class DropBottom(AmountRule):
         return result.lost()[1]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie."""
+        """Return the words after the score in a reason, by group: for kept, dropped, lost a tie."""
         bottom = f"the {'bottom' if self.keeps_high else 'highest'} {self.parsed}"
         return self._endings(result, f" is outside {bottom}", f" is in {bottom}")

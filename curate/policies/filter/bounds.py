@@ -59,7 +59,7 @@ class BoundRule(ScoreRule):
         return Ruling((values >= cut if self.high else values <= cut) & valid, valid, np.array([shown]))
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return what follows the score in a reason: for kept, dropped and, as a bound knows no tie, dropped again."""
+        """Return the words after the score in a reason: for kept, dropped and, as bounds know no tie, dropped again."""
         stays, goes, name = self.words
         kept, dropped = [f" is {stays} the {name} {self.bound}"], [f" is {goes} the {name} {self.bound}"]
         return [kept, dropped, dropped]

@@ -39,7 +39,7 @@ class ByVerdicts(Rule):
         return Ruling(~verdicts.drop[rows], np.ones(len(inside), bool), None, verdicts)
 
     def needs(self, table: Table) -> Needs:
-        """Return what has to be read of a table: what binds verdicts to its images."""
+        """Return the columns to read of a table: those that bind verdicts to its images."""
         return with_images(Needs(), table)
 
     def typed(self) -> str:
@@ -58,7 +58,7 @@ class ByVerdicts(Rule):
         )
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return what the verdicts did, one sentence a line."""
+        """Return notes on the verdicts used, one sentence a line."""
         return self.lines.notes(result.details)
 
     def settle(self, result: RuleResult, table: Table) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Where(Rule):
         return Ruling(truth == 1, truth >= 0, None)
 
     def needs(self, table: Table) -> Needs:
-        """Return what has to be read of a table."""
+        """Return the columns and facts to read of a table."""
         return Needs(conditions=((f"--{self.name}", self.condition),))
 
     def missing(self) -> str:

@@ -34,7 +34,7 @@ class Limited:
 
 @dataclass(frozen=True)
 class Evened:
-    """What became of a cut that takes the same share of every group.
+    """The outcome of a cut that takes the same share of every group.
 
     Attributes:
         column: of the groups.
@@ -49,7 +49,7 @@ class Evened:
     limited: list[Limited]
 
     def line(self) -> str:
-        """Return what was limited, as one sentence."""
+        """Return a note on the limits reached, as one sentence."""
         first, more = self.limited[0], len(self.limited) - 1
         what = SHOWN.get(self.column, self.column)
         return (
@@ -78,7 +78,7 @@ class EvenCut:
 
 @dataclass(frozen=True)
 class Groups:
-    """What to take the same share of.
+    """The groups to take the same share of.
 
     Attributes:
         column: of the groups.

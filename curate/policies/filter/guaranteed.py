@@ -103,14 +103,14 @@ class MaxBadRate(ScoreRule):
         return [(f"--{AUDIT}", file) for file in self.files]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return what follows the score in a reason: for kept, dropped and, as no rows tie, dropped again."""
+        """Return the words after the score in a reason: for kept, dropped and, as no rows tie, dropped again."""
         cut = f"the cut {result.details.cut:.6g} that verdicts allow"
         inside, outside = ("at least", "below") if self.keeps_high else ("at most", "above")
         kept, dropped = [f" is {inside} {cut}"], [f" is {outside} {cut}"]
         return [kept, dropped, dropped]
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return what is promised."""
+        """Return notes on the guarantee."""
         promised: Promise = result.details
         return [promised.line(self.typed(), self.goal.confidence, self.promise)]
 

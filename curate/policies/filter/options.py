@@ -1,4 +1,4 @@
-"""What ``curate filter`` can be given."""
+"""The options of ``curate filter``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, make_dataclass

@@ -37,7 +37,7 @@ class Filter:
 
     @property
     def files(self) -> Files:
-        """What names keys and says what is bad."""
+        """Files that name keys, and that say which rows are bad."""
         return Files(quoted=tuple(file for rule in self.rules for file in rule.named_files()))
 
     def __post_init__(self) -> None:

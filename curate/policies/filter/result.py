@@ -1,4 +1,4 @@
-"""What a filter did."""
+"""The result of a filter."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ from curate.policies.result import Result
 
 @dataclass(frozen=True)
 class FilterResult(Result):
-    """What a filter did.
+    """The result of a filter.
 
     Attributes:
         evened: by rule as typed, what became of the groups of which amounts take equal shares.

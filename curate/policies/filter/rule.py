@@ -1,4 +1,4 @@
-"""What a rule of a filter is. A new one is a class in a module and a line in ``LINES``, or an entry point."""
+"""The contract of a filter rule. A new one is a class in a module and a line in ``LINES``, or an entry point."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _is_less_certain = cache(is_less_certain)  # looked up for every block of rows
 
 @dataclass(frozen=True)
 class RuleArguments:
-    """What is typed next to the value of a rule.
+    """The options typed next to the value of a rule.
 
     Attributes:
         table: that the rules are for.
@@ -110,7 +110,7 @@ class Rule(ABC):
         return f"{self.column} has no value (null or NaN)"
 
     def needs(self, table: Table) -> Needs:
-        """Return what has to be read of a table."""
+        """Return the columns and facts to read of a table."""
         exact = (self.column,) if self.column is not None else ()
         return Needs(exact=exact, groups=tuple(name for name in (self.per, self.even) if name))
 
@@ -124,11 +124,11 @@ class Rule(ABC):
         return []
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return what a reader has to know, one sentence a line."""
+        """Return notes for the reader, one sentence a line."""
         return []
 
     def evened(self, result: RuleResult) -> dict[str, Any] | None:
-        """Return what became of the groups of which it takes equal shares, as plain JSON; None without any."""
+        """Return the outcomes of the groups that it cuts evenly, as plain JSON; None without any."""
         return None
 
     def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -165,10 +165,10 @@ class ScoreRule(Rule):
 
     @abstractmethod
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie."""
+        """Return the words after the score in a reason, by group: for kept, dropped, lost a tie."""
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return what the column means."""
+        """Return notes on the column's meaning."""
         column = describe(self.column)
         higher = column.higher or "taken as better"
         return [f"{self.typed()} works on {self.column} ({column.meaning}; higher: {higher})"]

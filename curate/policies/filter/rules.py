@@ -38,7 +38,7 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
 
 
 def needs_of(rules: Sequence[Rule], table: Table) -> Needs:
-    """Return what has to be read of a table for these rules."""
+    """Return the columns and facts of a table that these rules need."""
     needs = [rule.needs(table) for rule in rules]
     return Needs(
         exact=tuple(name for each in needs for name in each.exact),

@@ -1,4 +1,4 @@
-"""What a rule of a filter says about rows, and what became of them by all rules."""
+"""The ruling of one filter rule on rows, and the verdict of all rules."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from curate.tables.rows import Rows
 
 @dataclass(frozen=True)
 class Ruling:
-    """What one rule says about M rows in a row; it counts for those that are still in.
+    """The ruling of one rule on M consecutive rows; it counts for rows that no rule dropped before.
 
     Attributes:
         keep: shape (M,) bool.
@@ -30,7 +30,7 @@ class Ruling:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of N rows.
+    """The outcomes of N rows.
 
     Attributes:
         outcome: shape (N,) uint8, an index into ``OUTCOMES``.
@@ -50,7 +50,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class RuleResult:
-    """What one rule found, of all rows.
+    """The result of one rule on all rows.
 
     Attributes:
         verdict: of all rules.
@@ -69,7 +69,7 @@ class RuleResult:
 
     @property
     def details(self) -> Any:
-        """What else the rule found out."""
+        """Other facts of the rule."""
         return self.verdict.outcomes[self.index]
 
     @property

@@ -52,7 +52,7 @@ def _size(width: Values, height: Values) -> Values:
 
 @dataclass(frozen=True)
 class Witness:
-    """What must confirm a kind, for its measure alone describes drawings, scans and products on white as well.
+    """A second measure that must confirm a kind: the first also describes drawings, scans and products on white.
 
     Attributes:
         columns: of which those that the table has are looked at.
@@ -170,7 +170,7 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """What is measured, in words."""
+        """The measure, in words."""
         return self.what or self.columns[0]
 
     @property

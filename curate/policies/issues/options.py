@@ -1,4 +1,4 @@
-"""What ``curate issues`` looks for, and what it drops, as requested."""
+"""The options of ``curate issues``: which kinds it looks for, and which it drops."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass

@@ -29,7 +29,7 @@ from scoring.relative.columns import UNLIKE
 
 @dataclass(frozen=True)
 class IssuesResult(Result):
-    """What issues a table has; what ``curate issues`` prints.
+    """The issues of a table, as ``curate issues`` prints them.
 
     Attributes:
         kinds: by kind that was looked for: ``n`` rows, ``begins`` at, ``median`` of the measure, whether its rows are
@@ -61,7 +61,7 @@ class IssuesResult(Result):
 
 @dataclass(frozen=True)
 class Issues(Request):
-    """What to look for, and what to drop; a ``Policy``.
+    """The kinds to look for and to drop; a ``Policy``.
 
     Attributes:
         only: kinds to look for; all without one.
@@ -103,7 +103,7 @@ class Issues(Request):
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """What is looked for."""
+        """The kinds that are looked for."""
         return {
             name: kind
             for name, kind in KINDS.items()
@@ -116,7 +116,7 @@ class Issues(Request):
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
-        """Return what a receipt requested; InputError if it holds something else."""
+        """Return the request of a receipt; InputError if it holds something else."""
         return cls.from_json(rules[0])
 
     def decide(self, table: Table, *, write: bool) -> Decided[IssuesResult]:
@@ -211,7 +211,7 @@ class Issues(Request):
         return known, absent
 
     def _groups(self, table: Table, numbers: Values | None, has: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
-        """Return what is known of each group of images unlike the rest; InputError for a group that is missing."""
+        """Return the facts of each group of images unlike the rest; InputError for a missing group."""
         if numbers is None or GROUPS not in has:
             return []
         fit = table.metadata.get("fit")

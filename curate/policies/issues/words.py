@@ -23,7 +23,7 @@ MEANINGS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Looked:
-    """What was found of N rows, by kind.
+    """The findings on N rows, by kind.
 
     Attributes:
         measures: shape (N,).

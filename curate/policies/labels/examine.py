@@ -41,7 +41,7 @@ WITNESSES = {PROBE: "probe", NEIGHBOURS: "neighbours", JOINT: "joint", COPY: "co
 
 @dataclass(frozen=True)
 class Examined:
-    """What is thought of the labels of N rows, in the order of the table.
+    """The estimated quality of the labels of N rows, in the order of the table.
 
     Attributes:
         table: whose labels were examined.
@@ -94,7 +94,7 @@ class Examined:
         return is_suspected if self.reviewed is None else is_suspected & ~self.reviewed.drop
 
     def why(self) -> pa.Array:
-        """Return what contradicts each label, in words; null where nothing does, shape (N,)."""
+        """Return the evidence against each label, in words; null for none, shape (N,)."""
         words = [", ".join(word for bit, word in WITNESSES.items() if code & bit) or None for code in range(16)]
         return pa.array(words, pa.string()).take(pa.array(self.against))
 
@@ -142,7 +142,7 @@ class Examined:
         return pa.table(columns)
 
     def expected(self, rows: NDArray[np.int64]) -> Expected:
-        """Return what a subset of some rows of the table should hold."""
+        """Return the expected content of a subset of some rows of the table."""
         return Expected(self.columns(rows), self.hashes[rows], rows, ordered=False)
 
 
@@ -209,7 +209,7 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
 
 
 def _reviewed(table: Table, request: LabelsRequest, verdicts: VerdictLines) -> Reviewed:
-    """What reviewers decided, by the rows of the table in their own order."""
+    """Return the decisions of reviewers, by the rows of the table in their order."""
     if len(request.columns) != 1:
         raise InputError(f"{OPTION} settles the labels of one column of the table; name that alone with --label")
     return verdicts.reviewed(read_rows(table, with_images(Needs(), table)))
@@ -280,7 +280,7 @@ def _refuse(labels: NDArray[np.int64], classes: list[str], place: str) -> None:
 
 
 def _against(evidence: LabelEvidence, labels: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """Return what contradicts each label."""
+    """Return the evidence against each label."""
     other = labels[evidence.copy.clip(0)]
     against = np.where(evidence.probe != labels, PROBE, 0)
     against += np.where((evidence.voted >= 0) & (evidence.voted != labels), NEIGHBOURS, 0)

@@ -1,4 +1,4 @@
-"""What came of examining labels: plain values, and the decisions, one row for every input row, and why."""
+"""The result of examining labels: plain values, and the decisions, one row for every input row, and why."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ def schema_of(examined: Examined) -> pa.Schema:
 
 
 def outcomes(examined: Examined) -> NDArray[np.uint8]:
-    """Return what becomes of each row, shape (N,).
+    """Return the outcome of each row, shape (N,).
 
     Rows are dropped only where that was requested, and then rows whose label cannot be judged are undecided, or where a
     reviewer dropped them; else every scored row is kept.
@@ -61,7 +61,7 @@ def outcomes(examined: Examined) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class LabelWords:
-    """What became of N rows, in words.
+    """The outcomes of N rows, in words.
 
     Attributes:
         examined: what is thought of their labels.
@@ -123,7 +123,7 @@ class LabelWords:
 
 @dataclass(frozen=True)
 class LabelsResult(Result):
-    """What came of examining labels; what ``curate labels`` prints.
+    """The result of examining labels, as ``curate labels`` prints it.
 
     Attributes:
         judged: rows whose label could be judged.
@@ -193,7 +193,7 @@ def worst_rows(examined: Examined, n: int) -> NDArray[np.int64]:
 
 
 def label_facts(examined: Examined) -> dict[str, Any]:
-    """Return what ``LabelsResult`` says next to counts and files."""
+    """Return the facts of ``LabelsResult`` next to counts and files."""
     suspected, judged = examined.suspected, ~np.isnan(examined.quality)
     n_classes, shares = len(examined.classes), examined.shares
     rows = np.bincount(examined.labels[judged], minlength=n_classes).tolist()

@@ -1,4 +1,4 @@
-"""What ``curate labels`` can be given."""
+"""The options of ``curate labels``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

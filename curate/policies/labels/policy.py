@@ -59,7 +59,7 @@ class Labels:
 
     @property
     def files(self) -> Files:
-        """What names labels, and what is to be judged."""
+        """Files that name labels, and rows to be judged."""
         read = {} if self.request.labelled is None else {"--labelled": self.request.labelled}
         texts = {} if self.review is None else {REVIEW: "review.csv"}
         quoted = () if self.verdicts is None else ((OPTION, self.verdicts.file),)

@@ -22,7 +22,7 @@ MEANINGS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class LabelsRequest(Request):
-    """What is requested; fields are as in ``LabelsOptions``, but for these.
+    """The request; fields are as in ``LabelsOptions``, but for these.
 
     Attributes:
         drop: whether rows whose label is suspected leave the subset.

@@ -110,7 +110,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What answers say.
+    """The reading of answers.
 
     Attributes:
         counts: answer -> rows; ``blank`` are those that count as not drawn.
@@ -175,7 +175,7 @@ def read_verdicts(path: str | Path) -> Verdicts:
 
 
 def _answer(line: Line, suggested: str) -> str:
-    """What a verdict says of a label."""
+    """Return the class of a label that a verdict means: its own, the suggested, another, or unclear."""
     if line.verdict == RELABEL:
         return SUGGESTED if line.label == suggested else OTHER
     return {KEEP: LABELLED, DROP: OTHER}.get(line.verdict, UNSURE)

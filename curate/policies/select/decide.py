@@ -1,4 +1,4 @@
-"""What is requested, applied to a table: which rows are picked, and what became of every other; nothing is written."""
+"""A selection applied to a table: which rows are picked, and why every other is not; nothing is written."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,7 +65,7 @@ class Picked:
     notes: list[str]
 
     def pick_columns(self) -> tuple[pa.Table, dict[str, str]]:
-        """Return what the batch reports for each pick, K rows, and what these columns mean."""
+        """Return the columns of the batch for each pick, K rows, and the meaning of these columns."""
         k = len(self.picks)
         columns: dict[str, Any] = {
             RANK: pa.array(np.arange(1, k + 1)),
@@ -89,7 +89,7 @@ class Picked:
         return self.rows.place[self.ready.table_row[self.ready.pool.labelled]]
 
     def expected(self) -> Expected:
-        """Return what the batch has to be, to compare it with."""
+        """Return the expected batch, to compare it with."""
         hashes = self.rows.hashes[self.ready.table_row[self.chosen.rows]]
         return Expected(self.pick_columns()[0], hashes, self.picks, ordered=True, file="batch")
 
@@ -230,7 +230,7 @@ def table_words(n: int, why: str) -> str:
 def _verdict(
     request: SelectRequest, rows: Rows, ready: Ready, chosen: Chosen, labelled: Labelled, excluded: NDArray[np.bool_]
 ) -> ChoiceVerdict:
-    """Return what became of every row, in the order of the table."""
+    """Return the outcome of every row, in the order of the table."""
     why = np.full(len(rows), NOT_PICKED, np.int8)
     why[ready.why >= 0] = MISSING + ready.why[ready.why >= 0]
     why[excluded] = EXCLUDED

@@ -1,4 +1,4 @@
-"""What ``curate select`` can be given."""
+"""The options of ``curate select``."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass

@@ -23,7 +23,7 @@ N_NOTES = 3
 
 @dataclass(frozen=True)
 class Groups:
-    """What group each row of a pool is in: a code, shape (N,), and the names of the codes."""
+    """The group of each row of a pool: a code, shape (N,), and the names of the codes."""
 
     codes: NDArray[np.int32]
     names: Sequence[str]

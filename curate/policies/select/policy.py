@@ -35,7 +35,7 @@ FILES = ("labelled", "exclude", "graph")  # parameters that are files
 
 @dataclass(frozen=True)
 class SelectResult(Result):
-    """What a choice did; what ``curate select`` prints.
+    """The result of a selection, as ``curate select`` prints it.
 
     Attributes:
         requested: rows that the budget came to; ``kept``, unless a least distance stopped the choice.

@@ -116,7 +116,7 @@ class SelectRequest(Request):
         return Signals(score, quality, self.loss, self.holdout_loss)
 
     def needs(self, table: Table, signals: Signals, *, labels_of_table: bool) -> Needs:
-        """Return what has to be read of the table."""
+        """Return the columns and facts to read of the table."""
         names = [name for name in (self.group, self.label_column(table) if labels_of_table else None) if name]
         return Needs(
             representations=EMBEDDINGS if self.needs_vectors(signals) else frozenset(),

@@ -25,7 +25,7 @@ NOT_PICKED, PICKED, LABELLED, EXCLUDED, GATED, NOT_SCORED, MISSING = range(7)
 
 @dataclass(frozen=True)
 class ChoiceVerdict:
-    """What became of N rows of a table, in its order.
+    """The outcomes of N rows of a table, in its order.
 
     Attributes:
         why: shape (N,) int8: a code above, ``MISSING`` + n for the n-th of ``reasons``.
@@ -62,7 +62,7 @@ class ChoiceVerdict:
         return {name: counts[code] for code, name in names.items() if counts[code]}
 
     def undecided_by(self) -> dict[str, int]:
-        """Return what is missing -> how many rows lack it."""
+        """Return how many rows lack each required value, by its name."""
         counts = np.bincount(self.why, minlength=MISSING + len(self.reasons)).tolist()[MISSING:]
         return {reason: n for reason, n in zip(self.reasons, counts, strict=True) if n}
 

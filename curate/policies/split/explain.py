@@ -1,4 +1,4 @@
-"""What a split did: its result with notes, and the decisions, one row for every input row, its side, and why."""
+"""The result of a split with notes, and the decisions, one row for every input row, its side, and why."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -84,7 +84,7 @@ class SplitWords:
 
 @dataclass(frozen=True)
 class SplitResult(Result):
-    """What a split did; what ``curate split`` prints.
+    """The result of a split, as ``curate split`` prints it.
 
     Attributes:
         sides: name -> rows there.
@@ -190,7 +190,7 @@ def _too_large(request: SplitRequest, table: Table, rows: Rows, held: Together, 
 
 
 def _names(request: SplitRequest, table: Table, rows: Rows, first: NDArray[np.int64]) -> list[str]:
-    """Return what groups are called: by the value of their column, else by the key of a row."""
+    """Return the names of groups: the value of their column, else the key of a row."""
     keys = [f"key {key!r}" for key in keys_at(table, first).tolist()]
     if request.group is None:
         return keys

@@ -1,4 +1,4 @@
-"""What ``curate split`` can be given."""
+"""The options of ``curate split``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -111,7 +111,7 @@ class SplitRequest(Request):
         return self.exact or bool(self.per)
 
     def needs(self) -> Needs:
-        """Return what has to be read of the table."""
+        """Return the columns and facts to read of the table."""
         names = [*self.per, *([self.group] if self.group else [])]
         finders = DedupRequest(self.thresholds).needs([]) if self.thresholds else Needs()
         return Needs(names=tuple(names), representations=finders.representations, flat=self.without_flat)

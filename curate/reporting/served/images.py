@@ -30,7 +30,7 @@ CHANGED = "changed since it was scored"
 
 @dataclass(frozen=True)
 class RowImage:
-    """What is shown for a row.
+    """The image shown for a row.
 
     Attributes:
         data: encoded.
@@ -108,7 +108,7 @@ class RowImages:
 
 
 class _Source:
-    """What was scored, by the hashes of its keys."""
+    """The scored source, by the hashes of its keys."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest

@@ -1,4 +1,4 @@
-"""What a browser asks for, read from a query string; anything else is refused in one sentence."""
+"""The request of a browser, read from a query string; anything else is refused in one sentence."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Query:
 def read_query(
     text: str, n_rows: int, *, sortable: Collection[str], numbers: Collection[str], galleries: Collection[str]
 ) -> Query:
-    """Return what a query string asks for.
+    """Return the request of a query string.
 
     Args:
         text: behind the question mark.

@@ -32,7 +32,7 @@ Answer = tuple[HTTPStatus, str, bytes]
 
 
 class Site(Protocol):
-    """What is served; many threads may read any of it.
+    """The served content; many threads may read any of it.
 
     Attributes:
         token: the first part of every path.

@@ -1,1 +1,1 @@
-"""What is in a folder of rounds, and how files notice a change."""
+"""The files in a folder of rounds, and how they notice a change."""

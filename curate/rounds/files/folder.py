@@ -45,7 +45,7 @@ class GraphFile:
 
 @dataclass(frozen=True)
 class RoundState:
-    """What is read of `state.json`.
+    """The content of `state.json`.
 
     Attributes:
         number: of the round.
@@ -94,12 +94,12 @@ class Round:
 
     @cached_property
     def batch(self) -> pa.Table:
-        """What was requested, as ``read_batch`` gives it."""
+        """The batch, as ``read_batch`` returns it."""
         return read_batch(self.folder)
 
     @cached_property
     def labels(self) -> list[LabelFile]:
-        """What came back while this was the last round, in the order imported."""
+        """The labels imported while this was the last round, in the order imported."""
         return [read_label_file(path) for path in label_paths(self.folder)]
 
     @property
@@ -118,7 +118,7 @@ class Round:
 
 
 def read_batch(folder: Path) -> pa.Table:
-    """Return what a round requested: `key`, `uri`, `rank`, `arm`, `pick`, `gain`, `predicted`, `probability` and parts.
+    """Return the batch of a round: `key`, `uri`, `rank`, `arm`, `pick`, `gain`, `predicted`, `probability` and parts.
 
     Raises:
         InputError: if it is missing, or no batch.
@@ -198,7 +198,7 @@ class Folder:
         return last.labels[-1].content if last.labels else file_sha256(last.folder / STATE)
 
     def changed(self) -> list[str]:
-        """Return what is not as it was written: one sentence a file, none where all is well."""
+        """Return the files that changed since they were written, one sentence each."""
         findings = []
         if file_sha256(self.path / HOLDOUT) != self.settings.holdout_sha256:
             findings.append(f"{HOLDOUT} is not what {CONFIG} says")

@@ -1,4 +1,4 @@
-"""What the rounds of a folder are: the table, the classes, and how to go on."""
+"""The settings of a folder of rounds: the table, the classes, and how to go on."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -39,17 +39,17 @@ class Guard:
 
     @property
     def select_options(self) -> dict[str, Any]:
-        """What a ``SelectRequest`` takes of it."""
+        """The settings for a ``SelectRequest``."""
         return {"gate": self.gate, "discount": self.discount, "noise_guard": self.noise_guard}
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was requested as plain JSON."""
+        """Return the settings as plain JSON."""
         return {name: value for name, value in asdict(self).items() if value}
 
 
 @dataclass(frozen=True)
 class RoundSettings:
-    """What is fixed when a folder of rounds is made.
+    """The settings fixed when a folder of rounds is made.
 
     Attributes:
         table: absolute path.

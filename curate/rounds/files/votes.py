@@ -1,4 +1,4 @@
-"""What annotators said, import after import, and what they agree on."""
+"""The labels of annotators, import after import, and their consensus."""
 
 import math
 from collections import Counter
@@ -67,7 +67,7 @@ class RoundVotes:
         return sorted(label for labels in self._held.get(key, {}).values() for label in labels if label is not None)
 
     def consensus(self) -> dict[str, "Consensus"]:
-        """Return what is agreed on for every key that came back, in the order of the keys."""
+        """Return the consensus on every key with labels, in the order of the keys."""
         return {key: agree(self.labels_of(key)) for key in sorted(self._held)}
 
     def said(self) -> list[tuple[str, str, str]]:
@@ -91,7 +91,7 @@ class News:
 
 @dataclass(frozen=True)
 class Consensus:
-    """What the labels of a key come to.
+    """The consensus of the labels of a key.
 
     Attributes:
         state: "labelled", "tied" (two classes have most votes alike) or "skipped".
@@ -109,7 +109,7 @@ class Consensus:
 
 
 def agree(labels: Sequence[str]) -> Consensus:
-    """Return what votes for classes come to; no votes mean that the image was skipped.
+    """Return the consensus of votes for classes; no votes mean that the image was skipped.
 
     >>> agree(["cat", "cat", "dog"])
     Consensus(state='labelled', label='cat', n_labels=3, entropy=0.6365141682948128, classes=('cat',))

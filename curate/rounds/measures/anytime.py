@@ -79,7 +79,7 @@ class Prequential:
 
 
 def prequential(right: int, n: int, confidence: float) -> Prequential:
-    """Return what predictions before their labels came to, with the interval that holds at every look."""
+    """Return the accuracy of predictions made before their labels, with the interval that holds at every look."""
     share = running_mean_interval(right, n, confidence)
     return Prequential(right, n, confidence, share.low, share.high)
 

@@ -19,7 +19,7 @@ REACHED = 0.5  # Euclidean distance between unit rows within which a row counts 
 
 @dataclass(frozen=True)
 class ModelAgreement:
-    """What two models say of the same rows.
+    """The agreement of two models on the same rows.
 
     Attributes:
         n: rows.

@@ -77,7 +77,7 @@ def parse_rules(texts: Iterable[str]) -> tuple[StopRule, ...]:
 
 @dataclass(frozen=True)
 class RuleCheck:
-    """What a rule says.
+    """The check of a stopping rule.
 
     Attributes:
         rule: as text.

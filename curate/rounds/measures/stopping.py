@@ -34,7 +34,7 @@ class Advice:
 
 
 def advise(models: Sequence[ModelQuality], n_labels: int, budget: int | None, n_left: int) -> list[Advice]:
-    """Return what each criterion says.
+    """Return the advice of each criterion.
 
     Args:
         models: every model so far, the earliest first.

@@ -14,7 +14,7 @@ from scoring.errors import InputError
 
 @dataclass(frozen=True)
 class LabelProgress:
-    """What came back so far.
+    """The labels imported so far.
 
     Attributes:
         votes: all of them.
@@ -40,7 +40,7 @@ class LabelProgress:
 
 
 def progress_of(folder: Folder) -> LabelProgress:
-    """Return what came back so far."""
+    """Return the labels imported so far."""
     votes = folder.votes
     held_out, initial_labels = held_out_keys(folder)
     return LabelProgress(votes, votes.consensus(), initial_labels, held_out, folder.arms)

@@ -111,7 +111,7 @@ def test_typiclust_picks_the_same_with_an_exact_graph(seed, budget):
     )
     assert listed.rows.tolist() == plain.rows.tolist()
     assert listed.gains == pytest.approx(plain.gains, rel=1e-4)
-    assert listed.notes[-1].endswith("from the graph, the others' measured")
+    assert listed.notes[-1].endswith("measured for the others")
 
 
 def graph_of(vectors, k):

@@ -46,7 +46,7 @@ class NearParts(NearPairs[Crowd]):
 
     @cached_property
     def parts(self) -> PartOf:
-        """What fits parts of images."""
+        """The fit of parts of images."""
         return PartOf(self.signatures, self.threshold, self.views)
 
     @cached_property

@@ -40,7 +40,7 @@ class NearDistribution(Search):
 
     @property
     def recall(self) -> Recall | None:
-        """What share of the pairs the index finds at the loosest cosine of any pair, by a sample."""
+        """Share of the pairs that the index finds at the loosest cosine of any pair, by a sample."""
         return self.near.recall
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:

@@ -41,7 +41,7 @@ STEPS = 64  # Newton's; 4 to 6 are usual
 
 @dataclass(frozen=True)
 class Radius:
-    """What two rows of a table have to reach, given their kappas.
+    """The cosine that two rows of a table have to reach, by their kappas.
 
     Attributes:
         threshold: cosine at which two rows of the median kappa just match.
@@ -105,7 +105,7 @@ class Radius:
 
     @property
     def notes(self) -> list[str]:
-        """What the radius is, and which kappas are compared as others, one sentence each."""
+        """Notes on the radius, and on kappas that are compared as others, one sentence each."""
         median = f"cosine {self.threshold:g} at the median kappa {self.median:.4g}"
         sides = ((self.n_low, "below", f"{self.floor:.4g}"), (self.n_high, "above", f"{HIGHEST_KAPPA:g}"))
         clipped = [

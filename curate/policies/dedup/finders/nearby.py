@@ -82,7 +82,7 @@ class NearPairs(Search, Generic[Side]):
 
     @property
     def recall(self) -> Recall:
-        """What share of the nearest neighbours by embedding was looked at."""
+        """Share of the nearest neighbours by embedding that was compared."""
         return self.graph.recall
 
     @cached_property

@@ -69,7 +69,7 @@ class NearGraph(Search):
 
     @property
     def recall(self) -> Recall:
-        """What share of the nearest neighbours the graph has: where it has all, searches are exact too."""
+        """Share of the nearest neighbours that the graph has: where it has all, searches are exact too."""
         return self._of_graph
 
     @property

@@ -32,7 +32,7 @@ class Passing(Search):
 
     @property
     def recall(self) -> Recall | None:
-        """What share of the pairs the search finds."""
+        """Share of the pairs that the search finds."""
         return self.search.recall
 
     @property

@@ -36,7 +36,7 @@ class Search(Protocol):
 
     @property
     def recall(self) -> Recall | None:
-        """What share of the pairs it finds; None where it finds all by its nature."""
+        """Share of the pairs that it finds; None where it finds all by its nature."""
 
     @property
     def extent(self) -> str:
@@ -174,7 +174,7 @@ class NearHash(Search):
 
 
 def not_compared(finder: str, n: int, why: str) -> str:
-    """Return that a finder leaves rows out, in words; ``why`` is what they are or have.
+    """Return a note on rows that a finder leaves out; ``why`` names their property.
 
     >>> not_compared("hash", 1, "of one flat colour"), not_compared("embedding", 2, "an embedding of zeros")
     ('1 row of one flat colour: not compared by hash', '2 rows have an embedding of zeros: not compared by embedding')
@@ -191,7 +191,7 @@ def _hashed(rows: Rows) -> NDArray[np.bool_]:
 
 
 def cosine_index(vectors: NDArray, threshold: float, ties: NDArray[np.uint64] | None) -> "FewCosines | CosineIndex":
-    """Return what searches rows (N, D), few or many; what is found does not depend on their place but on ``ties``."""
+    """Return an index of rows (N, D), few or many; results do not depend on their place but on ``ties``."""
     if len(vectors) <= FEW:
         return FewCosines(vectors, threshold)
     from scoring.search.cosine import CosineIndex
@@ -225,7 +225,7 @@ class NearVector(Search):
 
     @property
     def recall(self) -> Recall | None:
-        """What share of the pairs the index finds, by a sample."""
+        """Share of the pairs that the index finds, by a sample."""
         return self.index.recall
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:

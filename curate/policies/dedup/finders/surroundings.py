@@ -106,7 +106,7 @@ class Surroundings:
     def evidence(
         self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
-        """Return what speaks for pairs (a, b), as for ``Weights``, and which view of a looks most like b."""
+        """Return the evidence for pairs (a, b), as for ``Weights``, and which view of a looks most like b."""
         signature, seen = signature_cosine(side.signatures, a, two.signatures, b, self.views)
         around = side.crowding[a], two.crowding[b]
         content = self.content(side, a, two, b)

@@ -22,7 +22,7 @@ from scoring.lookup import lookup
 
 @dataclass(frozen=True)
 class Options:
-    """What finders are built with, in addition to rows and threshold.
+    """The options of finders, in addition to rows and threshold.
 
     Attributes:
         views: of an image.

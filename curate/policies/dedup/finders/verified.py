@@ -18,7 +18,7 @@ class Verified(NearPairs[Side]):
 
     @cached_property
     def parts(self) -> PartOf:
-        """What fits parts of images."""
+        """The fit of parts of images."""
         return PartOf(self.signatures, ALIKE, self.views)
 
     @cached_property

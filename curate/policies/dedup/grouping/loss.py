@@ -1,4 +1,4 @@
-"""What an image has lost against other copies of it: pixels, colours, grey levels, and what compression takes.
+"""The loss of an image against other copies of it: pixels, colours, grey levels, and detail by compression.
 
 The table shows it: by sizes, formats and image quality. A table without a column is read as if no image had lost
 what that column would show.

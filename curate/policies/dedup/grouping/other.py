@@ -1,4 +1,4 @@
-"""What another table has already: its rows ask, and are not compared with one another."""
+"""Rows that another table has already: its rows are queries, and are not compared with one another."""
 
 from collections.abc import Mapping
 

@@ -119,7 +119,7 @@ def _next_open(
 
 @dataclass(frozen=True)
 class _Round:
-    """What settling needs: groups so far, place of each row in the order, finders, and which rows may go."""
+    """The state of settling: groups so far, place of each row in the order, finders, and rows that may be dropped."""
 
     stars: Stars
     place: NDArray[np.int64]
@@ -159,7 +159,7 @@ class _Round:
             self.stars.drop(links.take((had == NOBODY) | (mine < old) | sooner), number)
 
     def _without(self, stay: NDArray[np.int64], left: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return what is left when those that stay have taken away theirs."""
+        """Return the rows left after the kept rows took theirs."""
         if not len(left):
             return left
         self.take_away(stay, self._mask(left))

@@ -112,7 +112,7 @@ def read_pairs(path: str | Path) -> list[Drawn]:
 
 
 def _answer(said: Sampled, pair: Drawn) -> str | None:
-    """What reviewers said of a pair, in whichever order it was shown."""
+    """The answer of reviewers on a pair, in either order."""
     lines = [
         line for keys in ((pair.key_a, pair.key_b), (pair.key_b, pair.key_a)) for line in said.get(keys, {}).values()
     ]

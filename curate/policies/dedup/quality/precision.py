@@ -1,4 +1,4 @@
-"""What answers say: how many of the dropped pairs are the same, and which threshold a wanted precision needs."""
+"""Precision by answers: how many of the dropped pairs are the same, and which threshold a target precision needs."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -97,7 +97,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Precision:
-    """What an audit says of a run.
+    """The precision of a run, by an audit.
 
     Attributes:
         dropped: share of the dropped pairs that are the same: the precision; None where none was drawn.
@@ -210,7 +210,7 @@ def suggest_threshold(answers: Answers, target_precision: float, confidence: flo
     """
     for name, value in (("precision", target_precision), ("confidence", confidence)):
         if not 0 < value < 1:
-            raise InputError(f"expected a wanted {name} between 0 and 1, got {value:g}; 0.95 is usual")
+            raise InputError(f"expected a {name} between 0 and 1, got {value:g}; 0.95 is usual")
     finders: dict[str, list[Counted]] = {}
     for stratum in count_answers(answers):
         finders.setdefault(stratum.name.finder, []).append(stratum)

@@ -19,7 +19,7 @@ LEVEL = 0.95
 
 
 class Hits(NamedTuple):
-    """What one finder says of the copies.
+    """The copies that one finder detected.
 
     Attributes:
         finder: its name.
@@ -57,7 +57,7 @@ class KindRecall:
 
 @dataclass(frozen=True)
 class RecallReport:
-    """What was planted and what was found again.
+    """The planted copies, and those that were found again.
 
     Attributes:
         kinds: one for each edit, in the order of ``EDITS``.

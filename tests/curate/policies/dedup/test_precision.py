@@ -56,7 +56,7 @@ def test_unsure_and_blank_answers_are_told_and_both_readings_given(many, tmp_pat
     assert any(
         "if unsure ones are different" in line and "if they are the same" in line for line in precision_lines(measured)
     )
-    assert any("just short of the threshold" in line for line in precision_lines(measured))
+    assert any("just below the threshold" in line for line in precision_lines(measured))
     assert sum(pair.drawn for pair in measured.strata) == 200
     assert json.loads(json.dumps(measured.to_json()))["strata"][0]["blank"] >= 0
 
