@@ -2,21 +2,24 @@
 
 import csv
 import io
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+import math
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from curate.manifest.store_path import AnyPath
-from curate.manifest.text import csv_lines, read_text
+from curate.manifest.text import csv_lines, read_text, unguarded
 from curate.policies.verdicts import DECISIONS, SUFFIX, Line, read_verdicts
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 ENDING = ".csv"  # of the file that names what was drawn
-MOST_BYTES = 64 << 20
+MOST_BYTES = 256 << 20
 BLOCK = 48  # drawn images that the page shows at a time
 NOT_COUNTED = f"without a verdict, or behind the last block of {BLOCK} that is judged whole: count as not drawn"
+Row = TypeVar("Row")
 Judged = dict[tuple[str, str], dict[str, Line]]
 
 
@@ -30,27 +33,70 @@ def is_drawn(path: Path, columns: Collection[str]) -> bool:
     return set(columns) <= set(header.strip().split(","))
 
 
-def drawn_lines(path: Path, columns: Sequence[str], source: str) -> list[dict[str, str]]:
-    """Return the lines of a file that names what was drawn.
+def drawn_rows(
+    path: Path, columns: Sequence[str], source: str, parse: Callable[[dict[str, str]], Row], *, most: int
+) -> list[Row]:
+    """Return the rows of a file that names what was drawn, in the order drawn.
 
     Args:
         path: of the CSV.
-        columns: that it has to have.
+        columns: that it has to have; the first says the place of a row: ``1 of 200``.
         source: what it is, for messages: ``NAME.audit.csv of curate review plan``.
+        parse: the cells of a line -> its row; ValueError for a line that is wrong.
+        most: rows that can be drawn.
 
     Raises:
-        InputError: for a file that cannot be read, or lacks a column.
+        InputError: for a file that cannot be read, lacks a column or a row, or has bad lines: all are counted, and the
+            first is named.
     """
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB; give the {source}")
-    reader = csv.DictReader(io.StringIO(read_text(path, what=f"the {source}"), newline=""))
-    missing = [name for name in columns if name not in (reader.fieldnames or ())]
-    if missing:
-        raise InputError(f"{path} has no column {missing[0]!r}; give the {source}")
+    reader = csv.DictReader(io.StringIO(read_text(path, what=f"the {source}"), newline=""), strict=True)
+    rows: dict[int, Row] = {}
+    totals: set[int] = set()
+    bad: list[str] = []
     try:
-        return [line for line in reader if any(line.values())]
+        missing = [name for name in columns if name not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError(f"{path} has no column {missing[0]!r}; give the {source}")
+        for line in reader:
+            cells = {name: unguarded(line[name] or "") for name in columns}
+            if any(cells.values()):
+                try:
+                    number, total = _place(cells[columns[0]].strip(), columns[0], most)
+                    if number in rows:
+                        raise ValueError(f"{columns[0]} {number} comes twice")
+                    rows[number] = parse(cells)
+                    totals.add(total)
+                except ValueError as error:
+                    bad.append(f"line {reader.line_num}: {str(error)[:200]}")
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as CSV ({error}); draw it again") from None
+    if bad:
+        more = f" ({len(bad):,} bad lines in all)" if len(bad) > 1 else ""
+        raise InputError(f"{path}, {bad[0]}{more}; draw it again")
+    if totals != {len(rows)}:
+        got = f"{len(rows):,} of {' and '.join(map(str, sorted(totals)[:3])) or 'none'}"
+        raise InputError(f"{path}: expected all rows of one sample, got {got}; give the file as it was drawn")
+    return [rows[number] for number in sorted(rows)]
+
+
+def _place(text: str, what: str, most: int) -> tuple[int, int]:
+    place = re.fullmatch(r"(\d{1,6}) of (\d{1,6})", text, re.ASCII)
+    if place is None or not 1 <= int(place[1]) <= int(place[2]) <= most:
+        raise ValueError(f"expected a place such as '1 of 200' in column {what!r}, got {text[:40]!r}")
+    return int(place[1]), int(place[2])
+
+
+def number_in(cells: Mapping[str, str], name: str) -> float:
+    """Return the number in a cell; ValueError for another text, NaN or infinity."""
+    try:
+        value = float(cells[name].strip())
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"expected a number in column {name!r}, got {cells[name][:40]!r}")
+    return value
 
 
 def drawn_text(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> bytes:

@@ -1,7 +1,6 @@
 """Verdicts that came back: read, joined over judges, and every one accounted for."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +9,8 @@ import numpy as np
 
 from curate.exporting.labels import ExpectedRows
 from curate.manifest.store_path import path_on_disk
-from curate.manifest.text import unguarded
 from curate.policies.audit.request import ANY, COLUMNS, JUDGES, MAJORITY, MOST, SHARE
-from curate.policies.sampled import drawn_lines, is_drawn, n_finished, refuse_unfinished, verdicts_on
+from curate.policies.sampled import drawn_rows, is_drawn, n_finished, number_in, refuse_unfinished, verdicts_on
 from curate.policies.verdicts import DROP, KEEP, RELABEL
 from curate.policies.verdicts import UNSURE as NOT_SURE
 from scoring.errors import InputError
@@ -27,7 +25,6 @@ WORDS: dict[str, str] = {
 OF_VERDICT = {KEEP: GOOD, DROP: BAD, RELABEL: BAD, NOT_SURE: UNSURE}
 LABEL_STUDIO = ".json"
 MOST_FILES = 100
-_PLACE = re.compile(r"^(?P<number>\d{1,6}) of (?P<total>\d{1,6})$")
 
 
 @dataclass(frozen=True)
@@ -165,8 +162,13 @@ def read_plan(path: Path) -> Plan:
     Raises:
         InputError: for a file, column or line that is missing or wrong.
     """
-    lines = drawn_lines(path, COLUMNS, "NAME.audit.csv of curate review plan")
-    plan = _checked(path, lines)
+    lines = drawn_rows(path, COLUMNS, "NAME.audit.csv of curate review plan", _parsed, most=MOST)
+    rows = [row for row, _, _ in lines]
+    heads = {head for _, head, _ in lines}
+    if len(heads) != 1 or len({row.key for row in rows}) < len(rows):
+        raise InputError(f"{path}: expected each key once and one population, got more; give one file as it was drawn")
+    among, cut, column = heads.pop()
+    plan = Plan(Zone(among, cut), column, rows, any(is_labelled for _, _, is_labelled in lines))
     said = verdicts_on(path)
     for row in plan.rows:
         row.answers.extend(OF_VERDICT[line.verdict] for line in said.get((row.key, ""), {}).values())
@@ -177,60 +179,15 @@ def read_plan(path: Path) -> Plan:
     return replace(plan, unfinished=sum(is_judged[n:]))
 
 
-def _checked(path: Path, lines: list[dict[str, str]]) -> Plan:
-    rows: list[Judged] = []
-    heads: set[tuple[int, float, str]] = set()
-    places: set[str] = set()
-    bad: list[str] = []
-    for number, line in enumerate(lines, 2):
-        try:
-            row, head = _parsed(line)
-            if line["image"] in places:
-                raise ValueError(f"image {line['image']!r} comes twice")
-        except ValueError as error:
-            bad.append(f"line {number}: {error}")
-            continue
-        places.add(line["image"])
-        heads.add(head)
-        rows.append(row)
-    if bad:
-        more = f" ({len(bad):,} in all)" if len(bad) > 1 else ""
-        raise InputError(f"{path}, {bad[0][:200]}{more}; draw the audit again")
-    totals = {place.partition(" of ")[2] for place in places}
-    if totals != {str(len(places))}:
-        raise InputError(
-            f"{path}: expected all rows of an audit, got {len(places):,} of {', '.join(sorted(totals)[:3]) or 'none'}; "
-            "give the file as it was drawn"
-        )
-    if len(heads) != 1 or len({row.key for row in rows}) < len(rows):
-        raise InputError(f"{path}: expected each key once and one population, got more; give one file as it was drawn")
-    among, cut, column = heads.pop()
-    return Plan(Zone(among, cut), column, rows, any(line.get("label") for line in lines))
-
-
-def _parsed(line: dict[str, str]) -> tuple[Judged, tuple[int, float, str]]:
-    values = {name: unguarded((line.get(name) or "").strip()) for name in COLUMNS}
-    place = _PLACE.match(values["image"])
-    if place is None or not 1 <= int(place["number"]) <= int(place["total"]) <= MOST:
-        raise ValueError(f"expected an image such as '1 of 200', got {values['image'][:40]!r}")
-    numbers = {name: _number(values[name], name) for name in ("value", "rank", "among", "cut")}
-    rank, among = int(numbers["rank"]), int(numbers["among"])
+def _parsed(cells: dict[str, str]) -> tuple[Judged, tuple[int, float, str], bool]:
+    """Return a row, the population that it was drawn from, and whether labels are judged."""
+    value, cut, column = number_in(cells, "value"), number_in(cells, "cut"), cells["column"].strip()
+    rank, among = int(number_in(cells, "rank")), int(number_in(cells, "among"))
     if not 1 <= rank <= among:
         raise ValueError(f"expected a rank from 1 to {among:,}, got {rank:,}")
-    if not values["column"]:
+    if not column:
         raise ValueError("expected the name of a score in column 'column', got nothing")
-    key = unguarded(line.get("key") or "")
-    return Judged(key, numbers["value"], rank, []), (among, numbers["cut"], values["column"])
-
-
-def _number(text: str, name: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"expected a number in column {name!r}, got {text[:40]!r}")
-    return value
+    return Judged(cells["key"], value, rank, []), (among, cut, column), bool(cells["label"])
 
 
 def _add_label_studio(path: Path, rows: dict[str, Judged]) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.manifest.text import unguarded
 from curate.policies.dedup.quality.audit import allocate
 from curate.policies.labels.examine import Examined
 from curate.policies.labels.explain import estimate
-from curate.policies.sampled import drawn_lines, is_drawn, n_finished, refuse_unfinished, verdicts_on
+from curate.policies.sampled import drawn_rows, is_drawn, n_finished, number_in, refuse_unfinished, verdicts_on
 from curate.policies.verdicts import DROP, KEEP, RELABEL, Line
 from curate.tables.digests import salted
 from curate.tables.keys import keys_at
@@ -188,41 +187,21 @@ def read_rows(path: str | Path) -> list[Drawn]:
         InputError: for a file that cannot be read, or a column or row that is missing or wrong.
     """
     path = Path(path)
-    lines = drawn_lines(path, COLUMNS, "NAME.review.csv of curate labels --review")
-    rows: list[Drawn] = []
+    rows = drawn_rows(path, COLUMNS, "NAME.review.csv of curate labels --review", _parsed, most=MOST)
     sizes: dict[str, int] = {}
-    try:
-        for row in lines:
-            drawn = _parsed(row)
-            if drawn.place.partition(" of ")[0] != str(len(rows) + 1):
-                raise ValueError(f"expected row {len(rows) + 1}, got {drawn.place[:40]!r}")
-            if sizes.setdefault(drawn.stratum, drawn.size) != drawn.size:
-                raise ValueError(f"stratum {drawn.stratum!r} has two sizes")
-            rows.append(drawn)
-    except ValueError as error:
-        raise InputError(f"{path}, row {len(rows) + 1}: {str(error)[:200]}; draw the review again") from None
-    if {drawn.place.partition(" of ")[2] for drawn in rows} != {str(len(rows))}:
-        raise InputError(f"{path}: expected all rows of one review, got {len(rows):,}; give the file as it was drawn")
+    for row in rows:
+        if sizes.setdefault(row.stratum, row.size) != row.size:
+            raise InputError(f"{path}: stratum {row.stratum!r} has two sizes; draw the review again")
     return rows
 
 
-def _parsed(row: dict[str, str]) -> Drawn:
-    values = {name: unguarded(row.get(name) or "") for name in COLUMNS}
-    stratum = values["stratum"].strip()
+def _parsed(cells: dict[str, str]) -> Drawn:
+    stratum, quality, size = cells["stratum"].strip(), number_in(cells, "quality"), number_in(cells, "size")
     if not stratum.startswith((SUSPECTED, TRUSTED)):
         raise ValueError(f"expected a stratum such as '{SUSPECTED} 1', got {stratum!r}")
-    numbers = {name: _number(values[name], name) for name in ("quality", "size")}
-    if numbers["size"] < 1:
-        raise ValueError(f"expected a size of 1 or more, got {numbers['size']:g}")
-    place, key, label, suggested = (values[name] for name in ("row", "key", "given", "suggested"))
-    return Drawn(place, key, label, suggested, numbers["quality"], stratum, int(numbers["size"]))
-
-
-def _number(text: str, name: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"expected a number in column {name!r}, got {text[:40]!r}") from None
+    if size < 1:
+        raise ValueError(f"expected a size of 1 or more, got {size:g}")
+    return Drawn(cells["row"], cells["key"], cells["given"], cells["suggested"], quality, stratum, int(size))
 
 
 def _share(answers: dict[str, tuple[int, list[str | None]]], positive: tuple[str, ...]) -> Share:

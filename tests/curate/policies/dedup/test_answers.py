@@ -51,13 +51,13 @@ def test_an_audit_with_verdicts_is_not_replaced_and_one_without_is(many, tmp_pat
 @pytest.mark.parametrize(
     ("column", "value", "text"),
     [
-        ("pair", "2/20", "line 3: expected a pair such as '1 of 200', got '2/20'"),
+        ("pair", "2/20", "line 3: expected a place such as '1 of 200' in column 'pair', got '2/20'"),
         ("pair", "1 of 20", "line 3: pair 1 comes twice"),
-        ("pair", "21 of 20", "line 3: expected a pair such as"),
+        ("pair", "21 of 20", "line 3: expected a place such as"),
         ("stratum", "far away", "line 3: expected a stratum as it was drawn, got 'far away'"),
         ("weight", "0.5", "line 3: expected a weight of 1 or more, got 0.5"),
-        ("weight", "nan", "line 3: expected a finite number, got 'nan'"),
-        ("similarity", "high", "line 3: expected a number, got 'high'"),
+        ("weight", "nan", "line 3: expected a number in column 'weight', got 'nan'"),
+        ("similarity", "high", "line 3: expected a number in column 'similarity', got 'high'"),
     ],
 )
 def test_a_bad_line_is_named_with_what_is_wrong(many, tmp_path, column, value, text):
@@ -82,7 +82,7 @@ def test_bad_lines_are_counted(many, tmp_path):
 def test_lines_that_were_taken_out_are_missed(many, tmp_path):
     path = tmp_path / "x.csv"
     save(drawn_lines(draw_pairs(many, LIMITS, 20), path)[:17], path)
-    with pytest.raises(InputError, match=r"expected all 20 pairs, 3 are missing \(such as 18\)"):
+    with pytest.raises(InputError, match="expected all rows of one sample, got 17 of 20"):
         read_answers(path)
 
 
@@ -91,18 +91,18 @@ def test_two_audits_in_one_file_are_refused(many, tmp_path):
     rows = drawn_lines(draw_pairs(many, LIMITS, 2), path)
     rows[1]["pair"] = "2 of 3"
     save(rows, path)
-    with pytest.raises(InputError, match="pairs of one audit, got totals of 2, 3"):
+    with pytest.raises(InputError, match="one sample, got 2 of 2 and 3"):
         read_answers(path)
 
 
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"", "expected the columns pair, .* got nothing"),
-        (b"pair,key_a\n1,2\n", "'key_b' is missing"),
-        (b"\xff\xfe\x00", "is not UTF-8 text"),
-        (",".join(COLUMNS).encode() + b"\n", "got totals of none"),
-        (",".join(COLUMNS).encode() + b'\n"1 of 1,a\n', "is not a CSV file"),
+        (b"", "no column 'pair'"),
+        (b"pair,key_a\n1,2\n", "no column 'key_b'"),
+        (b"\xff\xfe\x00", "UTF-8"),
+        (",".join(COLUMNS).encode() + b"\n", "got 0 of none"),
+        (",".join(COLUMNS).encode() + b'\n"1 of 1,a\n', "cannot be read as CSV"),
     ],
 )
 def test_a_file_that_is_no_audit_is_refused(tmp_path, data, text):
@@ -112,5 +112,5 @@ def test_a_file_that_is_no_audit_is_refused(tmp_path, data, text):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"x.csv cannot be read \(No such file"):
+    with pytest.raises(InputError, match=r"x\.csv"):
         read_answers(tmp_path / "x.csv")

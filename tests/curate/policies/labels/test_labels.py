@@ -219,10 +219,10 @@ def test_a_review_is_shown_by_pairs_of_labels_and_relabelled_by_one_key(table, t
     [
         (lambda text: text.replace("stratum", "said", 1), "no column 'stratum'"),
         (lambda text: text.replace(",trusted ", ",other ", 1), "expected a stratum"),
-        (lambda text: "\n".join(text.split("\n")[:-3]) + "\n", "all rows of one review"),
-        (lambda text: text + text.split("\n")[1] + "\n", "expected row 21"),
+        (lambda text: "\n".join(text.split("\n")[:-3]) + "\n", "all rows of one sample"),
+        (lambda text: text + text.split("\n")[1] + "\n", "comes twice"),
         (lambda text: text, "got none"),
-        (lambda text: "", "nothing"),
+        (lambda text: "", "no column"),
     ],
 )
 def test_a_review_that_was_spoilt_says_so(table, tmp_path, change, words):
