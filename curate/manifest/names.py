@@ -42,6 +42,7 @@ _PHOTOS = {"jpg", "jpeg", "jpe", "jfif", "mpo", "png", "apng", "webp", "gif", "t
 _DECODED = {*_PHOTOS, "ppm", "pgm", "pbm", "pnm", "ico"}
 _BY_EXTRA = {"heic", "heif", "hif"}
 _NEVER_DECODED = {"jxl", "jp2", "j2k", "tga"}
+MOST_NAMED = 4  # suffixes in a message
 IMAGE_SUFFIXES = frozenset(_DECODED | _BY_EXTRA | _NEVER_DECODED)
 _IMAGE_INSIDE = re.compile(
     rf".\.(?:{'|'.join(sorted(_DECODED | _BY_EXTRA))})[^a-z0-9]"
@@ -82,15 +83,15 @@ def begins_like_an_image(head: bytes) -> bool:
     return sniff(head) in DECODED
 
 
-def count_suffixes(counts: dict[str, int], most: int = 4) -> str:
+def count_suffixes(counts: dict[str, int]) -> str:
     """Return counts of suffixes for display, most frequent first.
 
     >>> count_suffixes({"txt": 10, "md": 2})
     '10 .txt, 2 .md'
     """
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    parts = [f"{n:,} .{suffix}" if suffix else f"{n:,} without suffix" for suffix, n in ordered[:most]]
-    rest = sum(n for _, n in ordered[most:])
+    parts = [f"{n:,} .{suffix}" if suffix else f"{n:,} without suffix" for suffix, n in ordered[:MOST_NAMED]]
+    rest = sum(n for _, n in ordered[MOST_NAMED:])
     return ", ".join(parts) + (f", {rest:,} others" if rest else "")
 
 

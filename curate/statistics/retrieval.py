@@ -5,31 +5,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from scoring.metrics.neighbours import nearest
-
 BLOCK = 2**24  # cosines at once, 64 MB
 SLACK = 4  # candidates beyond those that count, for equal cosines at the cut
-
-
-def recall_at(embedding: Tensor, labels: Tensor, ks: tuple[int, ...] = (1, 2, 4)) -> NDArray[np.bool_]:
-    """Return for each row and k whether one of its k nearest other rows has its label.
-
-    Args:
-        embedding: unit vectors, shape (N, D).
-        labels: shape (N,).
-        ks: each between 1 and N-1, ascending.
-
-    Returns:
-        Shape (N, len(ks)); its means are R@k. A row that is alone in its class is missed.
-
-    Raises:
-        ValueError: if a k is out of range.
-
-    Source: Oh Song et al. 2016, arXiv:1511.06452, sec. 5.
-    """
-    _, index = nearest(embedding, embedding, max(ks), same=True)
-    hits = (labels[index] == labels[:, None]).cumsum(1) > 0
-    return hits[:, [k - 1 for k in ks]].numpy()
 
 
 def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.float64]:

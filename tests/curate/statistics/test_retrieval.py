@@ -12,9 +12,7 @@ from curate.statistics.retrieval import (
     average_precision_at_r,
     contingency,
     normalized_mutual_information,
-    recall_at,
 )
-from scoring.metrics.neighbours import recall_at_1
 
 
 def rows(n, classes, seed=0, dim=6):
@@ -36,17 +34,6 @@ def slow_average_precision(embedding, labels, row):
         return np.nan
     hits = [bool(labels[at] == labels[row]) for at in ranked(embedding, row)[:r]]
     return sum(sum(hits[: k + 1]) / (k + 1) for k in range(r) if hits[k]) / r
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_recall_at_k_is_its_definition(seed):
-    embedding, labels = rows(40, 8, seed)
-    ours = recall_at(embedding, labels, (1, 2, 4, 39))
-    for row in range(40):
-        order = ranked(embedding, row)
-        expected = [any(labels[at] == labels[row] for at in order[:k]) for k in (1, 2, 4, 39)]
-        assert ours[row].tolist() == expected
-    assert np.array_equal(ours[:, 0], recall_at_1(embedding, labels))
 
 
 @pytest.mark.parametrize("block", [2**24, 100])
@@ -81,8 +68,6 @@ def test_perfect_retrieval_is_one_and_the_order_of_rows_does_not_count():
 def test_few_rows_have_their_measures():
     assert average_precision_at_r(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)).shape == (0,)
     assert np.isnan(average_precision_at_r(torch.ones(1, 3), torch.zeros(1, dtype=torch.long))).all()
-    with pytest.raises(ValueError, match="k must be between 1 and 2, got 4"):
-        recall_at(F.normalize(torch.ones(3, 2), dim=1), torch.zeros(3))
 
 
 @pytest.mark.parametrize(("a", "b"), [(3, 3), (10, 4), (1, 5), (1, 1), (60, 60)])

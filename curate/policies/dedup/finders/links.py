@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+FIRST = 64  # rows in the first chunk
+
 
 @dataclass(frozen=True)
 class Links:
@@ -78,7 +80,6 @@ class Chunk:
 def chunks(
     rows: NDArray[np.int64],
     *,
-    first: int = 64,
     most: int = 4096,
     least: int | None = None,
     many: int = 1_000_000,
@@ -87,12 +88,11 @@ def chunks(
 
     Args:
         rows: to query, shape (R,).
-        first: rows in the first chunk.
         most: rows in a chunk.
-        least: rows in a chunk that follows many pairs; as many as in the first where it is None.
+        least: rows in a chunk that follows many pairs; as many as in the first chunk where it is None.
         many: pairs, from which fewer rows are queried at a time.
     """
-    at, size, least = 0, first, first if least is None else least
+    at, size, least = 0, FIRST, FIRST if least is None else least
     while at < len(rows):
         chunk = Chunk(rows[at : at + size])
         yield chunk
