@@ -79,9 +79,14 @@ class Bench:
         self.readers = (readers * times)[: options.n]
         self.labels = [at % 200 for at in range(options.n)]
         self.config = TrainConfig(
-            "losspred", self.model.spec.backbone, size=size, freeze="trunk", precision=self.precision,
-            batch_size=min(options.batch_size, options.n), **METHODS["losspred"].defaults,
-        )  # fmt: skip
+            "losspred",
+            self.model.spec.backbone,
+            size=size,
+            freeze="trunk",
+            precision=self.precision,
+            batch_size=min(options.batch_size, options.n),
+            **METHODS["losspred"].defaults,
+        )
         self.n, self.folder = options.n, folder
         self.images: TrainingSet | None = None
 
@@ -99,9 +104,13 @@ class Bench:
         moments: list[float] = []
         start = build(config, 200, init=self.model)
         train(
-            config, data, state=self.folder / f"state{time.monotonic_ns()}", device=self.device, start=start,
+            config,
+            data,
+            state=self.folder / f"state{time.monotonic_ns()}",
+            device=self.device,
+            start=start,
             monitor=Monitor(save_every=1e9, report=lambda progress: moments.append(time.perf_counter())),
-        )  # fmt: skip
+        )
         return moments[-1]
 
     def timed(self, data: Any, epochs: int) -> float:
@@ -116,10 +125,16 @@ class Bench:
         """Make a cache; return it and the seconds an epoch that it took."""
         recipe = CacheRecipe(self.config.augmentation, precision=self.precision, device=self.device.type)
         about = {
-            "format": FORMAT, "model": {}, "recipe": recipe.to_json(), "width": self.model.width, "epochs": epochs,
-            "preprocessing": self.model.spec.preprocessing.to_json(), "columns": {"label": "label"}, "data": "",
+            "format": FORMAT,
+            "model": {},
+            "recipe": recipe.to_json(),
+            "width": self.model.width,
+            "epochs": epochs,
+            "preprocessing": self.model.spec.preprocessing.to_json(),
+            "columns": {"label": "label"},
+            "data": "",
             "made_from": {},
-        }  # fmt: skip
+        }
         keys = [f"k{at}" for at in range(self.n)]
         images = Images(lambda: self.readers, keys, pa.array(self.labels))
         self.model.to(self.device).eval()

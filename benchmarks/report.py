@@ -180,8 +180,10 @@ def mean_ssim(images: list, made: list[bytes]) -> float:
 def mean(images: list, made: list[bytes], measure: Callable[[NDArray, NDArray], float]) -> float:
     from PIL import Image
 
-    pairs = ((np.asarray(a, float), np.asarray(Image.open(io.BytesIO(b)).convert("RGB"), float))
-             for a, b in zip(images, made, strict=True))  # fmt: skip
+    pairs = (
+        (np.asarray(a, float), np.asarray(Image.open(io.BytesIO(b)).convert("RGB"), float))
+        for a, b in zip(images, made, strict=True)
+    )
     return float(np.mean([measure(a, b) for a, b in pairs]))
 
 

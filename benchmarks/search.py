@@ -140,9 +140,13 @@ def measured(method: str, folder: Path, threshold: float) -> dict[str, object]:
     is_match = np.isin(truth["keys"], keys(np.stack([query[in_sample], row[in_sample]], 1), len(rows)))
     recall = float(is_match.mean()) if len(is_match) else float("nan")
     return {
-        "build": built - start, "search": done - built, "links": len(query) - len(rows), "recall": recall,
-        "mb": peak / 1024, "notes": f"{notes}; {len(is_match)} true pairs sampled",
-    }  # fmt: skip
+        "build": built - start,
+        "search": done - built,
+        "links": len(query) - len(rows),
+        "recall": recall,
+        "mb": peak / 1024,
+        "notes": f"{notes}; {len(is_match)} true pairs sampled",
+    }
 
 
 def build(method: str, rows: np.ndarray, threshold: float):

@@ -229,8 +229,14 @@ def fit_few(
 def take_over(old: nn.Module, new: nn.Module) -> None:
     """Copy weights whose names and shapes are the same."""
     weights, ours = deepcopy(old.state_dict()), new.state_dict()
-    new.load_state_dict({name: weights.get(name, value) for name, value in ours.items()
-                         if name not in weights or weights[name].shape == value.shape}, strict=False)  # fmt: skip
+    new.load_state_dict(
+        {
+            name: weights.get(name, value)
+            for name, value in ours.items()
+            if name not in weights or weights[name].shape == value.shape
+        },
+        strict=False,
+    )
 
 
 @torch.inference_mode()

@@ -115,9 +115,14 @@ def reached(name: str, chosen: Mapping[str, Any], fitted: Fitted, features: Tens
 
 
 def run(
-    name: str, chosen: Mapping[str, Any], start: ScoringModel, data: TrainingSet, sets: Mapping[str, TrainingSet],
-    a: argparse.Namespace, seed: int,
-) -> dict[str, Any]:  # fmt: skip
+    name: str,
+    chosen: Mapping[str, Any],
+    start: ScoringModel,
+    data: TrainingSet,
+    sets: Mapping[str, TrainingSet],
+    a: argparse.Namespace,
+    seed: int,
+) -> dict[str, Any]:
     """Return what one setting and seed reached, by set."""
     fitted, measures = tuned(name, chosen, start, data, a, seed), {}
     for of, images in sets.items():

@@ -109,9 +109,9 @@ def test_the_version_is_said_in_one_place(built):
 
 @pytest.mark.slow
 def test_the_wheel_holds_every_module_the_licence_and_type_marks_and_nothing_else(wheel_names):
-    sources = {
-        str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
-    } | {f"{package}/py.typed" for package in PACKAGES}  # fmt: skip
+    sources = {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")} | {
+        f"{package}/py.typed" for package in PACKAGES
+    }
     rest = {name for name in wheel_names - sources if ".dist-info/" not in name}
     assert sources <= wheel_names
     recipes = list((ROOT / "trainers" / "recipes").glob("*.toml"))

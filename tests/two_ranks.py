@@ -43,9 +43,17 @@ def recipe(method, **settings):
         small["samples"] = "3"
     views = Augmentation(scale=(0.5, 1.0), corrupt=0.5, damage=1.0 if method == "junk" else 0.0)
     return TrainConfig(
-        method, "test_vit", size=32, epochs=1, batch_size=12, lr=0.01, optimizer="sgd", weight_decay=0.0,
-        augmentation=views, settings=kind.Settings(**{**small, **settings}),
-    )  # fmt: skip
+        method,
+        "test_vit",
+        size=32,
+        epochs=1,
+        batch_size=12,
+        lr=0.01,
+        optimizer="sgd",
+        weight_decay=0.0,
+        augmentation=views,
+        settings=kind.Settings(**{**small, **settings}),
+    )
 
 
 def cases():
@@ -103,11 +111,13 @@ def start(act, folder, names=()):
     shared |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "PYTHONPATH": os.pathsep.join(sys.path)}
     workers = [
         subprocess.Popen(
-            [sys.executable, __file__, act, str(folder), *names], stdout=subprocess.PIPE, text=True,
+            [sys.executable, __file__, act, str(folder), *names],
+            stdout=subprocess.PIPE,
+            text=True,
             env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank},
         )
         for rank in "01"
-    ]  # fmt: skip
+    ]
     return [worker.communicate()[0].strip() for worker in workers], [worker.returncode for worker in workers]
 
 

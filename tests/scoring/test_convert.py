@@ -48,9 +48,15 @@ def published_model():
 
 def published(model, **changes):
     return {
-        "epoch": 459, "arch": VIT, "state_dict": model.state_dict(), "optimizer": {"state": {}, "param_groups": []},
-        "version": 2, "args": argparse.Namespace(lr=0.0028, mean=None), "metric": 0.61, **changes,
-    }  # fmt: skip
+        "epoch": 459,
+        "arch": VIT,
+        "state_dict": model.state_dict(),
+        "optimizer": {"state": {}, "param_groups": []},
+        "version": 2,
+        "args": argparse.Namespace(lr=0.0028, mean=None),
+        "metric": 0.61,
+        **changes,
+    }
 
 
 @pytest.fixture(scope="module")

@@ -129,10 +129,19 @@ def test_an_infinite_kappa_makes_mu_the_latent():
 @pytest.mark.parametrize("loss", ["mcinfonce", "hib", "elk"])
 def test_a_short_run_lowers_the_error_in_location(loss):
     tiny = replace(
-        experiment.REDUCED, dim=4, batch=64, samples=4, steps=250, width=32, pool=512, smoothing=1000,
-        evaluate=300, compare=100, loss=loss,
+        experiment.REDUCED,
+        dim=4,
+        batch=64,
+        samples=4,
+        steps=250,
+        width=32,
+        pool=512,
+        smoothing=1000,
+        evaluate=300,
+        compare=100,
+        loss=loss,
         **{"share": 0.8, **experiment.CHANGES[loss]},
-    )  # fmt: skip
+    )
     trained = experiment.train(tiny, 0, device=CPU)
     untrained = experiment.train(replace(tiny, steps=0), 0, device=CPU)
     after, before = experiment.evaluate(tiny, *trained), experiment.evaluate(tiny, *untrained)

@@ -90,8 +90,12 @@ def test_views_are_drawn_anew_where_they_are_drawn_at_all(eye, pictures):
     right = np.arange(12) < 5
     columns = by_view(eye, pictures, right)
     assert {name: len(by["all"]) for name, by in columns.items()} == {
-        "plain": 1, "blur": 1, "colour jitter": 5, "greyscale": 1, "random crop": 5,
-    }  # fmt: skip
+        "plain": 1,
+        "blur": 1,
+        "colour jitter": 5,
+        "greyscale": 1,
+        "random crop": 5,
+    }
     assert columns["plain"]["all"][0] == pytest.approx(eye.look(pictures.pixels)[1])
     assert columns["random crop"]["all"].std(0).min() > 0
     assert columns["blur"]["right"].tolist() == columns["blur"]["all"][:, right].tolist()

@@ -21,8 +21,12 @@ def test_places_are_every_byte_once(tmp_path):
         (tmp_path / name).write_bytes(bytes(size))
     files = [tmp_path / "a", tmp_path / "b"]
     assert [(path.name, at) for path, at, _ in tamper.places(files, None, 0)] == [
-        ("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)
-    ]  # fmt: skip
+        ("a", 0),
+        ("a", 1),
+        ("a", 2),
+        ("b", 0),
+        ("b", 1),
+    ]
     drawn = list(tamper.places(files, 500, 0))
     assert {(path.name, at) for path, at, _ in drawn} == {(p.name, at) for p, at, _ in tamper.places(files, None, 0)}
 

@@ -25,11 +25,19 @@ def images(files, labels=True, losses=None):
 
 def about(model, epochs=3, recipe=RECIPE, **columns):
     return {
-        "kind": "cache", "format": FORMAT, "model": {"trunk": backbone_digest(model), "backbone": "resnet10t"},
-        "made_from": {"name": "m.safetensors"}, "preprocessing": model.spec.preprocessing.to_json(),
-        "width": model.width, "recipe": recipe.to_json(), "epochs": epochs, "data": "files", "input": "digest",
-        "columns": {"label": "label", "loss": None, **columns}, "versions": {},
-    }  # fmt: skip
+        "kind": "cache",
+        "format": FORMAT,
+        "model": {"trunk": backbone_digest(model), "backbone": "resnet10t"},
+        "made_from": {"name": "m.safetensors"},
+        "preprocessing": model.spec.preprocessing.to_json(),
+        "width": model.width,
+        "recipe": recipe.to_json(),
+        "epochs": epochs,
+        "data": "files",
+        "input": "digest",
+        "columns": {"label": "label", "loss": None, **columns},
+        "versions": {},
+    }
 
 
 def make(folder, model, files, epochs=3, recipe=RECIPE, **named):

@@ -50,9 +50,15 @@ def recipe(method="losspred", **changes):
     tiny = {"latent_dim": 16, "hidden_dim": 16, "n_small": 1, "small_size": 16, **changes.pop("own", {})}
     kind = METHODS[method].Settings
     base = TrainConfig(
-        method, "resnet10t", size=32, epochs=2, batch_size=16, lr=0.01, augmentation=Augmentation(scale=(0.5, 1.0)),
+        method,
+        "resnet10t",
+        size=32,
+        epochs=2,
+        batch_size=16,
+        lr=0.01,
+        augmentation=Augmentation(scale=(0.5, 1.0)),
         settings=kind(**{name: value for name, value in tiny.items() if name in kind.about()}),
-    )  # fmt: skip
+    )
     return replace(base, **changes)
 
 
@@ -114,9 +120,13 @@ def test_adamw_goes_on_after_a_stop_as_if_there_had_been_none(one, blobs, tmp_pa
 
     def run(path, n_epochs=2, **named):
         return train(
-            replace(config, epochs=n_epochs), blobs, state=path, device=CPU,
-            start=build(config, 2, init=one), **named,
-        )  # fmt: skip
+            replace(config, epochs=n_epochs),
+            blobs,
+            state=path,
+            device=CPU,
+            start=build(config, 2, init=one),
+            **named,
+        )
 
     complete, measures = run(tmp_path / "whole")
     with pytest.raises(Stop):
@@ -162,9 +172,13 @@ def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_
     state.write_bytes(content)
     steps = []
     _, measures = train(
-        replace(config, lr=0.001), blobs, state=state, device=CPU, start=build(config, 2, init=one),
+        replace(config, lr=0.001),
+        blobs,
+        state=state,
+        device=CPU,
+        start=build(config, 2, init=one),
         monitor=Monitor(report=lambda progress: steps.append(progress.step)),
-    )  # fmt: skip
+    )
     assert steps[-1] == 12
     assert measures["loss"] < 10
 

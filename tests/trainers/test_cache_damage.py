@@ -110,7 +110,11 @@ def test_a_footer_that_claims_more_rows_than_its_file_can_hold_is_refused(copy, 
     schema = pq.read_schema(copy / epoch_name(1)).with_metadata({b"curate": note[b"curate"]})
     rows = 20_000
     values = pa.array(np.zeros(rows * model.width, np.float16))
-    arrays = [pa.array(["k"] * rows), pa.array(["c"] * rows), pa.FixedSizeListArray.from_arrays(values, type=schema.field("features").type)]  # fmt: skip  # noqa: E501
+    arrays = [
+        pa.array(["k"] * rows),
+        pa.array(["c"] * rows),
+        pa.FixedSizeListArray.from_arrays(values, type=schema.field("features").type),
+    ]
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), copy / epoch_name(1), compression="zstd")
     with pytest.raises(InputError, match=r"20,000 rows claimed in [0-9,]+ bytes"):
         open_cache(copy)

@@ -20,9 +20,16 @@ def config(method="losspred", **changes):
     kind = METHODS[method].Settings
     settings = {"latent_dim": 8, "hidden_dim": 16, "n_small": 0}
     base = TrainConfig(
-        method, "resnet10t", size=32, epochs=5, batch_size=8, lr=0.01, freeze="trunk", optimizer="adamw",
+        method,
+        "resnet10t",
+        size=32,
+        epochs=5,
+        batch_size=8,
+        lr=0.01,
+        freeze="trunk",
+        optimizer="adamw",
         settings=kind(**{name: value for name, value in settings.items() if name in kind.about()}),
-    )  # fmt: skip
+    )
     return replace(base, **changes)
 
 
@@ -109,7 +116,13 @@ def test_too_few_epochs_for_the_views_say_how_many_to_make(made, model, files, t
     make(tmp_path / "f", model, files, epochs=2)
     cache = open_cache(tmp_path / "f")
     with pytest.raises(InputError, match=r"mcinfonce takes 2 views of an image.* has 1 to give; .* --epochs 3"):
-        train(config("mcinfonce"), cache, state=tmp_path / "s", device=CPU, start=build(config("mcinfonce"), 3, init=model))  # fmt: skip  # noqa: E501
+        train(
+            config("mcinfonce"),
+            cache,
+            state=tmp_path / "s",
+            device=CPU,
+            start=build(config("mcinfonce"), 3, init=model),
+        )
 
 
 def test_the_only_epoch_there_is_serves_a_method_with_one_view(model, files, tmp_path):

@@ -115,10 +115,16 @@ def test_noise_adds_what_it_says_in_cells_of_the_picture_that_it_stands_for():
     assert deviation.max() < 130
     cells = []
     for image in noise.numpy():
-        fits = [size for size in (1, 2, 4) if all(
-            (cell == cell[:, :1, :1]).all()
-            for y in range(0, 16, size) for x in range(0, 16, size) for cell in [image[:, y : y + size, x : x + size]]
-        )]  # fmt: skip
+        fits = [
+            size
+            for size in (1, 2, 4)
+            if all(
+                (cell == cell[:, :1, :1]).all()
+                for y in range(0, 16, size)
+                for x in range(0, 16, size)
+                for cell in [image[:, y : y + size, x : x + size]]
+            )
+        ]
         cells.append(max(fits))
     for size, share in ((1, 0.6), (2, 0.2), (4, 0.2)):
         assert np.mean(np.array(cells) == size) == pytest.approx(share, abs=0.06)

@@ -47,8 +47,11 @@ def test_a_cache_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeat
     ended = twice("cache", dataset, "-o", out, "--model", tiny_checkpoint, "--epochs", 2, "--device", "cpu", "--json")
     assert json.loads(ended.stdout)["failures"] == {"crashed": 1}
     assert sorted(path.name for path in out.iterdir()) == [
-        "cache.json", "epoch-000000.parquet", "epoch-000001.parquet", "lock",
-    ]  # fmt: skip
+        "cache.json",
+        "epoch-000000.parquet",
+        "epoch-000001.parquet",
+        "lock",
+    ]
     keys = [f"{i}.jpg" for i in range(8) if i != 5]
     assert pq.read_table(out / "epoch-000001.parquet", columns=["key"])["key"].to_pylist() == keys
 

@@ -49,9 +49,12 @@ def test_other_precisions_are_not_scaled():
 
 def fp16(folder, **named):
     return train(
-        replace(two_ranks.recipe("simclr"), precision="fp16", epochs=2), two_ranks.data(), state=folder / "s",
-        device=CPU, **named,
-    )  # fmt: skip
+        replace(two_ranks.recipe("simclr"), precision="fp16", epochs=2),
+        two_ranks.data(),
+        state=folder / "s",
+        device=CPU,
+        **named,
+    )
 
 
 def test_a_run_in_float16_goes_on_to_the_bit(tmp_path, monkeypatch):

@@ -311,9 +311,17 @@ def one_step(tmp_path, n=16, **changes):
     colours = torch.randint(0, 256, (n, 3, 1, 1), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
     data = TrainingSet(colours.expand(n, 3, 32, 32).contiguous(), torch.arange(n) % 2, ["a", "b"], {})
     config = TrainConfig(
-        "supervised", "mlp", size=32, epochs=1, schedule="constant", momentum=0.0, weight_decay=0.0, lr=0.5,
-        augmentation=Augmentation(jitter=0, gray=0, blur=0), **changes,
-    )  # fmt: skip
+        "supervised",
+        "mlp",
+        size=32,
+        epochs=1,
+        schedule="constant",
+        momentum=0.0,
+        weight_decay=0.0,
+        lr=0.5,
+        augmentation=Augmentation(jitter=0, gray=0, blur=0),
+        **changes,
+    )
     start = loop.build(config, 2)
     before = {name: value.clone() for name, value in start[0].state_dict().items()}
     model, _ = train(config, data, state=tmp_path / str(changes), device=CPU, start=start)
@@ -328,8 +336,12 @@ def test_accumulated_batches_step_as_one_batch_of_their_size(tmp_path):
         one_step(tmp_path, batch_size=8, accumulate=3)
     config = recipe("moco", settings=METHODS["moco"].Settings(queue=16, key_groups=2), accumulate=2)
     with pytest.raises(InputError, match=r"moco .* leave --set accumulate out"):
-        train(config, TrainingSet(torch.zeros(48, 3, 32, 32, dtype=torch.uint8), None, [], {}),
-              state=tmp_path / "m", device=CPU)  # fmt: skip
+        train(
+            config,
+            TrainingSet(torch.zeros(48, 3, 32, 32, dtype=torch.uint8), None, [], {}),
+            state=tmp_path / "m",
+            device=CPU,
+        )
 
 
 def test_a_clipped_gradient_has_the_norm_that_was_requested(tmp_path):

@@ -60,9 +60,16 @@ def test_a_recipe_is_recorded_in_the_card(tmp_path):
         noise = np.random.default_rng(i).integers(0, 256, (40, 40, 3), dtype=np.uint8)
         Image.fromarray(noise).save(tmp_path / "photos" / f"{i}.png")
     curate_train(
-        "simsiam", tmp_path / "photos", out=tmp_path / "m.safetensors", recipe="cifar10", backbone="resnet10t",
-        epochs=1, batch_size=4, set={"latent_dim": 8, "n_small": 0}, device="cpu",
-    )  # fmt: skip
+        "simsiam",
+        tmp_path / "photos",
+        out=tmp_path / "m.safetensors",
+        recipe="cifar10",
+        backbone="resnet10t",
+        epochs=1,
+        batch_size=4,
+        set={"latent_dim": 8, "n_small": 0},
+        device="cpu",
+    )
     card = read_header(tmp_path / "m.safetensors")["training"]
     assert card["recipe_name"] == "cifar10"
     assert (card["recipe"]["lr"], card["recipe"]["schedule"], card["recipe"]["size"]) == (0.2, "cosine", 32)

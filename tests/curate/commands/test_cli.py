@@ -157,8 +157,11 @@ def test_a_signal_stops_with_its_exit_code_and_leaves_no_temporary_file(tmp_path
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path / "out")],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
     _, errors = process.communicate(timeout=20)

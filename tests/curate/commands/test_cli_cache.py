@@ -113,8 +113,9 @@ def test_a_head_for_junk_is_trained_from_a_cache_of_damaged_views_alone(cache, p
     refused = run("train", "junk", "--cached", cache[0], "--backbone", tiny_checkpoint, "-o", model, *HEAD)
     assert refused.exit_code == 1
     assert "every view must be damaged: expected --set damage=1, got 0; give it, or make a cache with" in refused.stderr
-    result = run("train", "junk", "--cached", damaged, "--backbone", tiny_checkpoint, "-o", model, *HEAD,
-                 "--set", "n_damaged=2")  # fmt: skip
+    result = run(
+        "train", "junk", "--cached", damaged, "--backbone", tiny_checkpoint, "-o", model, *HEAD, "--set", "n_damaged=2"
+    )
     assert result.exit_code == 0, result.output
     card = read_header(model)
     assert card["heads"]["junk"]["kind"] == "junk"
@@ -127,8 +128,9 @@ def test_a_head_for_junk_is_trained_from_a_cache_of_damaged_views_alone(cache, p
 def test_fewer_images_than_a_default_batch_are_one_batch_and_a_note(cache, photos, tiny_checkpoint, tmp_path):
     for name, args in {"cached": ["--cached", cache[0]], "images": [photos / "list.csv", "--freeze"]}.items():
         out = tmp_path / f"{name}.safetensors"
-        result = run("train", "losspred", *args, "--backbone", tiny_checkpoint, "-o", out, "--epochs", 2,
-                     "--device", "cpu")  # fmt: skip
+        result = run(
+            "train", "losspred", *args, "--backbone", tiny_checkpoint, "-o", out, "--epochs", 2, "--device", "cpu"
+        )
         assert result.exit_code == 0, result.output
         assert "16 images are fewer than a batch of 512: each step takes them all" in result.stderr
         assert read_header(out)["training"]["recipe"]["batch_size"] == 16
@@ -321,9 +323,11 @@ def test_the_denominator_and_the_pairs_of_draws_can_be_typed(cache, tiny_checkpo
     common = ["train", "mcinfonce", "--cached", cache[0], "--backbone", tiny_checkpoint, *HEAD]
     losses = {}
     for name, options in {
-        "default": [], "the same": ["--set", "cross=true", "--set", "denominator=eq7"],
-        "step": ["--set", "cross=false"], "authors": ["--set", "denominator=authors"],
-    }.items():  # fmt: skip
+        "default": [],
+        "the same": ["--set", "cross=true", "--set", "denominator=eq7"],
+        "step": ["--set", "cross=false"],
+        "authors": ["--set", "denominator=authors"],
+    }.items():
         out = tmp_path / f"{name}.safetensors"
         result = run(*common, "-o", out, *options)
         assert result.exit_code == 0, result.output

@@ -193,8 +193,12 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_behind(folder):
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet"],
-        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("error: cannot write kept.")
     assert "larger than the system allows" in done.stderr

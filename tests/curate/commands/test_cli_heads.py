@@ -211,7 +211,8 @@ def test_modules_that_memory_does_not_hold_are_one_line(tmp_path, monkeypatch):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 2048000000000 bytes")
 
     monkeypatch.setattr(siamese, "projector", no_memory)
-    result = run("train", "visimsiam", "list.csv", "-o", tmp_path / "m.safetensors", "--backbone", "one.safetensors",
-                 *HEAD)  # fmt: skip
+    result = run(
+        "train", "visimsiam", "list.csv", "-o", tmp_path / "m.safetensors", "--backbone", "one.safetensors", *HEAD
+    )
     assert result.exit_code == 1
     assert "memory ran out for the modules of visimsiam with latent_dim=2048, hidden_dim=512" in result.stderr

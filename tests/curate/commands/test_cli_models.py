@@ -90,9 +90,7 @@ def test_a_card_cannot_command_the_terminal(tmp_path, tiny_checkpoint):
 def test_an_unknown_name_shows_the_closest_and_all():
     result = run("models", "worl")
     assert result.exit_code == 1
-    assert result.stderr == (
-        "error: unknown model 'worl'; did you mean 'world'? (known: other, world)\n"
-    )  # fmt: skip
+    assert result.stderr == ("error: unknown model 'worl'; did you mean 'world'? (known: other, world)\n")
 
 
 def test_what_is_no_checkpoint_is_refused_in_one_line_by_every_command_that_takes_one(tmp_path, tiny_checkpoint):

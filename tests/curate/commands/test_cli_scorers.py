@@ -103,10 +103,12 @@ def test_scorers_from_outside_are_columns_with_their_meaning():
     assert table.filter(pl.col("status") != "ok").select("unc_entropy", "unc_nearest").row(0) == (None, None)
     # by hand: logits of the features, and cosines of the stored embeddings
     model, _ = load_model("m.safetensors")
-    pixels = torch.stack([
-        torch.from_numpy(np.array(Image.open(f"photos/{key}").resize((32, 32), Image.Resampling.BICUBIC)))
-        for key in ok["key"]
-    ]).permute(0, 3, 1, 2)  # fmt: skip
+    pixels = torch.stack(
+        [
+            torch.from_numpy(np.array(Image.open(f"photos/{key}").resize((32, 32), Image.Resampling.BICUBIC)))
+            for key in ok["key"]
+        ]
+    ).permute(0, 3, 1, 2)
     with torch.no_grad():
         chances = model.heads["classes"](model.features(pixels)).softmax(1)
     assert np.allclose(ok["unc_entropy"], -(chances * chances.log()).sum(1), rtol=0.05)

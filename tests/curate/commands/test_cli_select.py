@@ -92,8 +92,13 @@ def test_what_is_printed_adds_up_and_names_the_files(scores):
     result = run("s.parquet", "-b", 8, *LABELLED, "--exclude", "x.csv", "--noise-guard", "--quality", "kappa_mcinfonce",
                  "-o", "b.parquet")  # fmt: skip
     assert result.exit_code == 0, result.output
-    counts = dict(re.findall(r"^(rows in|picked|labelled already|excluded|left out by the gate|not picked) +(\d+)",
-                             result.stderr, re.MULTILINE))  # fmt: skip
+    counts = dict(
+        re.findall(
+            r"^(rows in|picked|labelled already|excluded|left out by the gate|not picked) +(\d+)",
+            result.stderr,
+            re.MULTILINE,
+        )
+    )
     counts = {name: int(n) for name, n in counts.items()}
     assert counts["rows in"] == 60 == sum(n for name, n in counts.items() if name != "rows in")
     assert (counts["picked"], counts["labelled already"], counts["excluded"]) == (8, 10, 1)

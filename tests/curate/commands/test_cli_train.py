@@ -71,12 +71,19 @@ def test_the_card_holds_the_recipe_the_data_and_the_measures(trained):
     assert card["training"]["note"] == "a test"
     recipe = card["training"]["recipe"]
     assert {name: recipe[name] for name in ("epochs", "lr", "schedule", "seed")} == {
-        "epochs": 2, "lr": 0.1, "schedule": "constant", "seed": 0,
-    }  # fmt: skip
+        "epochs": 2,
+        "lr": 0.1,
+        "schedule": "constant",
+        "seed": 0,
+    }
     assert recipe["settings"] == {
-        "latent_dim": 16, "hidden_dim": 16, "predictor": "direct", "predictor_every": 10,
-        "n_small": 1, "small_size": 16,
-    }  # fmt: skip
+        "latent_dim": 16,
+        "hidden_dim": 16,
+        "predictor": "direct",
+        "predictor_every": 10,
+        "n_small": 1,
+        "small_size": 16,
+    }
     assert set(card["metrics"]) == {"loss", "cosine", "spread", "kappa"}
     assert all(np.isfinite(value) for value in card["metrics"].values())
 

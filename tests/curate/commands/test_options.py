@@ -149,10 +149,15 @@ def test_the_commands_of_rounds_are_all_looked_at():
 def scores(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pq.write_table(
-        pa.table({"key": [f"k{i}" for i in range(40)], "kappa_a": [float(i) for i in range(40)],
-                  "a_long_name_of_a_column_that_a_narrow_terminal_would_break": ["x" * 90] * 40}),
+        pa.table(
+            {
+                "key": [f"k{i}" for i in range(40)],
+                "kappa_a": [float(i) for i in range(40)],
+                "a_long_name_of_a_column_that_a_narrow_terminal_would_break": ["x" * 90] * 40,
+            }
+        ),
         "scores.parquet",
-    )  # fmt: skip
+    )
     return tmp_path
 
 
@@ -186,8 +191,12 @@ def test_a_report_in_a_file_is_not_broken_at_a_width_and_has_no_colours(scores):
     code = "import sys; from curate.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "info", str(scores / "scores.parquet")],
-        cwd=ROOT, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": ""},
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": ""},
+    )
     assert any(
         "a_long_name_of_a_column_that_a_narrow_terminal_would_break" in line and "string" in line
         for line in done.stdout.splitlines()

@@ -75,9 +75,18 @@ def test_filter_and_info_import_no_torch_scipy_pandas_or_other_commands(tmp_path
         writer.write(table)
     heavy = ("torch", "scipy", "pandas", "sklearn", "PIL", "asyncio", "curate.commands.train")
     done = run(
-        RUN.format(heavy=heavy), "filter", tmp_path / "s.parquet", "--keep-top", "80%", "--column", "unc_x",
-        "--where", "unc_x < 2", "-o", tmp_path / "kept.parquet",
-    )  # fmt: skip
+        RUN.format(heavy=heavy),
+        "filter",
+        tmp_path / "s.parquet",
+        "--keep-top",
+        "80%",
+        "--column",
+        "unc_x",
+        "--where",
+        "unc_x < 2",
+        "-o",
+        tmp_path / "kept.parquet",
+    )
     assert done.stdout.splitlines()[-1] == "exit 0", done.stderr
     assert (tmp_path / "kept.parquet").exists()
     done = run(RUN.format(heavy=heavy), "info", tmp_path / "kept.parquet")

@@ -29,8 +29,12 @@ LINES = (
 def as_windows(place, lines):
     return subprocess.run(
         [sys.executable, Path(__file__).with_name("as_windows.py"), *lines],
-        cwd=place, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=place,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="open files are read from /proc")

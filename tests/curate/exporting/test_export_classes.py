@@ -119,8 +119,10 @@ def test_classes_are_numbered_by_a_list_that_is_given(workdir, how):
     ],
 )
 def test_a_list_that_cannot_number_the_rows_is_refused(workdir, classes, word):
-    for call in (lambda: curate.export("val.parquet", "c.json", to="coco", classes=classes),
-                 lambda: SubsetDataset("val.parquet", classes=classes)):  # fmt: skip
+    for call in (
+        lambda: curate.export("val.parquet", "c.json", to="coco", classes=classes),
+        lambda: SubsetDataset("val.parquet", classes=classes),
+    ):
         with pytest.raises(InputError, match=word):
             call()
     assert not Path("c.json").exists()
@@ -265,7 +267,9 @@ def test_key_and_label_go_along_and_others_where_they_are_asked_for(workdir):
     assert pq.read_schema(next(Path("some/data").iterdir())).names == ["image", "key", "uri", "label", "kappa_x"]
     curate.export("s.parquet", "all", to="huggingface", take="*")
     assert set(pq.read_schema(next(Path("all/data").iterdir())).names) == {
-        "image", *pq.read_schema("s.parquet").names} - {"status"}  # fmt: skip
+        "image",
+        *pq.read_schema("s.parquet").names,
+    } - {"status"}
     with pytest.raises(InputError, match="zzz"):
         curate.export("s.parquet", "none", to="huggingface", take="zzz*")
 

@@ -40,8 +40,10 @@ def write(path, rows, digest, *, labels=None, order=None, dtype="float16", **col
     if labels is not None:
         arrays["label"] = pa.array([None if labels[i] is None else f"c{labels[i]}" for i in order], pa.string())
     arrays |= {name: pa.array(np.asarray(column, np.float32)[order]) for name, column in columns.items()}
-    table = pa.table(arrays, schema=pa.schema([field if name == "embedding" else (name, array.type)
-                                               for name, array in arrays.items()]))  # fmt: skip
+    table = pa.table(
+        arrays,
+        schema=pa.schema([field if name == "embedding" else (name, array.type) for name, array in arrays.items()]),
+    )
     metadata = {"kind": "scores", "model": {"method": "visimsiam", "digest": digest}}
     with TableWriter(path, table.schema, metadata, overwrite=True) as writer:
         writer.write(table)

@@ -188,15 +188,18 @@ def test_figures_of_a_calibration_and_of_a_pipeline_that_are_others_are_found(tm
     bad = "kappa_a < 10 or unread > 30"
     curate.calibrate("scores.parquet", apply="judged.parquet", column="kappa_a", bad=bad, repeats=5)
     receipt = tmp_path / "judged.receipt.json"
-    (tmp_path / "curate.toml").write_text('[best]\nrun = "filter"\ntable = "scores.parquet"\nkeep-top = "50%"\n'
-                                        'column = "kappa_a"\n')  # fmt: skip
+    (tmp_path / "curate.toml").write_text(
+        '[best]\nrun = "filter"\ntable = "scores.parquet"\nkeep-top = "50%"\ncolumn = "kappa_a"\n'
+    )
     curate.run("curate.toml")
     pipeline = tmp_path / "curated" / "pipeline.receipt.json"
     for path, places in (
-        (receipt, [("counts", "n_rows"), ("counts", "without_score"), ("model", "method"),
-                   ("outputs", "table", "n_rows")]),
+        (
+            receipt,
+            [("counts", "n_rows"), ("counts", "without_score"), ("model", "method"), ("outputs", "table", "n_rows")],
+        ),
         (pipeline, [("steps", 0, "rows_in"), ("steps", 0, "rows_out"), ("steps", 0, "lost", "--keep-top 50%")]),
-    ):  # fmt: skip
+    ):
         written = path.read_bytes()
         assert cli("verify", path).exit_code == 0, cli("verify", path).output
         for place in places:

@@ -160,5 +160,6 @@ def test_annotators_are_weighed_by_how_often_they_are_right():
     assert (weighed.agreement[:100] == 1).all()
     doubted = weighed.quality < 0.5
     assert (labels != true)[doubted].mean() > 0.7
-    assert weighed.pairs == pytest.approx(np.mean([(votes[100:, a] == votes[100:, b]).mean() for a, b in
-                                                 ((0, 1), (0, 2), (1, 2))]), abs=0.001)  # fmt: skip
+    assert weighed.pairs == pytest.approx(
+        np.mean([(votes[100:, a] == votes[100:, b]).mean() for a, b in ((0, 1), (0, 2), (1, 2))]), abs=0.001
+    )

@@ -143,8 +143,13 @@ def test_the_rows_are_those_of_the_table_under_names_that_do_not_clash(whole, fr
     assert rows["u:n"] == frame["n"].to_list()
     shown = {each["name"]: each for each in whole["columns"]}
     assert shown["u:n"] | {"words": ""} == {
-        "name": "u:n", "label": "n", "kind": "text", "direction": 0, "words": "", "integer": False
-    }  # fmt: skip
+        "name": "u:n",
+        "label": "n",
+        "kind": "text",
+        "direction": 0,
+        "words": "",
+        "integer": False,
+    }
     assert (shown["label"]["kind"], shown["width"]["kind"], shown["width"]["integer"]) == ("class", "number", True)
     assert (shown["unc_losspred"]["direction"], shown["kappa_mcinfonce"]["direction"]) == (-1, 1)
     assert "embedding" not in shown

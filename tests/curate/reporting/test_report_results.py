@@ -55,8 +55,10 @@ def test_results_that_were_moved_with_their_table_are_found_beside_one_another(f
         (tmp_path / file.name).write_bytes(sealed(json.loads(text)))
     moved = FactsRequest(results=[tmp_path / "picked.parquet"], points=0)
     assert [each["step"] for each in gather(open_table(tmp_path / "scores.parquet"), moved).counted["funnel"]] == [
-        "filter", "dedup", "select"
-    ]  # fmt: skip
+        "filter",
+        "dedup",
+        "select",
+    ]
 
 
 def test_a_policy_whose_decisions_are_gone_is_in_the_funnel_alone(five_policies, tmp_path):

@@ -187,13 +187,17 @@ def test_unknown_keys_classes_conflicts_and_ties_are_named_and_the_rest_is_taken
     round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=6, holdout="0")
     a, b, c, d, e, _ = [row["key"] for row in batch_of(round_next(tmp_path / "r"))]
     rows = [
-        (a, "ant", "ann"), (a, "bee", "bob"),  # tied
-        (b, "cow", "ann"), (b, "ant", "ann"),  # one annotator, two labels
+        (a, "ant", "ann"),
+        (a, "bee", "bob"),  # tied
+        (b, "cow", "ann"),
+        (b, "ant", "ann"),  # one annotator, two labels
         (c, "bees", "ann"),  # a class that it is unknown
         ("set/9999.png", "ant", "ann"),  # a key that was not requested
         (d, "skip", "ann"),
-        (e, "ant", "ann"), (e, "ant", "bob"), (e, "bee", "eve"),
-    ]  # fmt: skip
+        (e, "ant", "ann"),
+        (e, "ant", "bob"),
+        (e, "bee", "eve"),
+    ]
     imported = round_import(tmp_path / "r", sheet(tmp_path / "a.csv", rows))
     said = [str(problem) for problem in imported.problems]
     assert "unknown key: 1 ('set/9999.png')" in said
@@ -203,8 +207,10 @@ def test_unknown_keys_classes_conflicts_and_ties_are_named_and_the_rest_is_taken
     assert any(text.startswith("without a label: 3 (") for text in said)
     agreed = open_folder(tmp_path / "r").votes.consensus()
     assert {key: (agreement.state, agreement.label) for key, agreement in agreed.items()} == {
-        a: ("tied", None), d: ("skipped", None), e: ("labelled", "ant"),
-    }  # fmt: skip
+        a: ("tied", None),
+        d: ("skipped", None),
+        e: ("labelled", "ant"),
+    }
     assert (imported.labels, imported.skipped) == (5, 1)
 
 

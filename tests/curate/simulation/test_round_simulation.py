@@ -78,8 +78,11 @@ def test_what_is_written_is_what_was_found(tmp_path, truth):
     with paths[1].open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["strategy"], row["labels"]) for row in rows] == [
-        ("margin", "6"), ("margin", "12"), ("random", "6"), ("random", "12"),
-    ]  # fmt: skip
+        ("margin", "6"),
+        ("margin", "12"),
+        ("random", "6"),
+        ("random", "12"),
+    ]
     assert [float(row["accuracy"]) for row in rows[:2]] == simulation.curves["margin"].accuracy[0].tolist()
     with pytest.raises(InputError, match=r"r\.json exists already"):
         write_simulation(simulation, tmp_path / "r.json")

@@ -28,10 +28,12 @@ def scored(tmp_path_factory, tiny_checkpoint):
 def values_of(rows):
     """Rows as plain values that compare: numbers exactly, embeddings as lists, bytes and nulls as they are."""
     return [
-        {name: [float(x) for x in value] if isinstance(value, list | tuple | np.ndarray) else value
-         for name, value in row.items()}
+        {
+            name: [float(x) for x in value] if isinstance(value, list | tuple | np.ndarray) else value
+            for name, value in row.items()
+        }
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def test_every_tool_reads_the_same(scored, tmp_path):

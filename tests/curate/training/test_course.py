@@ -40,9 +40,15 @@ def images():
 def config(**changes):
     settings = METHODS["visimsiam"].Settings(latent_dim=8, hidden_dim=8, n_small=0)
     plain = TrainConfig(
-        "visimsiam", "test_resnet", size=16, epochs=4, batch_size=8, lr=0.05, settings=settings,
+        "visimsiam",
+        "test_resnet",
+        size=16,
+        epochs=4,
+        batch_size=8,
+        lr=0.05,
+        settings=settings,
         augmentation=Augmentation(scale=(0.5, 1.0)),
-    )  # fmt: skip
+    )
     return replace(plain, **changes)
 
 
@@ -166,10 +172,18 @@ def test_the_command_writes_a_course_that_plot_draws(tmp_path):
             noise = np.random.default_rng(i).integers(0, 256, (20, 20, 3), dtype=np.uint8)
             Image.fromarray(noise).save(tmp_path / "photos" / kind / f"{i}.png")
     options = {
-        "label_from_folder": True, "backbone": "test_resnet", "size": 16, "batch_size": 8, "device": "cpu",
-        "set": {"latent_dim": 8, "n_small": 0}, "keep_state": True, "overwrite": True,
-        "course": tmp_path / "lab", "measure_on": tmp_path / "photos", "save_best": "knn",
-    }  # fmt: skip
+        "label_from_folder": True,
+        "backbone": "test_resnet",
+        "size": 16,
+        "batch_size": 8,
+        "device": "cpu",
+        "set": {"latent_dim": 8, "n_small": 0},
+        "keep_state": True,
+        "overwrite": True,
+        "course": tmp_path / "lab",
+        "measure_on": tmp_path / "photos",
+        "save_best": "knn",
+    }
     for epochs in (1, 2):
         curate_train("visimsiam", tmp_path / "photos", out=tmp_path / "m.safetensors", epochs=epochs, **options)
     assert [row["epoch"] for row in read_course(tmp_path / "lab")] == [1, 2]

@@ -21,8 +21,13 @@ from trainers import loop
 
 N = 24
 SMALL = {
-    "backbone": "test_resnet", "size": 32, "epochs": 2, "batch_size": 8, "device": "cpu", "set": {"latent_dim": 8},
-}  # fmt: skip
+    "backbone": "test_resnet",
+    "size": 32,
+    "epochs": 2,
+    "batch_size": 8,
+    "device": "cpu",
+    "set": {"latent_dim": 8},
+}
 
 
 @pytest.fixture(scope="module")

@@ -35,10 +35,11 @@ def test_disagreement_counts_neighbours_in_other_clusters():
     view, dataset = view_of(rows)
     products, clusters = products_of(dataset), view.rows.clusters
     expected = [
-        np.mean([clusters[j, s] != clusters[i, s]
-                 for j in np.argsort(-products[i])[:20] for s in range(clusters.shape[1])])
+        np.mean(
+            [clusters[j, s] != clusters[i, s] for j in np.argsort(-products[i])[:20] for s in range(clusters.shape[1])]
+        )
         for i in range(130)
-    ]  # fmt: skip
+    ]
     assert disagreement(view) == pytest.approx(np.array(expected), abs=0.011)  # 20th and 21st may be too close to call
 
 

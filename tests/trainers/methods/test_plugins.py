@@ -68,8 +68,17 @@ def test_a_package_adds_a_method_and_a_backbone_that_train_and_load_again(packag
         noise = np.random.default_rng(i).integers(0, 256, (20, 20, 3), dtype=np.uint8)
         Image.fromarray(noise).save(tmp_path / "photos" / f"{i}.png")
     out = tmp_path / "m.safetensors"
-    train("pull", tmp_path / "photos", out=out, backbone="acme_small", size=16, epochs=1, batch_size=4, device="cpu",
-          set={"weight": 3.0})  # fmt: skip
+    train(
+        "pull",
+        tmp_path / "photos",
+        out=out,
+        backbone="acme_small",
+        size=16,
+        epochs=1,
+        batch_size=4,
+        device="cpu",
+        set={"weight": 3.0},
+    )
     card = read_header(out)
     assert (card["method"], card["backbone"]["name"]) == ("pull", "acme_small")
     assert card["metrics"]["loss"] == pytest.approx(3 * card["metrics"]["apart"], rel=1e-5)

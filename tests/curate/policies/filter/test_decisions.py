@@ -39,9 +39,17 @@ def score_table(path, n=200, *, order=None, **changed):
     field = embedding_field(3)
     lists = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(3 * n, dtype=np.float16)), type=field.type)
     schema = pa.schema(
-        [("key", pa.string()), ("label", pa.string()), ("width", pa.int32()), ("status", pa.string()),
-         ("error", pa.string()), ("kappa_a", pa.float32()), ("unc_b", pa.float32()), field]
-    )  # fmt: skip
+        [
+            ("key", pa.string()),
+            ("label", pa.string()),
+            ("width", pa.int32()),
+            ("status", pa.string()),
+            ("error", pa.string()),
+            ("kappa_a", pa.float32()),
+            ("unc_b", pa.float32()),
+            field,
+        ]
+    )
     arrays = [pa.array(values[name], schema.field(name).type) for name in schema.names[:-1]]
     table = pa.table([*arrays, lists], schema=schema)
     if order is not None:
@@ -256,8 +264,10 @@ def test_verify_counts_all_but_names_ten(scored, tmp_path):
 def test_info_knows_scores_subsets_decisions_receipts_and_plain_tables(scored, tmp_path):
     curate.filter(scored, tmp_path / "kept.parquet", [KeepTop(50, "kappa_a")])
     pq.write_table(pa.table({"x": [1]}), tmp_path / "plain.parquet")
-    kinds = {name: info(tmp_path / name).kind for name in (
-        "scores.parquet", "kept.parquet", "kept.decisions.parquet", "kept.receipt.json", "plain.parquet")}  # fmt: skip
+    kinds = {
+        name: info(tmp_path / name).kind
+        for name in ("scores.parquet", "kept.parquet", "kept.decisions.parquet", "kept.receipt.json", "plain.parquet")
+    }
     assert list(kinds.values()) == ["scores", "subset", "decisions", "receipt", "table"]
     described = info(scored)
     assert described.facts["rows"] == 200

@@ -23,8 +23,10 @@ def slowly(values, group, n_dropped, junk, most):
     pools: dict[int, list[int]] = {}
     for row in sorted(range(n), key=lambda row: -values[row]):
         pools.setdefault(group[row] if group.count(group[row]) >= FEW else -1, []).append(row)
-    limit = {g: len(rows) if most is None else min(len(rows), math.ceil(Fraction(most * n_dropped * len(rows), n)))
-             for g, rows in pools.items()}  # fmt: skip
+    limit = {
+        g: len(rows) if most is None else min(len(rows), math.ceil(Fraction(most * n_dropped * len(rows), n)))
+        for g, rows in pools.items()
+    }
     first = {g: min(sum(junk[row] for row in rows), limit[g]) for g, rows in pools.items()}
     if sum(first.values()) >= n_dropped:
         worst = sorted((row for g, rows in pools.items() for row in rows[: first[g]]), key=lambda row: -values[row])

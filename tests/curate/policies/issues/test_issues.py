@@ -70,10 +70,13 @@ def dataset(tmp_path, n=N, name="scores", without=(), **changed):
         {
             "key": pa.array([f"{i:04}" for i in range(n)], pa.string()),
             "status": pa.array(["ok"] * n, pa.string()),
-            **{name: pa.array(values, pa.int32() if name in INTEGERS else pa.float32())
-               for name, values in columns.items() if name not in without},
+            **{
+                name: pa.array(values, pa.int32() if name in INTEGERS else pa.float32())
+                for name, values in columns.items()
+                if name not in without
+            },
         }
-    )  # fmt: skip
+    )
     pq.write_table(table, tmp_path / f"{name}.parquet")
     return tmp_path / f"{name}.parquet"
 
@@ -265,16 +268,24 @@ def test_a_row_has_all_its_kinds(tmp_path):
     assert {("dark", "blurry", 1), ("blurry", "grey", 1)} == set(result.overlaps)
     rows = pq.read_table(result.decisions).to_pylist()
     assert [row["kinds"] for row in rows[:10]] == [
-        *["dark"] * 2, "dark, blurry", *["blurry"] * 2, "blurry, grey", *["grey"] * 3, None
-    ]  # fmt: skip
+        *["dark"] * 2,
+        "dark, blurry",
+        *["blurry"] * 2,
+        "blurry, grey",
+        *["grey"] * 3,
+        None,
+    ]
     assert rows[2]["rule"] == "dark"
     assert "dark: quality_highlight 0.1 is below 0.27" in rows[2]["reason"]
     assert rows[2]["margin"] == pytest.approx(-0.17)
     assert (rows[8]["decision"], rows[8]["rule"]) == ("keep", "grey")
     blurry = curate.issues(path, tmp_path / "sharp.parquet", drop="blurry")
     assert [line.split() for line in str(blurry).splitlines()[:4]] == [
-        ["kind", "rows"], ["dark", "3"], ["blurry", "4"], ["grey", "4"]
-    ]  # fmt: skip
+        ["kind", "rows"],
+        ["dark", "3"],
+        ["blurry", "4"],
+        ["grey", "4"],
+    ]
     both = pq.read_table(blurry.decisions)["reason"][2].as_py()
     assert both.startswith("blurry: ")  # what decided comes first
     assert "; dark: " in both
