@@ -1,4 +1,4 @@
-"""What a file is: tables, subsets, decisions, receipts and checkpoints, in a few lines."""
+"""Descriptions of files: tables, subsets, decisions, receipts and checkpoints, in a few lines."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -137,7 +137,7 @@ class HetXLHead(nn.Module):
 
     @property
     def temperature(self) -> Tensor:
-        """By which logits are divided; a scalar."""
+        """The divisor of logits; a scalar."""
         low, high = TEMPERATURES
         return low + (high - low) * self.warmth.sigmoid()
 

@@ -33,7 +33,7 @@ MOST_PICKLE = 64 << 20  # bytes of a file's pickle; a model's with thousands of 
 def convert(
     path: str | Path, backbone: str | None = None, *, option: str = "--backbone"
 ) -> tuple[ScoringModel, dict[str, Any]]:
-    """Return a model of ours from a file of another project, and what its card can say of it.
+    """Return a model from a file of another project, and facts for its card.
 
     Args:
         path: a ``.pth.tar`` of the pretrained visual uncertainties, or the weights of a timm model as ``.pth``

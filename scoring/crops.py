@@ -1,4 +1,4 @@
-"""Ten crops of an image, and how far what a model says of them lies apart."""
+"""Ten crops of an image, and how far the model's outputs on them differ."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -53,7 +53,7 @@ class Lazy(Mapping[str, T]):
 
 
 def attribute(where: str) -> Any:
-    """Return what ``"package.module:attribute"`` names, imported now."""
+    """Return the object named ``"package.module:attribute"``, imported now."""
     module, _, name = where.partition(":")
     return getattr(import_module(module), name)
 

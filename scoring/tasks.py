@@ -104,7 +104,7 @@ def tasks_run_by(tasks: Tasks) -> Iterator[None]:
 
 
 def tasks_for(products: float) -> Tasks:
-    """Return who runs the tasks of a search that takes so many products of two numbers."""
+    """Return the pool for the tasks of a search that takes so many products of two numbers."""
     tasks = _RUNNING.get()
     return tasks if products >= tasks.least else IN_PROCESS
 

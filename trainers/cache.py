@@ -1,4 +1,4 @@
-"""A cache of features: one Parquet file an epoch, all with the same rows in the same order, and what they are of.
+"""A cache of features: one Parquet file an epoch, all with the same rows in the same order, and its record.
 
 An epoch's file has the columns ``key``, ``label`` (where there are labels), ``loss`` (where the user has computed one)
 and ``features``, the pooled features as the backbone gives them, not brought to unit length. Epoch 0 is of the images
@@ -67,7 +67,7 @@ class CachedFeatures:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the features as stored."""
+        """The type of the features as stored."""
         return DTYPES[self.about["recipe"]["dtype"]]
 
     @property

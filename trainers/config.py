@@ -1,4 +1,4 @@
-"""What a training run is made of. The frozen dataclass is the recipe, and the checkpoint records it."""
+"""The recipe of a training run: a frozen dataclass, which the checkpoint records."""
 
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Half precision: in what the backbone computes, and the scale by which small gradients survive float16."""
+"""Half precision: the type of the backbone's computation, and the scale by which small gradients survive float16."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +44,7 @@ class LossScale:
             self._scaler.load_state_dict(kept)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the next step needs; empty where nothing is scaled."""
+        """Return the state for the next step; empty where nothing is scaled."""
         return dict(self._scaler.state_dict())
 
     def backward(self, loss: Tensor) -> None:

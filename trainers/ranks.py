@@ -1,4 +1,4 @@
-"""Several processes that train one model, each on a device: who is which, and what passes between them.
+"""Several processes that train one model, each on a device: their numbers, and their messages.
 
 Each process (rank) reads its part of every batch through the backbone. The features of all parts are gathered, so that
 heads, losses, queues and centres see the whole batch on every rank, as a single process would; then gradients are
@@ -115,7 +115,7 @@ def joined(device: str) -> Iterator[str]:
 
 
 def _last_word(error: BaseException, store: dist.Store) -> BaseException:
-    """Return what ends this process: its error, or silence where another process says why the run ends."""
+    """Return the error that ends this process, or a silent exit where another process reports why the run ends."""
     if isinstance(error, dist.DistError):
         error = LostError(error)
     try:

@@ -1,4 +1,4 @@
-"""The folder of a training run, next to the model that it is to write: who holds it, and how far it has come."""
+"""The folder of a training run, next to the model that it will write: its lock and its progress."""
 
 import errno
 from contextlib import suppress

@@ -27,7 +27,7 @@ STREAM_ROWS = 16_384
 
 @dataclass(frozen=True)
 class AppliedCalibration:
-    """What applying a calibration came to.
+    """The result of applying a calibration.
 
     Attributes:
         path: the table that was written.

@@ -77,7 +77,7 @@ class Truth:
 
     @property
     def target(self) -> str:
-        """What the probability is of: a name in ``TARGETS``."""
+        """The event of the probability: a name in ``TARGETS``."""
         return NEIGHBOUR if self.label is not None or self.labelled is not None else BAD
 
 

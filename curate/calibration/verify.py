@@ -26,7 +26,7 @@ from scoring.errors import InputError
 
 @dataclass
 class CalibrationVerification:
-    """What came of doing it again.
+    """The result of calibrating again.
 
     Attributes:
         rows: that were judged, or of the table that was written.
@@ -47,7 +47,7 @@ class CalibrationVerification:
 
 
 def of_calibration(path: str | AnyPath) -> dict[str, Any] | None:
-    """Return what a JSON file holds where it is a calibration or the receipt of one; None where it is neither."""
+    """Return the content of a JSON file that is a calibration or the receipt of one; None where it is neither."""
     path = path_to_read(path)
     if path.suffix != ".json" or not path.is_file() or path.stat().st_size > MAX_BYTES:
         return None

@@ -1,1 +1,1 @@
-"""From a folder to a reviewed dataset: the steps as a pipeline, run, and what became of every image."""
+"""From a folder to a reviewed dataset: the steps as a pipeline, run, and the outcome of every image."""

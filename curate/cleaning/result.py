@@ -1,4 +1,4 @@
-"""What became of every image of a source, and where all of it lies."""
+"""The outcome of every image of a source, and the files written."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,7 +17,7 @@ DONE, TO_DO = "done", "to do"
 
 @dataclass(frozen=True)
 class CleanResult(Printed):
-    """What became of every image: images = gone + unreadable + unusable + copies + dropped_in_review + kept.
+    """The outcome of every image: images = gone + unreadable + unusable + copies + dropped_in_review + kept.
 
     Attributes:
         images: in the source, now or before.
@@ -75,7 +75,7 @@ class CleanResult(Printed):
         return any(step.state in (DONE, TO_DO) for step in self.steps)
 
     def account(self) -> list[tuple[str, int | str, str]]:
-        """Return the table of all images: what, how many, and of which kinds."""
+        """Return the table of all images: each outcome, its number of images, and their kinds."""
         return [
             ("images in", self.images, ""),
             *([("gone", self.gone, "no longer in the source")] if self.gone else []),

@@ -97,7 +97,7 @@ def _made_elsewhere(scores: Path) -> str:
 
 
 def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
-    """What is requested, as the folder sees it."""
+    """Return the request, with paths relative to the folder."""
     label = _label(options, manifest)
     out, model, export = Path(options.out), str(options.model), options.export
     if not is_published(model):
@@ -128,7 +128,7 @@ def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
 
 
 def _decided(out: Path) -> Mapping[str, Said]:
-    """What was decided in a review of the folder, by key; InputError where reviewers disagree, or it is of another."""
+    """Return the decisions of a review of the folder by key; InputError if reviewers disagree, or it is of another."""
     file, scores = out / VERDICTS, out / SCORES
     said = read_verdicts(file).said() if file.is_file() else {}
     if said and scores.is_file() and not rows_with_keys(open_table(scores), list(said)):

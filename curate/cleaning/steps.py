@@ -34,7 +34,7 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What is to be cleaned, and how; paths are from the folder that is written.
+    """The source to be cleaned, and how; paths are relative to the folder that is written.
 
     Attributes:
         source: the images.

@@ -1,4 +1,4 @@
-"""What the shell offers for the value of an option when Tab is pressed: names of our tables, the user's columns."""
+"""Completions of option values in the shell: names in curate's tables, and the user's columns."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress

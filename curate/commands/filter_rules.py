@@ -50,7 +50,7 @@ class RuleCommand(OrderedCommand):
 
 
 def _option(name: str, kind: Any) -> Any:
-    """Return the option of a rule, of which the order of the line has the values."""
+    """Return the option of a rule, whose values come from the order of the line."""
     field = Field(name.replace("-", "_"), kind.__origin__, None, kind.__metadata__[0])
 
     def command(**values: Any) -> None: ...

@@ -1,4 +1,4 @@
-"""What commands print: the result on stdout, notes on stderr."""
+"""Output of commands: the result on stdout, notes on stderr."""
 
 import io
 import json

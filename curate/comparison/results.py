@@ -1,4 +1,4 @@
-"""What a comparison of two tables found, as a value, as JSON, and in words."""
+"""The result of a comparison of two tables, as a value, as JSON, and in words."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,1 +1,1 @@
-"""What `curate doctor` finds: whether this machine and this installation can do the work, and how fast."""
+"""The checks of `curate doctor`: whether this machine and this installation can do the work, and how fast."""

@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""The finding of a check."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What is installed: Python, the packages that are needed and those that are extra, settings of the environment."""
+"""The installation: Python, required and extra packages, settings of the environment."""
 
 import importlib.metadata
 import os

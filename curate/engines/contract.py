@@ -1,4 +1,4 @@
-"""What an engine is, and what it may take of a cluster."""
+"""The contract of an engine, and the resources that it may take of a cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ LONG = 10_000  # images whose comparison takes more than some seconds
 
 @dataclass
 class DatasetScores:
-    """What is added to a table when all its rows are there.
+    """Scores added to a table once all its rows are scored.
 
     Attributes:
         columns: by name, N rows each, float32; null for a row without embedding.

@@ -57,7 +57,7 @@ class Watch:
         self.check_rows(range(span.start, span.stop), table)
 
     def check_rows(self, rows: Sequence[int], table: pa.Table, n_failed: int | None = None) -> None:
-        """As ``check``, of rows anywhere in the source, some of ``n_failed`` images that failed among them."""
+        """Do the same as ``check`` for rows anywhere in the source, some of them among ``n_failed`` failed images."""
         statuses = table["status"].to_pylist()
         places = [place_of(uri) for uri in table["uri"].to_pylist()]
         pairs = list(zip(places, statuses, strict=True))

@@ -49,7 +49,7 @@ THREADS = "threads"  # of a model on a CPU, in the metadata of its run: sums in 
 
 @dataclass(frozen=True)
 class Opened:
-    """What scoring holds open.
+    """The open resources of scoring.
 
     Attributes:
         manifest: the rows.
@@ -223,7 +223,7 @@ def corrupter_of(
 
 @dataclass(frozen=True)
 class Job:
-    """What to score, with what, and where to: paths and plain settings, which pickle.
+    """The input, model and output of scoring: paths and plain settings, which pickle.
 
     Attributes:
         source: as ``open_manifest`` takes it; each process opens the paths on its machine.

@@ -1,4 +1,4 @@
-"""What has been committed: shard files in a folder, a journal of one line a shard, and a lock."""
+"""Committed shards: files in a folder, a journal of one line a shard, and a lock."""
 
 import glob
 import json

@@ -38,7 +38,7 @@ Read = Callable[[Sequence[int]], Iterable[tuple[int, bytes, str]]]
 
 @dataclass(frozen=True)
 class Corrupter:
-    """What makes and scores corrupted copies of a table's images.
+    """Makes and scores corrupted copies of a table's images.
 
     Attributes:
         read: rows of the table -> (row, encoded image, its digest) of those that can be read.
@@ -55,7 +55,7 @@ class Corrupter:
 
 @dataclass(frozen=True)
 class Junk:
-    """What came of the corrupted copies of a table.
+    """The junk scores from the corrupted copies of a table.
 
     Attributes:
         classifier: None where the score does not apply.

@@ -1,4 +1,4 @@
-"""What a run did and when, as JSON lines for programs that watch it: one at its start, one a part, one at its end."""
+"""The log of a run as JSON lines for programs that watch it: one at its start, one a part, one at its end."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Where a run's table may go, and what it must not take the place of."""
+"""Where a run's table may be written, and files that it must not replace."""
 
 from fnmatch import fnmatch
 from pathlib import Path

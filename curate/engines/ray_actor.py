@@ -1,4 +1,4 @@
-"""What runs on a node of a Ray cluster: an actor that scores shards, and a task of a search.
+"""The processes on a node of a Ray cluster: an actor that scores shards, and a task of a search.
 
 It is sent there as it is, not by its name, so that a node without curate, or with another, can still say so: at the
 top it imports nothing but Python's own.

@@ -126,7 +126,7 @@ def _greets(heard: socket.socket) -> bool:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Give SIGTERM back to who handles it: Ray takes it at its start."""
+    """Restore the handler of SIGTERM: Ray replaces it at its start."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -143,7 +143,7 @@ def _signals_kept() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Share:
-    """What each actor gets of a cluster, and how many there are room for.
+    """The resources of each actor in a cluster, and the number of actors.
 
     Attributes:
         cores: reserved for each.

@@ -1,4 +1,4 @@
-"""What is requested of a scoring run."""
+"""The request of a scoring run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """What is requested of a scoring run.
+    """The request of a scoring run.
 
     Attributes:
         options: as given; the fields below are what was made of some of them.

@@ -1,4 +1,4 @@
-"""What a scoring run wrote."""
+"""The result of a scoring run."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from curate.manifest.store_path import StorePath
 
 @dataclass(frozen=True)
 class ScoreResult(Printed):
-    """What a run wrote.
+    """The result of a scoring run.
 
     Attributes:
         path: the table.

@@ -1,4 +1,4 @@
-"""What a scoring run is made of, and what must not change between its first start and its last."""
+"""The settings of a scoring run, and those that must not change between its first start and its last."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

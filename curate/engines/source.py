@@ -1,4 +1,4 @@
-"""What a source is, before its images are read: a scored table, class folders, another input than before."""
+"""Checks of a source before its images are read: a scored table, class folders, another input than before."""
 
 from collections import Counter
 from collections.abc import Iterator

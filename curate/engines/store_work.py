@@ -1,4 +1,4 @@
-"""What a run has committed, in a store: parts, a small object for each that says so, and a lock.
+"""The committed shards of a run in a store: parts, a small object that confirms each, and a lock.
 
     s3://bucket/run/scores.parquet          the table; or scores/part-000000.parquet ..., run.json
     s3://bucket/run/.scores.parquet.work/   while it is made: run.json, lock-*, beat-*, part-*.parquet, done-*.json

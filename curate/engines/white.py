@@ -26,7 +26,7 @@ _SMALL = Preprocessing(32, resize=32)
 
 @dataclass(frozen=True)
 class FoundWhite:
-    """What the images of a source say of their white.
+    """The white value of 16-bit images, found from the images of a source.
 
     Attributes:
         white: the value that is white in images of 16 bits.

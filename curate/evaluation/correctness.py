@@ -85,7 +85,7 @@ MEANS = (
 
 @dataclass
 class Correctness:
-    """What the embeddings report for N labelled rows.
+    """Predictions from embeddings on N labelled rows: which are right.
 
     Attributes:
         right: prediction -> whether it is right, shape (N,), bool.

@@ -69,7 +69,7 @@ INFINITE, SEPARATED = "infinite", "separated"  # why a column has no logistic sl
 
 @dataclass
 class Caveats:
-    """What a reader of the measures must know in addition to them.
+    """The caveats of measures, for their reader.
 
     Attributes:
         same_ranks: ``unc_X`` that were left out, for ``kappa_X`` gives the same ranks.

@@ -1,4 +1,4 @@
-"""What learns from ``--train``, and how."""
+"""The probes that learn from ``--train``, and their settings."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ class ProtocolSettings:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What is run, in the order of ``PROBES``, and how."""
+    """The probes to run, in the order of ``PROBES``, and their settings."""
 
     probes: tuple[str, ...] = USUAL
     settings: ProtocolSettings = ProtocolSettings()

@@ -51,7 +51,7 @@ class Evaluation(Printed):
         return words.verdict(self.measures)
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints, every table as wide as it is."""
+        """Return the printed lines, every table as wide as it is."""
         learned = self.settings.get("rows learned from")
         return [
             f"{self.used:,} of {self.rows:,} rows measured: {self.table}",

@@ -74,7 +74,7 @@ class EvaluateSettings:
 
 @dataclass(frozen=True)
 class JudgedPredictions:
-    """Rows of a table, of which predictions are right, and how certain every column is of them.
+    """Rows of a table: which predictions are right, and the certainty of every column.
 
     Attributes:
         rows: N of them, with a label, scores and an embedding.

@@ -1,1 +1,1 @@
-"""To annotation tools, loaders and back: one file a format."""
+"""Exports to annotation tools and loaders, and the way back: one file for each format."""

@@ -152,7 +152,7 @@ def _root(path: Path) -> Path:
 
 
 class _Names:
-    """From the name of a file to its key: as the metadata says, else as exports name files."""
+    """Finds the key of a file by its name: by the metadata, else as exports name files."""
 
     def __init__(self, metadata: list[dict[str, Any]], rows: ExpectedRows) -> None:
         self._names = KeyNames(rows.uris)

@@ -246,7 +246,7 @@ def _take(collector: Collector, key: Any, chosen: Any, annotation: dict[str, Any
 
 
 def _annotator(annotation: dict[str, Any]) -> str | None:
-    """Return who labelled: the e-mail address where the export has it, else the number."""
+    """Return the annotator: the e-mail address where the export has it, else the number."""
     who = annotation.get("completed_by", annotation.get("annotator"))
     if isinstance(who, dict):
         who = who.get("email") or who.get("id")

@@ -214,7 +214,7 @@ def _shortened(text: str) -> str:
 
 
 class KeyNames:
-    """From the name of a file back to its key.
+    """Finds the key of a file by its name.
 
     Args:
         keys: of the round.

@@ -114,7 +114,7 @@ def _as_text(column: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Values:
-    """In what shared rows differ.
+    """The differences of shared rows.
 
     Attributes:
         rows: how many differ.

@@ -274,5 +274,5 @@ def _stated_size(answer: Any, start: int | None) -> int | None:
 
 
 def _next_step(have: int, most: int) -> int:
-    """Return how many bytes are held for a body of unknown size of which so many have come."""
+    """Return how many bytes to hold for a body of unknown size after so many have come."""
     return next((step for step in _STEPS if have <= step), most)

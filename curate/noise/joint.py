@@ -47,7 +47,7 @@ class ConfidentJoint:
 
 
 def confident_joint(probabilities: ClassProbabilities, labels: NDArray[np.integer], n_classes: int) -> ConfidentJoint:
-    """Count rows by their label and the class that they are confidently of.
+    """Count rows by their label and their confidently predicted class.
 
     A row is confidently of the likeliest class whose probability reaches the mean probability that rows with that label
     have of it. Classes beyond the ones that ``ClassProbabilities`` keeps are not looked at.

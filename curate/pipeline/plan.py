@@ -1,4 +1,4 @@
-"""From a pipeline's file to command lines: what each step reads, what it writes, and what it is reported."""
+"""From a pipeline's file to command lines: the inputs, outputs and arguments of each step."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -86,7 +86,7 @@ class Line:
 
     @property
     def id(self) -> str:
-        """By which an ``undo`` names it."""
+        """The id by which an ``undo`` names the line."""
         return f"{self.session}:{self.n}"
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The probe of a choice: what the labels so far say of every row."""
+"""The probe of a selection: class probabilities of every row from the labels so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

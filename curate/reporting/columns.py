@@ -82,7 +82,7 @@ def _shown(field: pa.Field, class_column: str | None) -> Shown | None:
 
 
 def default_score(table: Table, column: str | None, columns: Sequence[Shown]) -> tuple[Shown | None, str]:
-    """Return the score that certain and uncertain rows are sorted by, and what there is to say of the choice.
+    """Return the score that certain and uncertain rows are sorted by, and notes on the choice.
 
     Args:
         table: has the column.

@@ -74,7 +74,7 @@ class Applied:
 
 
 def find_results(table: Table, paths: Results) -> list[Applied]:
-    """Return the policies that some files are of, and those between the table and them, in the order applied.
+    """Return the policies that wrote some files, and those before them, in the order applied.
 
     Args:
         table: that the first of them read.

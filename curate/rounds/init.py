@@ -1,4 +1,4 @@
-"""Making a folder of rounds: who is held out, and what is fixed."""
+"""Making a folder of rounds: the held-out rows, and the fixed settings."""
 
 from pathlib import Path
 from typing import Any

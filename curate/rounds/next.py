@@ -179,7 +179,7 @@ def _write_table(path: Path, table: pa.Table, kind: str, number: int) -> None:
 
 
 def _export(place: Path, batch: pa.Table, folder: Folder, reader: ImageReader) -> tuple[str, list[str]]:
-    """Write the files for the annotators: nothing in them says which arm an image is of."""
+    """Write the files for the annotators: nothing in them shows the arm of an image."""
     settings = folder.settings
     kind = TOOLS[settings.format]
     name, classes = EXPORT + kind.suffix, settings.classes or ()

@@ -1,4 +1,4 @@
-"""Every round of a folder derived again from what was known before it, and compared with what is on disk."""
+"""Derive every round of a folder again from the labels before it, and compare it with the files."""
 
 import os
 from collections.abc import Callable

@@ -110,7 +110,7 @@ def labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class SmallLoss(Selector):
-    """Of rows with labels that may be wrong, at random by class among those that a model of other rows confirms.
+    """Random rows by class, among rows whose label is confirmed by a model of other rows.
 
     In each given class the ``share`` of the candidates with the smallest holdout loss is trusted, rounded up; ties go
     to the lower row. Picks are trusted rows at random, the classes taking turns: the one with the fewest rows so far,

@@ -187,7 +187,7 @@ class SparseCover:
             self._serve(owners[span], self._similarity[entries[span]].astype(np.float64))
 
     def _serve(self, rows: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
-        """Raise what covers each of the rows, and take from all that can serve them what they no longer add."""
+        """Raise the coverage of each of the rows, and lower the gains of all rows that can cover them."""
         first, counts = self._start[rows], self._start[rows + 1] - self._start[rows]
         entries = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
         served = self._similarity[entries].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Picks one after another, and who is reported how far that is."""
+"""Picks one after another, and reports of progress."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -206,7 +206,7 @@ class HighestScore(Ranked):
 
 
 class RhoLoss(Ranked):
-    """Of rows that have labels, those that are learnable and not yet learnt: loss - holdout loss.
+    """Labelled rows that are learnable and not yet learnt: loss - holdout loss.
 
     For choosing what to train on, never what to label: its candidates carry labels.
 

@@ -1,4 +1,4 @@
-"""What must make an image less unique: a copy of it among the others."""
+"""Copies, which must make an image less unique."""
 
 from collections.abc import Callable, Iterable, Mapping
 

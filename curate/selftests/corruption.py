@@ -1,4 +1,4 @@
-"""What must make a score less certain: images made worse, strength by strength."""
+"""Corruptions, which must make a score less certain, strength by strength."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What must change no score: the size of a batch, the order, the company, the device, the engine, the precision."""
+"""Changes that must not change a score: batch size, order, other images, device, engine, precision."""
 
 import subprocess
 import sys

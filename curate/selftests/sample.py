@@ -128,7 +128,7 @@ class _Writer:
         self._file: pq.ParquetWriter | None = None
 
     def add(self, key: str, data: bytes | None, *, user_columns: pa.Table | None = None, problem: str = "") -> None:
-        """Add an image, with a table of one row of the user's own columns; or count one that none is given of."""
+        """Add an image, with a table of one row of the user's columns; or count one that cannot be read."""
         if data is None or not _decodes(data):
             self._unread += 1
             self.problem = self.problem or (f"; {problem}" if data is None else "")

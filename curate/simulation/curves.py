@@ -132,7 +132,7 @@ def sign_flip_p(differences: NDArray[np.float64]) -> float:
 def labels_saved(
     budgets: NDArray[np.int64], accuracy: NDArray[np.float64], other: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return 1 - (labels with which a strategy reaches another's accuracy) / (labels with which that one does).
+    """Return 1 - a / b, where a and b are the labels that a strategy and another need for the other's accuracy.
 
     Curves are straight between budgets and made to never fall, so noise does not take back what was reached. Where
     the other's is flat, what counts is where it first got there: labels that taught it nothing are not saved.

@@ -41,7 +41,7 @@ class Looks:
 
     @property
     def alone_held(self) -> NDArray[np.bool_]:
-        """The same of the intervals of each round on its own, shape (S,)."""
+        """The same for the interval of each single round, shape (S,)."""
         return np.asarray(((self.alone_low <= self.truth) & (self.truth <= self.alone_high)).all(1))
 
 

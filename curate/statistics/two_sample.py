@@ -1,4 +1,4 @@
-"""Are two samples of one kind? Tests with exact p values, whatever ties there are and however many items are in both.
+"""Two-sample tests with exact p values, for any ties and any number of items in both samples.
 
 The unit is an item that differs from all others, with how often each sample holds it, a_i and b_i. The hypothesis is
 that these counts have nothing to do with what the items are: then they may be dealt out among the items again, and the

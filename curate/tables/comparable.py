@@ -1,4 +1,4 @@
-"""As what the values of a column compare in a condition, and as which type of Polars."""
+"""The types in which values of columns are compared in a condition, and their types in Polars."""
 
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any

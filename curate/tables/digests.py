@@ -59,7 +59,7 @@ def key_texts(keys: pa.Array | pa.ChunkedArray, where: object = "the table", fir
 
 
 def tie_breaks(keys: Keys, *, seed: int | None = None) -> NDArray[np.uint64]:
-    """Return the 64-bit ``HASH`` of each key, shape (N,) uint64: who wins when scores are equal, or is drawn.
+    """Return the 64-bit ``HASH`` of each key, shape (N,) uint64, which decides ties of scores, and draws.
 
     It is no secret: who makes up keys can choose ones that win, or whose hashes are equal.
 

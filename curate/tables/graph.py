@@ -1,4 +1,4 @@
-"""The graph of nearest neighbours in a file: computed once, and used by all that ask for it."""
+"""The graph of nearest neighbours in a file: computed once, and used by every command that needs it."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The file of a graph of nearest neighbours: what it holds, checked whenever it is read."""
+"""The file of a graph of nearest neighbours: its content, checked whenever it is read."""
 
 from collections.abc import Iterator
 from pathlib import Path

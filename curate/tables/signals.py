@@ -47,7 +47,7 @@ def signal(text: str, table: Table, *, certain_first: bool, flag: str) -> Signal
 
 
 def quality_signal(text: str | None, table: Table) -> Signal:
-    """Return the column that says what an image counts, certain ones most: as typed, or the model's own score.
+    """Return the column that weighs an image, certain ones most: as typed, or the model's own score.
 
     Raises:
         InputError: as ``signal``; also if none is named and the table has none, or several.

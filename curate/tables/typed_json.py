@@ -14,7 +14,7 @@ WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or f
 
 
 def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[str] = (), complete: bool = False) -> T:
-    """Return the dataclass that a JSON object holds the fields of.
+    """Return a dataclass from the JSON object of its fields.
 
     Every field is checked by its type hint: ``str``, ``int``, ``float`` (which takes whole numbers too), ``bool``,
     ``None``, ``Literal``, ``list``, ``tuple[..., ...]`` (written as a list), ``dict`` by text, another dataclass,

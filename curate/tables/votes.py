@@ -50,7 +50,7 @@ class Votes:
     digest: str
 
     def of(self, rows: Rows, table: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the classes that each row got, and by whom, shape (N, V) each: as many as the most of one row.
+        """Return the votes of each row and their annotators, shape (N, V) each: V is the most votes of one row.
 
         Both are -1, and 0, where a row has fewer votes.
 

@@ -125,7 +125,7 @@ def _series_and_ratio(q: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 class _LogSeries(torch.autograd.Function):
-    """G(q) whose gradient is R(q)/2, and not what differentiating its many terms would say."""
+    """G(q) whose gradient is R(q)/2, instead of the derivative of its many terms."""
 
     @staticmethod
     def forward(q: Tensor, dim: int) -> tuple[Tensor, Tensor]:

@@ -54,7 +54,7 @@ BUDGET = PixelBudget()  # of this process
 
 
 class NeedsMemory(Exception):
-    """So many bytes cannot be held now; the decoder whose turn it is waits for them and tries again.
+    """Raised where so many bytes cannot be held now; the decoder whose turn it is waits and tries again.
 
     Args:
         n_bytes: of one image.
@@ -78,7 +78,7 @@ class Holder(Protocol):
 
 
 class _Uncounted:
-    """Of a thread that reads one image alone."""
+    """The holder of a thread that reads one image alone: counts nothing."""
 
     def may_take(self, n_bytes: int) -> bool:
         return True
@@ -175,7 +175,7 @@ class ByteBudget:
 
 
 class _Turn:
-    """Of an image that is read and decoded now."""
+    """The holder of an image that is being read and decoded."""
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget, self._n_bytes = budget, 0

@@ -126,7 +126,7 @@ def _on(band: Image.Image, behind: int) -> NDArray[np.uint8]:
 
 
 def _drawn(image: Image.Image) -> NDArray[np.int64]:
-    """Return the levels of the pixels that are at least half opaque, or of all that are seen where none is so.
+    """Return the levels of the pixels that are at least half opaque, or of all visible ones where none is.
 
     Shape (256,), over red, green and blue; zeros where nothing is seen, or nothing is transparent.
     """

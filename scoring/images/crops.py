@@ -1,4 +1,4 @@
-"""Is one image a part of another? Coarsely: many frames of the whole, by its signature, next to the part."""
+"""A coarse search for the part of one image that another shows: many frames of the whole, by its signature."""
 
 from functools import cache
 

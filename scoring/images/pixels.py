@@ -1,4 +1,4 @@
-"""A digest of what an image decodes to; what is hashed of which kind of image is in ``exact.py``."""
+"""A digest of the decoded pixels of an image; ``exact.py`` defines the pixels of each kind of image."""
 
 from scoring.images.budget import BUDGET
 from scoring.images.exact import digest

@@ -1,4 +1,4 @@
-"""Is a file built as its format requires? Found from its lengths and first bytes, before any decoder runs.
+"""Checks whether a file is built as its format requires, by lengths and first bytes, before any decoder runs.
 
 A file that passes may be broken inside still; one that does not is decoded in its own process (``supervised.py``).
 """

@@ -87,7 +87,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         return self._process.pid
 
     @property
@@ -270,7 +270,7 @@ class Children(Generic[C]):
             return [child.pid for child in self._idle]
 
     def end(self) -> None:
-        """End all that are idle."""
+        """End all idle processes."""
         with self._lock:
             while self._idle:
                 self._idle.pop().end()

@@ -35,7 +35,7 @@ LEAST_CURVATURE = 1e-10  # of the intercept, which has no penalty
 
 @dataclass(frozen=True)
 class JunkClassifier:
-    """What separates a dataset from corrupted copies of its images.
+    """A classifier that separates a dataset from corrupted copies of its images.
 
     Attributes:
         names: columns that it reads.

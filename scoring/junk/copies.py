@@ -54,7 +54,7 @@ def corrupted_copies(
 
 
 def side_needed(preprocessing: Preprocessing) -> int:
-    """Return the short side, in pixels, that copies for a model are made of."""
+    """Return the short side, in pixels, of images to make copies for a model from."""
     return max(SIDE, preprocessing.resize)
 
 

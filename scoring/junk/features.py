@@ -1,4 +1,4 @@
-"""What the junk classifier sees of an image: quality columns, columns of trained heads, and the embedding."""
+"""Inputs of the junk classifier: quality columns, columns of trained heads, and the embedding."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

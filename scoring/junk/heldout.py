@@ -53,7 +53,7 @@ class HeldOut:
 
     @property
     def applies(self) -> bool:
-        """Whether the score says anything on this dataset."""
+        """Whether the score can be used on this dataset."""
         return not self.problem
 
     def to_json(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class _Problem:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What classifiers say of rows that they were not fitted on.
+    """Predictions of classifiers on rows that they were not fitted on.
 
     Attributes:
         label: shape (N,), int64.

@@ -1,1 +1,1 @@
-"""Scores that look at the dataset: how a row stands among the others, from embeddings alone."""
+"""Dataset-relative scores: how a row compares with the others, from embeddings alone."""

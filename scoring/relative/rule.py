@@ -1,4 +1,4 @@
-"""The rule: from signals to one number that says how ambiguous a row is, and that with junk to the default score."""
+"""The rule: from signals to the ambiguity of a row, and from that and junk to the default score."""
 
 from collections.abc import Mapping
 

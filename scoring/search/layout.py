@@ -209,7 +209,7 @@ class SearchLayout:
 
 
 def _looks(spans: Spans, may: NDArray[np.bool_], most: float) -> Iterator[Look]:
-    """Yield who looks where, span by span; a look of more than ``most`` pairs is cut between blocks."""
+    """Yield which queries read which rows, span by span; more than ``most`` pairs are cut between blocks."""
     for start, stop, looking in spans:
         places = start + np.flatnonzero(may[start:stop])
         if not len(places) or not len(looking):

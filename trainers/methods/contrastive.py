@@ -149,7 +149,7 @@ class Contrastive(Method[C]):
         return mu, kappa
 
     def pairs(self, n_views: int, n: int, labels: Tensor | None, device: torch.device) -> Contrast | None:
-        """Return who is compared with whom in a batch; None where labels make no pair.
+        """Return the pairs of a batch; None where labels make no pair.
 
         Raises:
             InputError: if there is a single image, labels are missing, or there are fewer negatives than requested.

@@ -120,7 +120,7 @@ def kl(mean: Tensor, log_variance: Tensor, other_mean: Tensor, other_log_varianc
 
 
 def active(mean: Tensor) -> Tensor:
-    """Return the share of dimensions that say something: the variance of mu over N images is above 0.01.
+    """Return the share of active dimensions: the variance of mu over N images is above 0.01.
 
     Args:
         mean: of q(z|x), shape (N, M), N >= 2.

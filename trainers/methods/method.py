@@ -154,7 +154,7 @@ class Method(nn.Module, Generic[S]):
         return {}
 
     def before_step(self, batch: Batch) -> None:
-        """Take note of which images the next features are of; most have no need to."""
+        """Take note of the images of the next features; most methods have no need to."""
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss of a batch.

@@ -1,4 +1,4 @@
-"""A slow copy of what learns, and a queue of what it said: the two parts of momentum contrast.
+"""A slow copy of the network, and a queue of its outputs: the two parts of momentum contrast.
 
 Both are modules of the method, so that they are in the state of a run and never in a checkpoint.
 

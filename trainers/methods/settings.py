@@ -67,7 +67,7 @@ def setting(default: Any, meaning: str, **allowed: Any) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a method that has none, and what all others are made of.
+    """The settings of a method without any, and the base class of all others.
 
     Raises:
         InputError: for a value that a setting does not take.

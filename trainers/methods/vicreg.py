@@ -1,4 +1,4 @@
-"""VICReg: views of an image agree, while every number keeps its spread and says its own something."""
+"""VICReg: views of an image agree, while every dimension keeps its variance and is uncorrelated with the others."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

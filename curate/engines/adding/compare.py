@@ -88,7 +88,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Known:
-    """What a table knows of N images."""
+    """The known values of N images of a table."""
 
     keys: pa.Array
     status: NDArray[np.object_]

@@ -29,7 +29,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class ChanceLevel:
-    """What the draw of the rows to train on adds to the variance of a mean over some rows.
+    """The part of the draw of training rows in the variance of a mean over some rows.
 
     Attributes:
         variance: of the mean between draws of one size, >= 0.

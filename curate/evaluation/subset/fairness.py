@@ -19,7 +19,7 @@ NOBODY = "(none)"  # the group of rows without a value
 
 @dataclass(frozen=True)
 class GroupShare:
-    """What a subset keeps of one group.
+    """The kept share of one group.
 
     Attributes:
         name: value of the column.
@@ -45,7 +45,7 @@ class GroupShare:
 
 @dataclass(frozen=True)
 class Fairness:
-    """What a subset keeps of each group of a column.
+    """The kept share of each group of a column.
 
     Attributes:
         column: of the groups.

@@ -1,4 +1,4 @@
-"""What a subset holds without any label: how many different things, and how near it is to everything else."""
+"""The diversity and coverage of a subset, measured without labels."""
 
 from dataclasses import dataclass
 

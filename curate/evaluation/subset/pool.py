@@ -1,4 +1,4 @@
-"""The rows that a subset is judged by: who is kept, what their classes are, and who is tested on."""
+"""The rows to judge a subset by: which are kept, their classes, and which are tested on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -40,7 +40,7 @@ class ClassGap:
 
 @dataclass
 class SideAccuracies:
-    """What one kind of model says of the sides.
+    """The accuracies of one kind of model on the sides.
 
     Attributes:
         model: its name.

@@ -13,7 +13,7 @@ MARGIN = 0.02  # of accuracy: a difference that is surely less than this is negl
 
 @dataclass(frozen=True)
 class SubsetVerdict:
-    """What follows from one kind of model.
+    """The verdict from one kind of model.
 
     Attributes:
         model: that it is of.

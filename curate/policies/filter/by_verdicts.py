@@ -51,7 +51,7 @@ class ByVerdicts(Rule):
         return [(f"--{self.name}", self.lines.file)]
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
-        """Return who dropped each of M rows, if anybody did."""
+        """Return the reasons of M rows: the reviewers who dropped each."""
         review = result.details
         return Reasons(
             [f"dropped by {review.by[row]}" if review.drop[row] else "not dropped in review" for row in rows.tolist()]

@@ -1,4 +1,4 @@
-"""From options in the order typed to rules."""
+"""Rules from options, in the order typed."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

@@ -42,7 +42,7 @@ def _aspect(width: Values, height: Values) -> Values:
 
 
 def _size(width: Values, height: Values) -> Values:
-    """By what factor the side of a square of this area differs from the dataset's median, from 1 on."""
+    """Return the factor between the side of a square of this area and the dataset's median, at least 1."""
     side = np.sqrt(width * height)
     with np.errstate(invalid="ignore"):
         known = side[~np.isnan(side)]

@@ -1,4 +1,4 @@
-"""From the rows of a table, and what is labelled so far, to the pool that a strategy looks at."""
+"""The pool of a strategy, from the rows of a table and the labels so far."""
 
 from dataclasses import dataclass
 from typing import Any

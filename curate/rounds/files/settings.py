@@ -120,7 +120,7 @@ class RoundSettings:
 
     @property
     def rules(self) -> tuple[StopRule, ...]:
-        """By which to stop."""
+        """The rules for stopping."""
         return parse_rules(self.stop)
 
     @property

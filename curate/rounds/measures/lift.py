@@ -115,7 +115,7 @@ def arm_accuracy(arms: Arms, n: int) -> tuple[float, float]:
 
 
 def _errors(arms: Arms, n: int, generator: np.random.Generator) -> tuple[float, float]:
-    """Return the standard errors of the difference that come from which labels, and from which rows to measure on.
+    """Return the standard errors of the difference by the choice of labels, and by the choice of rows to measure on.
 
     Models of random halves of an arm's labels scatter as much as models of other sets of n labels would (the delete-d
     jackknife with d = n / 2, whose factor (n - d) / d is 1).

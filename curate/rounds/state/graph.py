@@ -32,7 +32,7 @@ class PoolGraph:
 
     @property
     def digest(self) -> str:
-        """Of the file that was read or written; empty where the graph was not requested, or has no file."""
+        """The digest of the file that was read or written; empty where no graph was requested, or it has no file."""
         return self._stored.digest if self._stored is not None else ""
 
     @property

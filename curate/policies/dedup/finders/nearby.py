@@ -25,7 +25,7 @@ Side = TypeVar("Side")
 
 
 class NearPairs(Search, Generic[Side]):
-    """Rows that lie close by embedding or by image, of which a judge says how much they are the same.
+    """Rows that are close by embedding or signature, whose similarity a judge measures.
 
     Args:
         rows: with embedding and signature; those that lack either are the same as none.

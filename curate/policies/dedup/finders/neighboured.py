@@ -64,7 +64,7 @@ class NearGraph(Search):
 
     @cached_property
     def index(self) -> "FewCosines | CosineIndex":
-        """Of the rows that may have more links than neighbours."""
+        """The index of the rows that may have more links than neighbours."""
         return cosine_index(rows_of(self.vectors, self.many), self.threshold, self.ties[self.many])
 
     @property

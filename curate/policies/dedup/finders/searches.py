@@ -220,7 +220,7 @@ class NearVector(Search):
 
     @cached_property
     def index(self) -> "FewCosines | CosineIndex":
-        """Of all rows."""
+        """The index of all rows."""
         return cosine_index(self.vectors, self.threshold, self.ties)
 
     @property

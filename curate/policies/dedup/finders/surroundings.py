@@ -133,7 +133,7 @@ def signature_cosine(
     b: NDArray[np.int64],
     views: tuple[SignatureView, ...],
 ) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
-    """Return the largest cosine of the signatures of pairs over the views of the first, and which view it is of."""
+    """Return the largest cosine of the signatures of pairs over the views of the first image, and which view has it."""
     best, seen = np.full(len(a), -1.0), np.zeros(len(a), np.int8)
     for start in range(0, len(a), PAIRS):
         part = slice(start, start + PAIRS)

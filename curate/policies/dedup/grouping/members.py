@@ -1,4 +1,4 @@
-"""Groups as a table: who is in them, how alike, and whether their labels agree."""
+"""Groups as a table: their rows, how alike they are, and whether their labels agree."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -174,7 +174,7 @@ class _Round:
         return (later & self.free)[rows]
 
     def _later_of_few(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The same for few rows, from all their pairs."""
+        """Do the same for few rows, from all their pairs."""
         among = self._mask(rows)
         linked = np.zeros((len(rows), len(rows)), bool)  # by place among these
         local = np.empty(len(self.place), np.int64)

@@ -123,7 +123,7 @@ class Precision:
 
 
 def precision(answers: Answers) -> Precision:
-    """Return the precision of what a run dropped, weighted by what each pair represents.
+    """Return the precision of a run's drops, each drawn pair weighted by the pairs that it represents.
 
     The interval holds 95 % whatever the shares of the strata are, for each reading: it comes from tests whose error is
     bounded for every population (see ``p_value_at_most``), not from a normal approximation, which promises too much
