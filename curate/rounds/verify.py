@@ -248,7 +248,7 @@ class _Past:
                 self.named_imports.add(name)
         for name in self.labels:
             if name not in names:
-                check.problems.append(f"{name} is there now and was not then")
+                check.problems.append(f"{name} did not exist then, and exists now")
                 self.named_imports.add(name)
         if lacking:
             check.problems.append(f"cannot be chosen again: {'; '.join(lacking)}")

@@ -90,7 +90,7 @@ class SelfTest(Printed):
             broken = sorted(self.broken, key=lambda check: order.index(check.column))
             lines.append(Grid([(MARKS[BROKEN], check.column, check.what, check.words) for check in broken]))
         if self.left_out:
-            lines.append(f"not tried: {', '.join(self.left_out)}, which no corrupted image can be scored by")
+            lines.append(f"not tried: {', '.join(self.left_out)}, which cannot score corrupted images")
         doubtful = {check.column for check in tried if check.state != HOLDS}
         holding = [name for name in dict.fromkeys(check.column for check in tried) if name not in doubtful]
         lines.append(f"hold in all: {', '.join(holding) or 'none'}")

@@ -99,7 +99,7 @@ class ReplayCurves:
     def __post_init__(self) -> None:
         sizes = {len(values) for curve in self.strategies.values() for values in (curve.mean, curve.error)}
         if list(self.budgets) != sorted(self.budgets) or sizes != {len(self.budgets)}:
-            raise InputError("expected strategies with a value at each of ascending budgets")
+            raise InputError("expected ascending budgets, and a value of each strategy at each")
 
     @classmethod
     def of_json(cls, replay: dict[str, Any]) -> "ReplayCurves":

@@ -30,7 +30,7 @@ def check_white(white: int) -> None:
 
 
 def white_for(highest: int) -> int:
-    """Return the lowest white of a sensor's depth that holds a value.
+    """Return the white of the smallest sensor depth that can hold a value.
 
     >>> white_for(4080), white_for(4096), white_for(200)
     (4095, 16383, 255)

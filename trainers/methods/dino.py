@@ -75,7 +75,7 @@ class DINO(Method[DINOSettings]):
         self.teacher: MomentumEncoder | None = None
         if settings.momentum:
             if task.backbone is None or not isinstance(task.head, PrototypeHead):
-                raise ValueError("a momentum teacher copies the backbone and the head that learn, and got none")
+                raise ValueError("expected the trained backbone and head, which the momentum teacher copies, got none")
             live = [task.backbone, task.head.cosines]
             self.teacher = MomentumEncoder(live, momentum=settings.momentum, precision=task.precision)
 

@@ -37,7 +37,7 @@ class PickedCopies:
     earlier: str | None = None
 
     def words(self) -> list[str]:
-        """Return a caution where there are any."""
+        """Return a caution where picks are copies."""
         if not self.n:
             return []
         copies = counted(self.n, f"of {self.of:,} picks is a copy", f"of {self.of:,} picks are copies")

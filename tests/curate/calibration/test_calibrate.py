@@ -290,7 +290,7 @@ def test_verify_reports_what_was_changed(scored, known, tmp_path):
     assert "no longer there" in str(verify_calibration(receipt).problems)
 
 
-def test_a_chain_leads_through_the_chances(scored, known, tmp_path):
+def test_a_chain_leads_through_the_calibrated_table(scored, known, tmp_path):
     table = tmp_path / "scores.parquet"
     shutil.copy(scored, table)
     calibrate(table, fitted=known, apply=tmp_path / "calibrated.parquet")
@@ -307,8 +307,8 @@ def test_a_chain_leads_through_the_chances(scored, known, tmp_path):
     assert "other bytes than were read then" in proof.earlier[0].verification.notes[0].what
     done = run("verify", kept.subset, "--chain")
     assert done.exit_code == 1
-    assert "chances.receipt.json: " in done.stdout
-    receipt = tmp_path / "chances.receipt.json"
+    assert "calibrated.receipt.json: " in done.stdout
+    receipt = tmp_path / "calibrated.receipt.json"
     receipt.write_text(receipt.read_text().replace(" ", "  ", 1))
     with pytest.raises(InputError, match="was changed since it was written"):
         curate.verify(kept.subset, chain=True)
