@@ -159,8 +159,8 @@ def distance_lines(
         of_real, of_other = labels[FITTED : FITTED + n], labels[FITTED + n : FITTED + 2 * n]
         head.append("named right")
         for name, row in rows.items():
-            wanted = in_turn if name == OF_CLASS or name.endswith(": draws") else of_other
-            cells[name].append(f"{named_right(row, wanted, reference, of_real):.3f}")
+            classes = in_turn if name == OF_CLASS or name.endswith(": draws") else of_other
+            cells[name].append(f"{named_right(row, classes, reference, of_real):.3f}")
     lines = [head, ["---"] * len(head), *([name, *values] for name, values in cells.items())]
     return [f"| {' | '.join(line)} |" for line in lines]
 

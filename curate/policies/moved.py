@@ -73,8 +73,8 @@ class Searched:
 
     def places(self, path: AnyPath) -> list[AnyPath]:
         """Return where something of the name of a file is: in or below the folder of the receipt, and its own place."""
-        there = [place for place in (*self._below(path), path) if self._allowed(place) and place.exists()]
-        return list({place.resolve(): place for place in there}.values())
+        existing = [place for place in (*self._below(path), path) if self._allowed(place) and place.exists()]
+        return list({place.resolve(): place for place in existing}.values())
 
     def source_of(self, noted: Mapping[str, Any]) -> AnyPath | None:
         """Return where the input of a receipt is; None where it is nowhere."""
