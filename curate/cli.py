@@ -31,6 +31,7 @@ from scoring.errors import InputError
 EXIT_MISTAKE = 1
 EXIT_INTERRUPTED = 130
 ENDED = {"SIGTERM": "terminated", "SIGHUP": "the terminal is gone"}  # signals that end a command, but for Ctrl-C
+TRACEBACK = "CURATE_TRACEBACK"
 AGAIN = "repeat the command to go on"
 DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG}
@@ -74,7 +75,7 @@ def _imports(frame: FrameType) -> bool:
 
 
 def user_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn mistakes into one line on stderr and an exit code; bugs keep their traceback.
+    """Turn mistakes into one line on stderr and an exit code; bugs keep their traceback, but for a plug-in's.
 
     ``InputError`` and a disk or folder that refuses: 1. Ctrl-C: 130. Other signals that ask for an end: 128 and their
     number. A reader that went away: 1, in silence.
@@ -100,11 +101,26 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(EXIT_MISTAKE) from None
         except OSError as error:
             if error.errno not in DISK_ERRORS:
+                _stop_for_package(error)
                 raise
             place = f" ({error.filename})" if error.filename else ""
             _stop(f"error: {error.strerror}{place}; nothing that was finished is lost", EXIT_MISTAKE)
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            _stop_for_package(error)
+            raise
 
     return guarded
+
+
+def _stop_for_package(error: Exception) -> None:
+    """Stop in one line where the code of a package that adds something to curate raised an exception."""
+    from scoring.plugins import package_in
+
+    if not os.environ.get(TRACEBACK) and (package := package_in(error)):
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        _stop(f"error: {package} raised {what}; repair or remove it ({TRACEBACK}=1 shows where)", EXIT_MISTAKE)
 
 
 def _stop(text: str, code: int) -> NoReturn:

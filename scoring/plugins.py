@@ -1,5 +1,6 @@
 """Plug-ins of other packages by entry point: training methods, backbones and rules of ``curate filter``."""
 
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from scoring.errors import InputError
@@ -46,3 +47,13 @@ def load_plugin(point: "EntryPoint") -> Any:
             f"{point.name!r} of {package_of(point)} cannot be loaded ({type(error).__name__}: {text}); repair or "
             "remove that package"
         ) from None
+
+
+def package_in(error: Exception) -> str:
+    """Return the package with an entry point whose code raised or passed an exception; an empty text for none."""
+    from importlib.metadata import entry_points
+
+    names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__))
+    modules = {name.partition(".")[0] for name in names} - {"curate", "scoring", "trainers"}
+    points = (point for group in (METHODS, BACKBONES, RULES) for point in entry_points(group=group))
+    return next((package_of(point) for point in points if point.module.partition(".")[0] in modules), "")

@@ -23,7 +23,7 @@ class RuleCommand(OrderedCommand):
 
     @property
     def params(self) -> list[Any]:
-        """The parameters; InputError for a package whose rule cannot be used."""
+        """The parameters; InputError for a package whose rule takes a name that is taken."""
         if not self._is_complete:
             from curate.policies.filter.options import with_rules
             from curate.policies.filter.table import OF_RULES, RULES
@@ -39,14 +39,20 @@ class RuleCommand(OrderedCommand):
     def params(self, params: list[Any]) -> None:
         self._params = params
 
-    def make_context(self, *args: Any, **named: Any) -> Any:
-        """Read a line; a package whose rule cannot be used ends it in one line."""
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
+        """Read a line; a package whose rule is typed and cannot be used, or clashes, ends it in one line."""
+        from curate.policies.filter.table import RULES
+
         try:
             _ = self.params
+            flags = {word.partition("=")[0] for word in args}
+            for name, error in RULES.broken().items():
+                if f"--{name}" in flags:
+                    raise error
         except InputError as error:
             say(f"error: {error}")
             raise typer.Exit(1) from None
-        return super().make_context(*args, **named)
+        return super().make_context(info_name, args, *more, **named)
 
 
 def _option(name: str, kind: Any) -> Any:

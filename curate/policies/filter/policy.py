@@ -13,7 +13,7 @@ from curate.policies.filter.options import FilterRequest, with_rules
 from curate.policies.filter.request import rules_of
 from curate.policies.filter.result import FilterResult
 from curate.policies.filter.rule import Rule
-from curate.policies.filter.rules import decide, needs_of, rule_from_json
+from curate.policies.filter.rules import decide, needs_of, notes_of, rule_from_json
 from curate.policies.filter.ruling import Verdict
 from curate.policies.filter.table import OF_RULES, RULES
 from curate.policies.filter.words import MEANINGS, DecisionWords
@@ -62,7 +62,7 @@ class Filter:
         words = DecisionWords(self.rules, table_rows, verdict)
         ruled = list(zip(self.rules, words.results, strict=True))
         settled = [rule.settle(result, table) for rule, result in ruled]
-        notes = [note for rule, result in ruled for note in rule.notes(result)]
+        notes = [note for rule, result in ruled for note in notes_of(rule, result)]
         notes += fitted_apart(table, needs.columns(table))
         evened = {rule.typed(): rule.evened(result) for rule, result in ruled}
         return Decided(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from curate.policies.filter.rule import Rule
-from curate.policies.filter.ruling import Ruling, Verdict
+from curate.policies.filter.ruling import RuleResult, Ruling, Verdict
 from curate.policies.filter.table import RULES
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.tables.needs import Needs
@@ -101,3 +101,11 @@ def _check_ruling(rule: Rule, ruling: Any, n: int) -> None:
             raise InputError(
                 f"--{rule.name} has to return {name} as an array of shape ({n},) of bool, got {got}; repair its package"
             )
+
+
+def notes_of(rule: Rule, result: RuleResult) -> list[str]:
+    """Return the notes of a rule; InputError where they are no list of texts, such as one text."""
+    notes = rule.notes(result)
+    if not isinstance(notes, list | tuple) or not all(isinstance(note, str) for note in notes):
+        raise InputError(f"--{rule.name} has to return notes as a list of texts, got {notes!r:.80}; repair its package")
+    return list(notes)

@@ -157,7 +157,9 @@ class RuleTable(Lazy["type[Rule]"]):
         return name in LINES if known else name in plugins.plugins(plugins.RULES)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*LINES, *plugins.plugins(plugins.RULES)]))
+        """Yield the names of the rules that can be used."""
+        broken = self.broken()
+        return (name for name in dict.fromkeys([*LINES, *plugins.plugins(plugins.RULES)]) if name not in broken)
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -170,14 +172,27 @@ class RuleTable(Lazy["type[Rule]"]):
         """Return the rule that alone takes an option."""
         return next(name for name in self if option in self.settings(name))
 
+    def broken(self) -> dict[str, InputError]:
+        """Return what is wrong with the rules of other packages that cannot be imported, or are no rules, by name."""
+        problems = {}
+        for name in plugins.plugins(plugins.RULES):
+            try:
+                self[name]
+            except InputError as error:
+                problems[name] = error
+        return problems
+
     def added(self) -> Options:
-        """Return the options of the rules that other packages add, which are imported.
+        """Return the options of the rules that other packages add, which are imported; but for those ``broken``.
 
         Raises:
-            InputError: for one that cannot be imported, is no rule, or has an option whose name is taken.
+            InputError: for one that has an option whose name is taken.
         """
         options: Options = {}
+        broken = self.broken()
         for name, point in plugins.plugins(plugins.RULES).items():
+            if name in broken:
+                continue
             if name in LINES:
                 raise InputError(
                     f"{plugins.package_of(point)} adds a rule {name!r}, which curate has; remove that package, or "

@@ -103,6 +103,22 @@ class Silent(EveryNth):
     def judge(self, table_rows, rows, inside):
         return None
 
+class Raises(EveryNth):
+    name = "raises"
+    def judge(self, table_rows, rows, inside):
+        return 1 // 0
+
+class Lost(EveryNth):
+    name = "lost"
+    @classmethod
+    def read(cls, value, arguments):
+        open("nowhere")
+
+class Noted(EveryNth):
+    name = "noted"
+    def notes(self, result):
+        return "text"
+
 class Terse(EveryNth):
     name = "terse"
     def reasons(self, result, rows, dropped):
@@ -204,6 +220,12 @@ def test_it_is_a_keyword_that_applies_before_amounts(folder):
         assert pl.read_parquet(folder / f"{name}.parquet")["key"].to_list() == ["04", "07"]
 
 
+def use_all_rules():
+    with_rules(OF_RULES | RULES.added())
+    for error in RULES.broken().values():
+        raise error
+
+
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
@@ -226,7 +248,7 @@ def test_a_package_whose_rule_cannot_be_used_is_named_in_one_line(tmp_path, monk
     monkeypatch.syspath_prepend(install(tmp_path, "acme_rules", entries))
     try:
         with pytest.raises(InputError, match=words) as error:
-            with_rules(OF_RULES | RULES.added())
+            use_all_rules()
         assert len(str(error.value).splitlines()) == 1
     finally:
         sys.modules.pop("acme_rules", None)
@@ -240,6 +262,7 @@ def test_a_rule_that_does_not_judge_each_row_is_refused_in_one_line(folder):
         "terse": "each of 10 rows, got 1",
         "nulls": "a reason .* nulls",
         "absent": "as a Rule, got NoneType",
+        "noted": "notes .* got 'text'",
     }
     entries = "\n".join(f"{name} = acme_rules:{name.capitalize()}" for name in said_of)
     install(folder / "wrong", "acme_rules", entries, CODE.replace("settings = {", "others = {", 1))
@@ -251,6 +274,37 @@ def test_a_rule_that_does_not_judge_each_row_is_refused_in_one_line(folder):
         assert all(word in text for word in said.split(" .* ")), text
         assert text.strip().count("\n") == 0, text
     assert not list(folder.glob("wrong.*"))
+
+
+def test_what_the_code_of_a_rule_raises_is_one_line_with_its_package(folder):
+    entries = "raises = acme_rules:Raises\nlost = acme_rules:Lost"
+    install(folder / "raising", "acme_rules", entries, CODE.replace("settings = {", "others = {", 1))
+    lines = [f"filter s.parquet --{name} 3 -o raised.parquet" for name in ("raises", "lost")]
+    result = python("-c", EVERY_LINE, *lines, folder=folder, packages="raising")
+    divided, lost, _ = result.stdout.split("END 1")
+    for text, said in ((divided, "ZeroDivisionError"), (lost, "FileNotFoundError")):
+        assert text.strip().startswith("error: the package acme_rules"), text
+        assert (said in text, "CURATE_TRACEBACK=1" in text, text.strip().count("\n")) == (True, True, 0)
+    code = "import os; os.environ['CURATE_TRACEBACK'] = '1'" + EVERY_LINE
+    result = python("-c", code, lines[0], folder=folder, packages="raising")
+    assert "in judge" not in divided
+    assert "in judge" in result.stdout + result.stderr
+
+
+def test_a_package_that_cannot_be_loaded_ends_only_what_uses_it(folder):
+    install(folder / "broken", "acme_rules", "every-nth = acme_rules:EveryNth", "1 // 0")
+    lines = {
+        "filter s.parquet --max 1 -o whole.parquet": "kept",
+        "filter --help": "--max",
+        "filter s.parquet --every-nth=3 -o no.parquet": "error: 'every-nth' of the package acme_rules",
+        "filter s.parquet --label x --max 1 -o no.parquet": "--keep-top and --drop-bottom",
+        "verify nth.receipt.json": "error: nth.receipt.json: 'every-nth' of the package acme_rules",
+    }
+    python("-m", "curate", "filter", "s.parquet", "--every-nth", 3, "-o", "nth.parquet", folder=folder)
+    result = python("-c", EVERY_LINE, *lines, folder=folder, packages="broken")
+    for said, text in zip(lines.values(), result.stdout.split("END"), strict=False):
+        assert said in text, (said, result.stdout, result.stderr)
+        assert not said.startswith("error") or text.strip().count("\n") == 1
 
 
 def test_two_packages_with_one_rule_end_a_filter_and_nothing_else(folder):
