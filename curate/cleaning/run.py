@@ -1,7 +1,8 @@
 """Clean a source: its steps as a pipeline, run by the engine of ``curate run``, and what became of every image."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,6 +73,8 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     if not overwrite:
         _refuse_edited(file, text)
     pipeline = parse_pipeline(file, text)
+    unchecked = replace(cleaning, checks_labels=False)
+    is_unchecked = file.is_file() and file.read_bytes() == unchecked.text().encode()
     if dry_run and not out.is_dir():
         steps = [Ran(planned.step.name, planned.step.command, TO_DO) for planned in plan(pipeline, commands)]
         return _result(out, manifest.n_rows, PipelineResult(steps=steps), cleaning, dry_run=True)
@@ -80,13 +83,36 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     if not dry_run:
         plan(pipeline, commands)
         make_folder(out)
-        _write(file, text)
+        if not is_unchecked:
+            _write(file, text)
     again = [name for name in SCORING if overwrite and name in cleaning.steps()]
-    ran = run_pipeline(pipeline, commands, again=again, dry_run=dry_run, announce=announce)
+    if dry_run:
+        pipeline = parse_pipeline(file, unchecked.text()) if is_unchecked else pipeline
+        ran = run_pipeline(pipeline, commands, dry_run=True, announce=announce)
+    else:
+        ran = _run(cleaning, file, commands, again, announce)
     if ran.code:
         step = ran.steps[-1].name
         raise Stopped(step, ran.code, _advice(out, step))
     return _result(out, manifest.n_rows, ran, cleaning, dry_run=dry_run)
+
+
+def _run(
+    cleaning: Cleaning, file: Path, commands: Commands, again: list[str], announce: Callable[[str], None]
+) -> PipelineResult:
+    """Run the steps; the labels are checked only where the kept images have classes, and the file is as it was run."""
+    pipeline = parse_pipeline(file, cleaning.text())
+    if cleaning.label is None:
+        return run_pipeline(pipeline, commands, again=again, announce=announce)
+    begun = run_pipeline(pipeline, commands, until="unique", again=again, announce=announce)
+    if begun.code:
+        return begun
+    if not _has_classes(open_table(file.with_name(SUBSET)).batches([cleaning.label])):
+        announce("labels are not checked: fewer than two classes have two images or more that are kept")
+        cleaning = replace(cleaning, checks_labels=False)
+    _write(file, cleaning.text())
+    ran = run_pipeline(parse_pipeline(file, cleaning.text()), commands, announce=announce)
+    return replace(ran, steps=[*begun.steps, *ran.steps[len(begun.steps) :]])
 
 
 def _made_elsewhere(scores: Path) -> str:
@@ -152,22 +178,24 @@ def _label(options: CleanOptions, manifest: Manifest) -> str | None:
                 f"--label: {options.source} has no column {options.label!r}{known}; name a column of it, or take the "
                 "names of folders with --label-from-folder"
             )
-        if not _has_classes(manifest, options.label):
+        if not _has_classes(manifest.columns([options.label])):
             raise InputError(
                 f"--label: expected two classes or more of two rows or more in column {options.label!r} of "
                 f"{options.source}, got fewer; leave --label out, or name another column"
             )
         return options.label
-    if LABEL in manifest.schema.names and _has_classes(manifest, LABEL):
+    if LABEL in manifest.schema.names and _has_classes(manifest.columns([LABEL])):
         return LABEL
     if options.label_from_folder:
         options.announce("labels are not checked: that takes two folders or more with two images or more each")
     return None
 
 
-def _has_classes(manifest: Manifest, label: str) -> bool:
-    """Whether two labels or more have two rows or more each."""
-    values = pa.chunked_array([each.column(0).combine_chunks() for each in manifest.columns([label])])
+def _has_classes(pieces: Iterable[pa.Table | pa.RecordBatch]) -> bool:
+    """Whether two labels or more have two rows or more each; ``pieces`` hold the column of labels."""
+    columns = [each.column(0) for each in pieces]
+    chunks = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in columns]
+    values = pa.chunked_array(chunks or [pa.nulls(0)])
     with suppress(pa.ArrowNotImplementedError):  # a list is no class
         counts = pc.value_counts(values.drop_null())
         return sum(each["counts"].as_py() >= 2 for each in counts) >= 2

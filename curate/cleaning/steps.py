@@ -47,6 +47,7 @@ class Cleaning:
         export: format that the subset is handed on in; None for none.
         reads_source: whether steps that draw images need the source.
         reviewed: whether decisions of a review are there.
+        checks_labels: whether suspected labels are looked for, where there is a column of classes.
     """
 
     source: str
@@ -59,6 +60,7 @@ class Cleaning:
     export: str | None = None
     reads_source: bool = False
     reviewed: bool = False
+    checks_labels: bool = True
 
     def steps(self) -> dict[str, dict[str, Any]]:
         """Return the steps by name, each with its options."""
@@ -81,7 +83,7 @@ class Cleaning:
             steps["leaks"] = {"run": "dedup", "table": "unique", "against": other, "only-against": True}
             steps["leaks"]["report-only"] = True
             results.append(LEAKS)
-        if self.label is not None:
+        if self.label is not None and self.checks_labels:
             steps["labels"] = {"table": "unique", "label": self.label, **verdicts}
             results.append(LABELS)
         page = {

@@ -106,16 +106,16 @@ def run_pipeline(
     for name in (until, *sorted(repeated)):
         if name is not None and name not in names:
             raise InputError(f"{pipeline.path} has no step {name!r}{closest(name, names)} (steps: {', '.join(names)})")
-    steps = steps[: names.index(until) + 1] if until is not None else steps
+    some = steps[: names.index(until) + 1] if until is not None else steps
     base = pipeline.path.parent.resolve()
     folder = base / pipeline.folder
     run = _Run(pipeline, commands, base, folder, read_state(folder), repeated, announce)
     if dry_run:
         with chdir(base):
-            return run.tried(steps)
+            return run.tried(some)
     with HeldFolder(folder), chdir(base):
         run.state = read_state(folder)  # another run may have ended while we waited
-        result = run.all(steps)
+        result = run.all(some, len(steps))
         if result.code or until is not None:
             return result
         return run.closed(result)
@@ -133,15 +133,15 @@ class _Run:
     again: set[str]
     announce: Callable[[str], None]
 
-    def all(self, steps: list[Planned]) -> PipelineResult:
-        """Do what is to be done; stop at the first step that fails."""
+    def all(self, steps: list[Planned], n_steps: int) -> PipelineResult:
+        """Do what is to be done of the first of all steps; stop at the first that fails."""
         result = PipelineResult(folder=self.folder)
         for number, planned in enumerate(steps, 1):
             name, line = planned.step.name, _line(planned)
             if self.up_to_date(planned):
                 result.steps.append(Ran(name, line, "up to date", self.state[name].stage))
                 continue
-            self.announce(f"step {number} of {len(steps)}, {name}: {line}")
+            self.announce(f"step {number} of {n_steps}, {name}: {line}")
             code = self.do(planned)
             if code:
                 result.steps.append(Ran(name, line, "stopped"))

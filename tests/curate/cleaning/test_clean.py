@@ -204,6 +204,25 @@ def test_too_few_classes_leave_labels_out_and_are_refused_before_scoring_where_n
     assert (refused.exit_code, "'kind'" in refused.output, Path("listed").exists()) == (1, True, False)
 
 
+def test_one_class_that_copies_leave_ends_the_check_of_labels_alone(workdir):
+    Path("two/one").mkdir(parents=True)
+    Path("two/copies").mkdir()
+    for file in Path("photos").glob("c[ao]*.jpg"):
+        shutil.copy(file, "two/one")
+    for number in range(3):
+        shutil.copy("photos/retina.jpg", f"two/copies/{number}.jpg")
+    line = ("clean", "two", "-o", "small", "--model", "m.safetensors", "--label-from-folder")
+    result = run(*line)
+    assert (result.exit_code, result.stderr.count("labels are not checked")) == (0, 1), result.output
+    assert (Path("small/report.html").is_file(), Path("small/steps/labels.parquet").exists()) == (True, False)
+    assert command_of(Path("small"))[-1] == "--label-from-folder"
+    written = Path("small/curate.toml").stat().st_mtime_ns
+    assert set(states(run(*line, "--json", "-q"))) == {"up to date"}
+    assert (run(*line, "--dry-run", "-q").exit_code, Path("small/curate.toml").stat().st_mtime_ns) == (0, written)
+    shutil.copy("photos/rocket.jpg", "two/copies")
+    assert "labels" in [step["name"] for step in counts(run(*line, "--json", "-q"))["steps"]]
+
+
 def test_wrong_labels_are_listed_where_there_are_classes(tmp_path, tiny_checkpoint, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, colour in (("red", (200, 30, 30)), ("blue", (30, 30, 200))):
