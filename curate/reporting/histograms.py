@@ -11,7 +11,7 @@ CORE = (0.001, 0.999)  # of the values: where the bins lie when the rest is far 
 FAR = 20  # times as wide as the core is what all values span
 SKEWED = 20  # times the 1 % quantile is the 99 % quantile
 EXACT = 2**53  # whole numbers beyond are not separated
-LARGE = 1e300
+LARGE, SMALL = 1e300, 1e-300
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -19,8 +19,9 @@ def histogram(values: NDArray[Any]) -> dict[str, Any]:
     """Return edges and counts of bins; the counts add up to the finite values.
 
     A value is in bin i where ``edges[i] <= value < edges[i + 1]``, in the last also at its right edge. Whole numbers
-    of few values have a bin each. Where a few values lie far from all others, the bins span the others, and the first
-    and the last bin count what lies beyond them: ``clipped`` says how many.
+    of few values have a bin each. A single value is in the middle of empty bins. Where a few values lie far from all
+    others, the bins span the others, and the first and the last bin count what lies beyond them: ``clipped`` says how
+    many.
 
     Args:
         values: shape (N,); NaN and infinities are left out.
@@ -45,11 +46,12 @@ def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
         return np.array([0.0, 1.0]), False
     low, high = float(finite.min()), float(finite.max())
     if np.issubdtype(finite.dtype, np.integer) and high - low < BINS and max(-low, high) < EXACT:
-        return np.arange(low, high + 2) - 0.5, False
-    if low == high:
-        width = max(0.5, abs(low) * 1e-6)
-        most = float(np.finfo(np.float64).max)
-        return np.array([max(low - width, -most), min(low + width, most)]), False
+        beyond = int(low == high)  # an empty bin on both sides of a single value
+        return np.arange(low - beyond, high + 2 + beyond) - 0.5, False
+    if low == high:  # in the middle, with empty bins from 0 to twice the value
+        width = min(abs(low), float(np.finfo(np.float64).max) / 2) if abs(low) > SMALL else 1.0
+        middle = np.clip(low, -width, width) if abs(low) > SMALL else 0.0
+        return _ascending(middle + width * np.linspace(-1, 1, BINS + 2), middle - width, middle + width), False
     if is_steep(finite):
         return _ascending(np.geomspace(low, high, BINS + 1), low, high), True
     core = _quantile(finite, CORE)

@@ -54,8 +54,18 @@ def test_a_value_far_from_all_others_does_not_leave_them_in_one_bin():
     assert max(made["counts"]) < 1_000
 
 
-def test_few_whole_numbers_have_a_bin_each_and_one_value_has_one_bin():
+@pytest.mark.parametrize(("value", "low", "high"), [(0.25, 0, 0.5), (-3.0, -6, 0), (0.0, -1, 1), (1e6, 0, 2e6)])
+def test_a_single_value_is_in_a_narrow_bin_in_the_middle_from_0_to_twice_the_value(value, low, high):
+    made = histogram(np.full(9, value))
+    edges, middle = np.array(made["edges"]), len(made["counts"]) // 2
+    assert (edges[0], edges[-1], made["counts"][middle], sum(made["counts"])) == (low, high, 9, 9)
+    assert edges[middle] < value < edges[middle + 1]
+    assert edges[middle + 1] - edges[middle] < (high - low) / 50
+
+
+def test_few_whole_numbers_have_a_bin_each_and_a_single_one_an_empty_bin_on_both_sides():
     made = histogram(np.array([3, 5, 5, 4, 3, 3]))
     assert (made["edges"], made["counts"]) == ([2.5, 3.5, 4.5, 5.5], [3, 1, 2])
-    assert histogram(np.full(9, 0.25))["counts"] == [9]
+    single = histogram(np.full(9, 3))
+    assert (single["edges"], single["counts"]) == ([1.5, 2.5, 3.5, 4.5], [0, 9, 0])
     assert histogram(np.full(9, np.nan)) == {"edges": [0.0, 1.0], "counts": [0], "log": False}
