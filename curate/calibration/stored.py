@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.calibration.judged import TARGETS, ScoreColumn
+from curate.manifest.text import read_json
 from curate.statistics.calibrators import CALIBRATORS, Calibrator
 from curate.tables.provenance import model_of
 from curate.tables.ranges import FittedRange
@@ -125,14 +126,7 @@ def read_calibration(path: str | Path) -> Calibration:
         InputError: for a file that is missing, too large, no calibration, or changed.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path} does not exist; give a calibration that curate calibrate wrote")
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB; it is no calibration")
-    try:
-        record = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is not JSON; give a calibration that curate calibrate wrote") from None
+    record = read_json(path, what="a calibration that curate calibrate wrote", most=MOST_BYTES)
     if not is_calibration(record):
         raise InputError(f"{path} is no calibration; give one that curate calibrate wrote")
     return calibration_from(record, str(path))

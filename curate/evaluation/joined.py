@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
+from curate.manifest.text import read_bytes
 from curate.manifest.text_tables import read_csv
 from curate.tables.digests import is_list, is_text, plain
 from curate.tables.table import Table, open_table
@@ -17,7 +18,6 @@ from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
 KEY_NAMES = (KEY, "id")  # of the file that is joined; the first that is there
-MOST_CSV_BYTES = 1 << 30
 SUFFIXES = (".csv", ".tsv")
 
 
@@ -48,13 +48,7 @@ def open_labelled(path: str | Path | None) -> LabelledFile | None:
     if path.suffix.lower() not in SUFFIXES:
         opened = open_table(path)
         return LabelledFile(path, opened.schema.names, opened.read)
-    try:
-        size = path.stat().st_size
-        if size > MOST_CSV_BYTES:
-            raise InputError(f"--labelled: expected at most 1 GiB of text, got {size:,} bytes in {path}; use Parquet")
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"--labelled: {path} cannot be read: {error.strerror}; check the path") from None
+    data = read_bytes(path, what="labels for --labelled")
     contents = read_csv(data, str(path), expects=KEY_NAMES, names_only=KEY_NAMES)
     return LabelledFile(path, contents.column_names, contents.select)
 

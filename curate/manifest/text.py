@@ -23,17 +23,18 @@ GUARDED = f"^'+{_RUN}"  # what `guarded` made
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def read_text(path: Path, *, what: str) -> str:
+def read_text(path: Path, *, what: str, most: int | None = None) -> str:
     """Return a file as text: UTF-8, or UTF-16 where a byte order mark says so; the mark is taken off.
 
     Args:
-        path: a regular file of at most 1 GiB.
+        path: a regular file.
         what: what it should be, for messages, such as "a CSV file".
+        most: bytes of it; 1 GiB where it is None.
 
     Raises:
         InputError: if it is missing, no regular file, too large, or in another encoding.
     """
-    return decoded(read_bytes(path, what=what), what=what, where=str(path))
+    return decoded(read_bytes(path, what=what, most=most), what=what, where=str(path))
 
 
 def decoded(data: bytes, *, what: str, where: str) -> str:
@@ -48,8 +49,9 @@ def decoded(data: bytes, *, what: str, where: str) -> str:
         ) from None
 
 
-def read_bytes(path: Path, *, what: str) -> bytes:
-    """Return the bytes of a regular file of at most 1 GiB; raises as `read_text`."""
+def read_bytes(path: Path, *, what: str, most: int | None = None) -> bytes:
+    """Return the bytes of a regular file; arguments and errors are as of `read_text`."""
+    most = MOST_BYTES if most is None else most
     try:
         handle = os.open(path, READ)
     except (OSError, ValueError) as error:
@@ -61,21 +63,21 @@ def read_bytes(path: Path, *, what: str) -> bytes:
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "something that is no file"
         raise InputError(f"expected {what} at {path}, got {kind}; give the path of the file")
     with os.fdopen(handle, "rb") as file:
-        data = file.read(MOST_BYTES + 1) if status.st_size <= MOST_BYTES else b""  # it may grow meanwhile
-    if max(status.st_size, len(data)) > MOST_BYTES:
+        data = file.read(most + 1) if status.st_size <= most else b""  # it may grow meanwhile
+    if max(status.st_size, len(data)) > most:
         raise InputError(
-            f"expected at most 1 GiB in {path}, got {status.st_size:,} bytes; export fewer tasks at a time"
+            f"expected {what} of at most {most:,} bytes, got {status.st_size:,} in {path}; write less into it"
         )
     return data
 
 
-def read_json(path: Path, *, what: str) -> Any:
+def read_json(path: Path, *, what: str, most: int | None = None) -> Any:
     """Return a JSON file; names that repeat inside an object, NaN and infinity are refused.
 
     Raises:
         InputError: as `read_text`; if it is no JSON, nested too deeply, or holds too many values.
     """
-    return parse_json(read_text(path, what=what), where=str(path), what=what)
+    return parse_json(read_text(path, what=what, most=most), where=str(path), what=what)
 
 
 def parse_json(text: str, *, where: str, what: str) -> Any:

@@ -1,6 +1,5 @@
 """How often a corrupted version of an image is called less certain, from what `curate evaluate --degrade` wrote."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -9,6 +8,7 @@ import numpy as np
 
 from curate.evaluation.degraded import CENTER_CROP, share_shape
 from curate.manifest.store_path import AnyPath
+from curate.manifest.text import read_json
 from curate.plots.judged import Band
 from curate.plots.request import Numbers, PlotRequest
 from curate.sheets.captions import plain_line
@@ -137,20 +137,11 @@ def read_report(path: AnyPath) -> dict[str, Any]:
         raise InputError(
             f"degradation is drawn from the JSON of `curate evaluate TABLE --degrade 500 -o REPORT.json`, got {path}"
         )
-    if path.exists() and not path.is_file():  # a FIFO would be waited for
-        raise InputError(f"expected a file at {path}, got a folder, a device or a pipe; give the path of a file")
+    report: dict[str, Any] = read_json(path, what="the JSON of curate evaluate", most=MOST_BYTES)
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; check the path") from None
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path} is too large for what curate evaluate writes; take the file that it wrote")
-    try:
-        report: dict[str, Any] = json.loads(data)
         if all("name" in measure for measure in report["measures"]):
             return report
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (KeyError, TypeError):
         raise not_ours(path) from None
     raise not_ours(path)
 

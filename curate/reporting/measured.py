@@ -1,12 +1,12 @@
 """The measures of ``curate evaluate --json``, as tables of a report."""
 
-import json
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from curate.evaluation.curves import read_strengths
+from curate.manifest.text import read_json
 from curate.policies.seal import MAX_BYTES
 from scoring.errors import InputError
 
@@ -35,13 +35,8 @@ def read_measured(path: str | Path) -> Measured:
     Raises:
         InputError: if the file is missing, too large, or not that.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"--measured: {path} does not exist; give what curate evaluate wrote with -o")
-    if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"--measured: {path} is too large ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
+    report = read_json(Path(path), what="the JSON of curate evaluate for --measured", most=MAX_BYTES)
     try:
-        report = json.loads(path.read_bytes())
         measures = [_measure(measure) for measure in report["measures"]][:MOST]
         columns = [str(name) for name in report["columns"]][:MOST]
         rows, used = int(report["rows"]), int(report["used"])

@@ -1,11 +1,11 @@
 """Learning curves as an image: of a folder of rounds, or of a replay."""
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.manifest.text import read_json
 from curate.options.function import callable_of
 from curate.rounds.files.folder import open_folder
 from curate.rounds.measures.lift import arm_accuracy
@@ -140,15 +140,7 @@ def read_replay(path: Path) -> ReplayCurves:
     Raises:
         InputError: if the file is missing, too large, or something else.
     """
-    if path.exists() and not path.is_file():  # a FIFO would be waited for
-        raise InputError(f"expected a file at {path}, got a folder, a device or a pipe; give the path of a file")
-    try:
-        with path.open("rb") as file:
-            replay = json.loads(file.read(MOST_BYTES))
-    except OSError as error:
-        raise InputError(f"expected a folder of rounds or a replay at {path}, got: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is not JSON; expected what `curate round simulate` wrote") from None
+    replay = read_json(path, what="a folder of rounds, or what `curate round simulate` wrote,", most=MOST_BYTES)
     if not isinstance(replay, dict) or replay.get("kind") != "replay":
         raise InputError(f"{path} is no replay; expected what `curate round simulate` wrote")
     try:

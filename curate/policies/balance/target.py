@@ -1,6 +1,5 @@
 """The target of a balance, as typed: a power of the sizes of its cells, or a share of each."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.manifest.store_path import path_on_disk
-from curate.manifest.text import decoded, read_bytes
+from curate.manifest.text import read_bytes, read_json
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv
 from curate.policies.balance.options import To
 from scoring.errors import InputError
@@ -96,21 +95,14 @@ def _typed(texts: Sequence[str]) -> dict[str, float]:
 
 
 def _read(path: Path) -> dict[str, float]:
-    if not path.is_file():
-        raise InputError(f"{path} does not exist; --to takes {HOW}")
-    if path.stat().st_size > MAX_TABLE_BYTES:
-        raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MAX_TABLE_BYTES:,}; name fewer classes")
-    data = read_bytes(path, what="text with shares")
     pairs: list[tuple[str, str]]
     if path.suffix.lower() == ".json":
-        try:
-            read = json.loads(decoded(data, what="text with shares", where=str(path)))
-        except (ValueError, RecursionError):
-            raise InputError(f'{path} is not JSON; write shares like {{"cat": 0.3, "dog": 0.7}}') from None
+        read = read_json(path, what='shares like {"cat": 0.3, "dog": 0.7}', most=MAX_TABLE_BYTES)
         if not isinstance(read, dict):
             raise InputError(f'{path} is no JSON object; write shares like {{"cat": 0.3, "dog": 0.7}}')
         pairs = [(str(name), str(share)) for name, share in read.items()]
     else:
+        data = read_bytes(path, what="text with shares", most=MAX_TABLE_BYTES)
         table = read_csv(data, str(path), expects={SHARE})
         names = [name for name in table.schema.names if name != SHARE]
         if SHARE not in table.schema.names or len(names) != 1:

@@ -188,7 +188,7 @@ def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
         ("r.json degradation --column unc_b -o x.svg", "has no column 'unc_b' (columns: kappa_a)"),
         ("empty.json degradation -o x.svg", "was measured without corrupted images"),
         ("broken.json degradation -o x.svg", "is not what curate evaluate writes"),
-        ("gone.json degradation -o x.svg", "cannot be read"),
+        ("gone.json degradation -o x.svg", "No such file"),
         ("r.json strengths --column unc_b -o x.svg", "has no column 'unc_b' (columns: kappa_a)"),
         ("empty.json strengths -o x.svg", "was measured without strengths"),
         ("steps.json strengths -o x.svg", "is not what curate evaluate writes"),

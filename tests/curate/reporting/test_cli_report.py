@@ -81,7 +81,7 @@ def test_nothing_is_written_over_what_is_there_unless_asked(made, tmp_path):
         (["-o", "r.html", "--column", "nothing"], "has no column 'nothing'"),
         (["-o", "r.html", "--column", "aesthetic"], "max:aesthetic"),
         (["-o", "r.html", "--label", "nothing"], "has no column 'nothing'"),
-        (["-o", "r.html", "--measured", "none.json"], "none.json does not exist"),
+        (["-o", "r.html", "--measured", "none.json"], "none.json"),
         (["-o", "r.html", "--source", "none"], "none"),
         (["none.parquet", "-o", "r.html"], "none.parquet does not exist"),
     ],
@@ -120,7 +120,7 @@ def test_what_evaluate_wrote_is_shown_as_tables(made, tmp_path):
     for text in ("[]", "{", '{"measures": [{"values": 3}], "columns": [], "rows": 1, "used": 1}'):
         evaluation.write_text(text)
         refused = run(made / "scores.parquet", "--json", "--points", "0", "--measured", evaluation)
-        assert "is not what curate evaluate wrote" in refused.output
+        assert "curate evaluate" in refused.output
 
 
 def test_tables_of_no_rows_of_failures_alone_and_of_a_hundred_thousand_classes_have_a_report(tmp_path):

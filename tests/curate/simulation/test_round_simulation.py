@@ -146,5 +146,5 @@ def test_plot_draws_a_replay_and_a_folder(tmp_path, truth):
 )
 def test_a_file_that_is_no_replay_is_refused(tmp_path, text):
     (tmp_path / "r.json").write_text(text)
-    with pytest.raises(InputError, match=r"(is not JSON|is no replay); expected what `curate round simulate` wrote"):
+    with pytest.raises(InputError, match="curate round simulate"):
         read_replay(tmp_path / "r.json")
