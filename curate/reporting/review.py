@@ -27,8 +27,8 @@ from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 
 TABLE = "findings.csv"
-LIKE = "like"  # the key that a near copy is like; not in the findings of earlier versions
-DECIDED = "decided"  # what a reviewer decided about it; the same
+LIKE = "like"  # the key that a near copy is like
+DECIDED = "decided"  # what a reviewer decided about it
 COLUMNS = ("kind", "key", "value", "finding", LIKE, DECIDED)
 OURS = re.compile(r"findings\.csv|\d\d-[a-z-]+\.png")
 MEASURED = re.compile(r" (\S+) is (above|below) (\S+)$")
@@ -113,9 +113,9 @@ def read_findings(folder: Path) -> list[dict[str, str]]:
     """Return the lines of ``findings.csv`` in a folder; InputError where it is not as it was written."""
     path = folder / TABLE
     lines = list(csv.DictReader(io.StringIO(read_text(path, what="the findings of curate report"))))
-    if any(None in line or {*line, LIKE, DECIDED} != set(COLUMNS) or None in line.values() for line in lines):
+    if any(set(line) != set(COLUMNS) or None in line.values() for line in lines):
         raise InputError(f"{path} is not as curate report wrote it; make it again with --overwrite")
-    return [{LIKE: "", DECIDED: "", **{name: unguarded(cell) for name, cell in line.items()}} for line in lines]
+    return [{name: unguarded(cell) for name, cell in line.items()} for line in lines]
 
 
 def _table(table: Table, findings: Iterable[Finding], said: Mapping[str, Said]) -> bytes:

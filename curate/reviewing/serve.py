@@ -203,12 +203,9 @@ def _under_review(about: Reviewed, reviewer: str) -> Review:
     return Review(dataset, kept, suspected_groups(dataset, decided, applied, near), file, label)
 
 
-def _listed_copies(folder: Path, dataset: Dataset) -> list[Finding] | None:
-    """The near copies that a cleaning listed; None where it listed none with the image that each is like."""
-    lines = [line for line in read_findings(folder) if line["kind"] == NEAR]
-    pairs = [line for line in lines if line[LIKE]]
-    if lines and not pairs:
-        return None
+def _listed_copies(folder: Path, dataset: Dataset) -> list[Finding]:
+    """Return the near copies that a cleaning listed, each with the image that it is like."""
+    pairs = [line for line in read_findings(folder) if line["kind"] == NEAR and line[LIKE]]
     value = np.array([float(line["value"]) for line in pairs], np.float64)
     by = [line["finding"].removeprefix(f"like {line[LIKE]}, by ") for line in pairs]
     return (

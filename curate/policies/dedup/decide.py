@@ -19,7 +19,7 @@ from curate.policies.dedup.grouping.loose import Bounds, Crowds, looser
 from curate.policies.dedup.grouping.loss import enlarged, facts_in
 from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import NOBODY, Stars, find_stars
-from curate.policies.dedup.request import BY_KEY, CHAIN, WITH_GRAPH, DedupRequest, refuse_graph
+from curate.policies.dedup.request import CHAIN, WITH_GRAPH, DedupRequest, refuse_graph
 from curate.policies.outcomes import DROP, FAILED, KEEP
 from curate.policies.reviewed import Reviewed, VerdictLines, with_images
 from curate.policies.verdicts import COPY, IMAGE, LEAKS
@@ -122,9 +122,8 @@ def decide_duplicates(
     """
     rows, other_rows, reviewed, read_again = _read(table, other, request, criteria, verdicts)
     protected = _protected(rows, request)
-    ties = key_ranks(table) if request.ties == BY_KEY else rows.hashes
     preferred = preferred_rows(table, request.prefer)
-    order = partial(keep_order, rows, criteria, ties, protected, preferred, apart=reviewed.apart)
+    order = partial(keep_order, rows, criteria, key_ranks(table), protected, preferred, apart=reviewed.apart)
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
     options = Options(request.views(), request.kappa, stored)
     work = _Work(rows, request, order(), build(rows, request.thresholds, options), options, compared)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from curate.columns import SIGNATURE, is_less_certain
 from curate.policies.dedup.changes import COMPARED
@@ -10,12 +10,12 @@ from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import Criterion
 from curate.policies.dedup.grouping.loss import FORMAT, facts_in
+from curate.policies.request import Request
 from curate.policies.reviewed import LINES
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.tables.needs import Needs, is_plain
 from curate.tables.signals import kappa_of
 from curate.tables.table import Table
-from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.images.views import SignatureView, views
 from scoring.lookup import lookup, name_list
@@ -32,12 +32,10 @@ NEAR_DUPLICATE = "near-duplicate"
 WITH_VIEWS = ("signature", CROP, NEAR_DUPLICATE)  # which look at mirrored and turned copies
 WITH_GRAPH = (EMBEDDING, CROP, NEAR_DUPLICATE)
 LABEL = "label"
-BY_KEY, BY_HASH = "shorter key", "hash of the key"
-TIES = {BY_KEY: "fewest bytes, then their order", BY_HASH: "of receipts of earlier versions, which do not name it"}
 
 
 @dataclass(frozen=True)
-class DedupRequest:
+class DedupRequest(Request):
     """A deduplication, ready to run on a table; also what the receipt records.
 
     Fields are as in ``DedupOptions``, but for these.
@@ -48,9 +46,10 @@ class DedupRequest:
         facts: columns of the table that say what a copy has lost, and what was done to it.
         held_back: finders whose threshold is their own or a stricter one: what they link in large groups just above
             it is kept until it is reviewed.
-        ties: which of equal copies is kept: the one with the shorter key, or a lower hash of it.
     """
 
+    rule: ClassVar[str] = "dedup"
+    beside: ClassVar[tuple[str, ...]] = ("against", "graph", VERDICTS, LINES)
     thresholds: dict[str, float]
     mirrored: bool = False
     rotated: bool = False
@@ -69,7 +68,6 @@ class DedupRequest:
     without_flat: bool = False
     facts: tuple[str, ...] = ()
     held_back: tuple[str, ...] = ()
-    ties: str = BY_KEY
 
     def __post_init__(self) -> None:
         for name in ("prefer", "facts", "held_back"):
@@ -78,30 +76,15 @@ class DedupRequest:
             raise InputError("--prefer needs a pattern of keys, got an empty text; write it like: --prefer 'sorted/*'")
         lookup(GROUPS, self.groups, kind="kind of groups")
         lookup(SIMILARITIES, self.similarity, kind="similarity")
-        lookup(TIES, self.ties, kind="order of equal copies")
         if self.protect is not None and not self.protect.strip():
             raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as one rule of a policy."""
-        later = {"held_back": list(self.held_back), "ties": "" if self.ties == BY_HASH else self.ties}
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in later}
-        later = {name: value for name, value in later.items() if value}
-        return {"rule": "dedup", **fields, "prefer": list(self.prefer), "facts": list(self.facts), **later}
-
     @classmethod
-    def from_json(cls, rule: Mapping[str, Any]) -> "DedupRequest":
-        """Read what ``to_json`` wrote; ``against``, ``graph`` and ``verdicts`` may be next to it.
-
-        Raises:
-            InputError: if it is something else.
-        """
-        what = "the rule of the receipt"
-        if isinstance(rule, Mapping):
-            rule = {"ties": BY_HASH, **rule}
-        request = from_json(cls, rule, what=what, ignored=("rule", "against", "graph", VERDICTS, LINES))
+    def from_json(cls, rule: Mapping[str, Any]) -> Self:
+        """Return the request from ``to_json``'s record; InputError for any other."""
+        request = super().from_json(rule)
         if not request.thresholds:
-            raise InputError(f"expected thresholds in {what}, got none; take a copy")
+            raise InputError("expected thresholds in the rule of the receipt, got none; take a copy")
         for name, value in request.thresholds.items():
             if lookup(FINDERS, name, kind="finder").threshold is not None:
                 threshold_of(name, value)
