@@ -22,7 +22,7 @@ from torch import Tensor
 from scoring.errors import InputError
 from scoring.system import free_memory
 from trainers.data import is_missing, loss_tensor, number_labels
-from trainers.methods.augmentation import LATER_VIEWS, Augmentation
+from trainers.methods.augmentation import Augmentation
 from trainers.targets import TargetsDigest
 
 FORMAT = 1
@@ -133,7 +133,7 @@ def open_cache(folder: str | Path) -> CachedFeatures:
         raise damaged(folder / epoch_name(0), "no rows")
     labels, classes, losses, targets = _targets(folder / epoch_name(0), about)
     for at, footer in enumerate(footers):
-        if footer["targets"] not in (None, targets):  # None: of a version that did not note it
+        if footer["targets"] != targets:
             raise damaged(folder / epoch_name(at), "other labels or losses than in epoch 0")
     made_of = [fingerprint(about), about["epochs"], first["keys"], targets]
     total = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode())
@@ -159,11 +159,7 @@ def epoch_name(number: int) -> str:
 
 def fingerprint(about: dict[str, Any]) -> dict[str, Any]:
     """Return the facts that decide the features: all but how many epochs there are, and which versions made them."""
-    identity = {name: value for name, value in about.items() if name not in ("epochs", "versions", "made_from")}
-    recipe = identity.get("recipe")
-    if isinstance(recipe, dict) and isinstance(recipe.get("augmentation"), dict):
-        identity["recipe"] = {**recipe, "augmentation": {**LATER_VIEWS, **recipe["augmentation"]}}
-    return identity
+    return {name: value for name, value in about.items() if name not in ("epochs", "versions", "made_from")}
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
@@ -197,8 +193,6 @@ def read_about(folder: Path) -> dict[str, Any] | None:
 def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, Any]:
     """Return the record of an epoch's file: rows, digests of the keys and of labels and losses, failures.
 
-    The latter digest is missing in files of earlier versions.
-
     Raises:
         InputError: if it is damaged, or of another cache.
     """
@@ -207,10 +201,10 @@ def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, A
         rows, schema, notes = file.metadata.num_rows, file.schema_arrow, file.metadata.metadata or {}
     try:
         note = json.loads(notes.get(METADATA_KEY, b""))
-        footer = {"rows": rows, "keys": note["keys"], "failures": note["failures"], "targets": note.get("targets")}
+        footer = {"rows": rows, "keys": note["keys"], "failures": note["failures"], "targets": note["targets"]}
         same = (note["kind"], note["epoch"], note["cache"]) == ("cache", number, fingerprint(about))
         counts = footer["failures"].values()
-        digests = isinstance(footer["keys"], str) and isinstance(footer["targets"], str | None)
+        digests = isinstance(footer["keys"], str) and isinstance(footer["targets"], str)
         is_complete = digests and all(type(count) is int for count in counts)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise damaged(path, "no note of what it is") from None

@@ -271,7 +271,7 @@ class EpochWriter:
                 f"other images can be read now than in epoch 0 ({self.n:,}, then {expected['rows']:,}); the data "
                 "changed, or a disk fails: make the cache again in another folder"
             )
-        if expected is not None and expected["targets"] not in (None, footer["targets"]):
+        if expected is not None and expected["targets"] != footer["targets"]:
             raise InputError(
                 "the labels or losses of these images differ from epoch 0; make the cache again in another folder"
             )

@@ -14,16 +14,9 @@ from torch import Tensor, nn
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from trainers import ranks
-from trainers.methods.augmentation import LATER_VIEWS
 
 REMEMBERED = "optimizer."
 EXTENDABLE = "epochs"
-EARLIER = (  # what earlier versions held next to one another, whatever the method
-    *("contrastive", "losspred", "latent_dim", "hidden_dim", "predictor", "predictor_every", "small_size", "n_small"),
-)
-
-# what recipes of earlier versions did not have, and was so then
-LATER: dict[str, Any] = {"backbone_options": {}, "clip": 0.0, "accumulate": 1, "stream": False}
 
 
 @dataclass
@@ -77,11 +70,6 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
         return RunState()
     before, done, tensors = _read(path)
     requested = json.loads(json.dumps(identity))
-    if "contrastive" in before:
-        before = _with_settings(before, requested)
-    before = {**LATER, **before}
-    if isinstance(before.get("augmentation"), dict):
-        before["augmentation"] = {**LATER_VIEWS, **before["augmentation"]}
     if done.diverged is not None:
         _require_lower_rate(path, before, requested, done.diverged)
         before["lr"] = requested["lr"]
@@ -110,7 +98,7 @@ def kept_identity(path: Path) -> dict[str, Any]:
         return {}
     try:
         with safe_open(path, "pt") as file:
-            return {**LATER, **json.loads((file.metadata() or {})["identity"])}
+            return dict(json.loads((file.metadata() or {})["identity"]))
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError):
         return {}
 
@@ -179,13 +167,6 @@ class Keeper:
             f". The last good state, of step {kept}, is kept in {self.path}: repeat the command with a lower --lr to "
             "go on from there"
         )
-
-
-def _with_settings(before: dict[str, Any], requested: dict[str, Any]) -> dict[str, Any]:
-    """Return the identity of an earlier version, which held the settings of all methods, with its own those."""
-    flat = {**before, **before["contrastive"], **before["losspred"]}
-    kept = {name: value for name, value in before.items() if name not in EARLIER}
-    return {**kept, "settings": {name: flat.get(name) for name in requested["settings"]}}
 
 
 def _require_lower_rate(path: Path, before: dict[str, Any], requested: dict[str, Any], step: int) -> None:

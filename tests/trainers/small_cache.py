@@ -44,10 +44,10 @@ def make(folder, model, files, epochs=3, recipe=RECIPE, **named):
     return make_cache(folder, about(model, epochs, recipe), images(files), model, recipe, workers=1, **named)
 
 
-def forget_targets(folder):
-    """Make every epoch one of an earlier version, which did not note what the labels and losses are."""
+def note_targets(folder, digest):
+    """Write a digest of labels and losses into the note of every epoch."""
     for path in folder.glob("epoch-*"):
         note = json.loads(pq.read_metadata(path).metadata[b"curate"])
-        del note["targets"]
+        note["targets"] = digest
         table = pq.read_table(path).replace_schema_metadata({b"curate": json.dumps(note).encode()})
         pq.write_table(table, path, compression="NONE")

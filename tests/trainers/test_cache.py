@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from small_cache import CPU, RECIPE, N, about, forget_targets, images, make
+from small_cache import CPU, RECIPE, N, about, images, make
 
 from scoring.errors import InputError
 from scoring.images import decode
@@ -219,11 +219,6 @@ def test_labels_that_changed_between_two_epochs_are_noticed(copy, made, model, f
     shutil.copy(made / "cache.json", copy / "cache.json")
     with pytest.raises(InputError, match=r"epoch-000001.parquet is damaged \(other labels or losses than in epoch 0"):
         open_cache(copy)
-
-
-def test_a_cache_of_an_earlier_version_has_its_digest_computed_when_it_is_opened(copy, made):
-    forget_targets(copy)
-    assert open_cache(copy).digest == open_cache(made).digest
 
 
 def test_the_digest_of_labels_is_that_of_every_row_in_whatever_blocks():

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from small_cache import RECIPE, N, forget_targets, make
+from small_cache import RECIPE, N, make, note_targets
 
 from scoring.errors import InputError
 from trainers.cache import epoch_name, open_cache
+from trainers.targets import TargetsDigest
 
 
 def flip(path, at):
@@ -121,8 +122,10 @@ def test_a_footer_that_claims_more_rows_than_its_file_can_hold_is_refused(copy, 
 
 
 def rewrite(folder, at, labels, **how):
-    """Write an epoch of an earlier version again, with its note, around other labels."""
-    forget_targets(folder)
+    """Write an epoch again, around other labels, with the digest of these in the notes of all."""
+    targets = TargetsDigest()
+    targets.update(labels, None)
+    note_targets(folder, targets.hexdigest())
     path = folder / epoch_name(at)
     note = {b"curate": pq.read_metadata(path).metadata[b"curate"]}
     table = pq.read_table(path).set_column(1, "label", labels).replace_schema_metadata(note)

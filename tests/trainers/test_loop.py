@@ -1,10 +1,7 @@
-import json
 from dataclasses import replace
 
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import save
 
 from scoring.errors import InputError
 from trainers import loop
@@ -15,7 +12,7 @@ from trainers.loop import learning_rate, train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method, Step
 from trainers.methods.table import METHODS
-from trainers.monitor import Monitor, warn
+from trainers.monitor import warn
 from trainers.views import ImageViews, Seen
 
 CPU = torch.device("cpu")
@@ -64,34 +61,6 @@ def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):
     train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
     with pytest.raises(InputError, match=r"unfinished run with lr = 0.05, this one has 0.1;"):
         train(recipe(epochs=1, lr=0.1), blobs, state=tmp_path / "s", device=CPU)
-
-
-def test_a_state_of_an_earlier_version_which_held_the_settings_of_all_methods_goes_on(blobs, tmp_path):
-    complete, _ = train(recipe(), blobs, state=tmp_path / "whole", device=CPU)
-
-    class Stop(Exception):
-        pass
-
-    def stop(progress):
-        raise Stop
-
-    with pytest.raises(Stop):
-        train(recipe(), blobs, state=tmp_path / "cut", device=CPU, monitor=Monitor(save_every=-1, report=stop))
-    with safe_open(tmp_path / "cut", "pt") as file:
-        header = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    identity = json.loads(header["identity"])
-    settings = identity.pop("settings")
-    identity |= settings | {"contrastive": {"kappa": "head", "samples": 16}, "losspred": {"form": "ranking"}}
-    for name, words in {"old": None, "other": "unfinished run with settings"}.items():
-        changed = identity | ({"latent_dim": 99} if words else {})
-        (tmp_path / name).write_bytes(save(tensors, header | {"identity": json.dumps(changed)}))
-        if words:
-            with pytest.raises(InputError, match=words):
-                train(recipe(), blobs, state=tmp_path / name, device=CPU)
-        else:
-            resumed, _ = train(recipe(), blobs, state=tmp_path / name, device=CPU)
-            assert torch.equal(weights(resumed), weights(complete))
 
 
 def test_a_file_that_is_no_state_is_refused(blobs, tmp_path):

@@ -4,9 +4,6 @@ from dataclasses import dataclass
 
 from scoring.errors import InputError
 
-# what views of earlier versions did not have, and were so then
-LATER_VIEWS = {"jitter_strength": 0.4, "solarize": 0.0, "vertical_flip": 0.0}
-
 
 @dataclass(frozen=True)
 class Augmentation:

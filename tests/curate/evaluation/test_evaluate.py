@@ -249,7 +249,7 @@ MISTAKES = {
     ),
     "a source that nothing reads": (["--label", "label", "--source", "x"], {}, "--source is for --degrade"),
     "a model that nothing runs": (["--label", "label", "--model", "x"], {}, "--model is for --degrade"),
-    "no file": (["--labelled", "truth.csv", "--label", "x"], {}, "truth.csv cannot be read"),
+    "no file": (["--labelled", "truth.csv", "--label", "x"], {}, "truth.csv, got: No such file"),
     "repeats": (["--label", "label", "--repeats", "0"], {}, "--repeats must be between 1"),
     "a small sample": (["--label", "label", "--sample", "3"], {}, "--sample must be at least 20 rows, got 3"),
     "a report of another kind": (["--label", "label", "-o", "r.txt"], {}, "ends in .json"),
