@@ -279,8 +279,8 @@ def test_near_copies_that_a_cleaning_listed_are_shown_next_to_the_image_they_are
     shutil.copy(table, folder / "steps/score.parquet")
     (folder / "curate.toml").write_text("[score]\n")
     curate.filter(folder / "steps/score.parquet", folder / "subset.parquet", max=0.95, column="p_junk")
-    lines = ["kind,key,value,finding,like", "near-copy,img/030.png,0.97,like img/031.png,img/031.png"]
-    lines += ["near-copy,img/031.png,0.97,like img/030.png,"]
+    lines = ["kind,key,value,finding,like,decided", "near-copy,img/030.png,0.97,like img/031.png,img/031.png,"]
+    lines += ["near-copy,img/031.png,0.97,like img/030.png,,"]
     (folder / "review/findings.csv").write_text("\n".join(lines) + "\n")
     with serving(folder) as server:
         near = next(each for each in queue(server) if each["kind"] == "near-copy")

@@ -12,6 +12,7 @@ from made import jittered, plain_rows, random_signatures, signed, write_table
 from test_stars import cosines, peak_mb
 
 import curate
+from curate.policies.dedup.finders import links
 from curate.policies.dedup.finders.links import chunks
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.grouping import other
@@ -47,7 +48,8 @@ def made(generator):
 @pytest.mark.parametrize("fewest", [1, 7, 64])
 @pytest.mark.parametrize("seed", range(3))
 def test_each_row_belongs_to_the_most_similar_of_the_first_finder_that_finds_one(seed, fewest, monkeypatch):
-    monkeypatch.setattr(other, "chunks", partial(chunks, first=fewest, many=10))
+    monkeypatch.setattr(links, "FIRST", fewest)
+    monkeypatch.setattr(other, "chunks", partial(chunks, many=10))
     generator = np.random.default_rng(seed)
     rows, others = made(generator)
     open_rows = rows.ok & (generator.random(NEW) < 0.9)

@@ -1,13 +1,11 @@
 """Connected groups against a plain union-find."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from made import Matrix, plain_rows, symmetric
 from test_stars import peak_mb
 
-from curate.policies.dedup.finders.links import chunks
+from curate.policies.dedup.finders import links
 from curate.policies.dedup.finders.searches import NearHash, NearVector
 from curate.policies.dedup.grouping import chains
 from curate.policies.dedup.grouping.chains import find_chains, join, roots
@@ -34,7 +32,7 @@ class Graded(Matrix):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_groups_match_union_find_and_the_first_in_order_stays(seed, monkeypatch):
-    monkeypatch.setattr(chains, "chunks", partial(chunks, first=3))
+    monkeypatch.setattr(links, "FIRST", 3)
     monkeypatch.setattr(chains, "MANY", 20)
     generator = np.random.default_rng(seed)
     n = 60

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from made import plain_rows
 
-from curate.policies.dedup.finders import pixels
+from curate.policies.dedup.finders import links, pixels
 from curate.policies.dedup.finders.links import chunks
 from curate.policies.dedup.finders.pixels import CLOSE, candidates
 
@@ -51,7 +51,8 @@ def by_definition(tables):
 @pytest.mark.parametrize("fewest", [1, 3, 64])
 @pytest.mark.parametrize("seed", range(4))
 def test_candidates_are_those_of_the_definition(seed, fewest, monkeypatch):
-    monkeypatch.setattr(pixels, "chunks", partial(chunks, first=fewest, many=5))
+    monkeypatch.setattr(links, "FIRST", fewest)
+    monkeypatch.setattr(pixels, "chunks", partial(chunks, many=5))
     generator = np.random.default_rng(seed)
     base = [int(code) for code in generator.integers(0, 2**63, 8)]
     tables = []
