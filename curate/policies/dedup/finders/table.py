@@ -74,7 +74,10 @@ def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
     if rows.signature is None:
         raise ValueError("rows were read without signature")
     search = NearVector(rows.signature, threshold, "signature", options.views, ties=rows.hashes)
-    return search if rows.chroma is None else OfColour(search, rows, options.views)
+    if rows.chroma is None:
+        return search
+    usual = FINDERS[SIGNATURE].threshold
+    return OfColour(search, rows, options.views, closely=usual is not None and threshold > usual)
 
 
 def _part_of(rows: Rows, threshold: float, options: Options) -> Search:

@@ -87,6 +87,8 @@ class Crowds:
 
         A kept row has such a group where it is linked with four rows or more, of any owner, and most of
         these links are just above the threshold. A row at the edge, whose kept row has fewer links, has it by its own.
+        Where these are most of the rows of a finder that are not surely the same, as of slices of a volume or frames of
+        a film, so are the others.
         """
         loose = np.zeros(len(stars.owner), bool)
         for bounds, rows in self._unsure(stars):
@@ -97,6 +99,7 @@ class Crowds:
             edge = rows[(counts.near & ~counts.large)[at]]
             counts = self._linked(bounds, search, edge)
             loose[edge[counts.large & counts.near]] = True
+            loose[rows] |= 2 * loose[rows].sum() > len(rows)
         return loose
 
     def loose_leaks(self, foreign: Stars, other: Others) -> Marked:

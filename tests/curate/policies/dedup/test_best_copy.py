@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from made import signed, write_table
 from PIL import Image, ImageDraw, ImageFont
 from runs import SMALL
 from typer.testing import CliRunner
@@ -220,6 +221,33 @@ def test_copies_of_photographs_do_not_wait(copies, tmp_path):
     result = dedup(copies, tmp_path / "u.parquet")
     assert (result.to_review, result.audit) == (0, None)
     assert result.facts()["to_review"] == 0
+
+
+def test_pairs_just_above_a_threshold_wait_where_most_are_of_one_template(tmp_path):
+    signatures = np.zeros((24, 255))
+    signatures[:12, 0] = 0.97**0.5
+    for pair in range(12):
+        signatures[2 * pair : 2 * pair + 2, 1 + pair] = (0.022 if pair < 6 else 0.992) ** 0.5
+    signatures[range(24), range(20, 44)] = 0.008**0.5
+    table = {}
+    for n in (14, 24):  # six pairs of one template with one other pair, and with six
+        write_table(tmp_path / f"{n}.parquet", {"signature": signed(np.rint(127 * signatures[:n]))})
+        table[n] = dedup(tmp_path / f"{n}.parquet", tmp_path / f"{n}u.parquet", finder={"signature": 0.99})
+    assert (table[14].dropped, table[14].to_review) == (0, 7)
+    assert (table[24].dropped, table[24].to_review) == (6, 6)
+    assert verify(table[14].receipt).identical
+
+
+def test_a_strict_threshold_drops_no_image_of_another_light_or_pale_colour(tiny_checkpoint, tmp_path):
+    (tmp_path / "p").mkdir()
+    for name, fill in (("brown", (202, 192, 184)), ("blue", (187, 194, 205)), ("dark", (90, 84, 79))):
+        picture = Image.new("RGB", (128, 128), "white")
+        ImageDraw.Draw(picture).regular_polygon((64, 60, 50), 6, fill=fill)
+        picture.save(tmp_path / "p" / f"{name}.png")
+        picture.resize((64, 64)).save(tmp_path / "p" / f"{name}_copy.jpg", quality=80)
+    table = scored(tmp_path / "p", tiny_checkpoint, tmp_path / "s.parquet")
+    strict, usual = (dedup(table, finder={"signature": least}, dry_run=True) for least in (0.99, 0.95))
+    assert (strict.kept, usual.kept) == (3, 1)
 
 
 def test_flat_images_are_not_compared_by_embedding(tiny_checkpoint, tmp_path):
