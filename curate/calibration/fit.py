@@ -98,7 +98,7 @@ def fit_judged(table: Table, judged: JudgedRows, target: str, *, repeats: int, s
         "folds": FOLDS,
         "repeats": repeats,
         "seed": seed,
-        "worth": {name: _plain(asdict(accuracy)) for name, accuracy in measured.items()},
+        "accuracy": {name: _plain(asdict(accuracy)) for name, accuracy in measured.items()},
     }
     return Calibration(
         target,

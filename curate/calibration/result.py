@@ -39,7 +39,7 @@ class CalibrationResult(Printed):
     @property
     def measured(self) -> Mapping[str, Measured]:
         """Map, or ``constant``, -> the fields of ``curate.statistics.calibration.Calibrated``, as plain JSON."""
-        measured: Mapping[str, Measured] = self.calibration.about.get("worth", {})
+        measured: Mapping[str, Measured] = self.calibration.about["accuracy"]
         return measured
 
     def to_json(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class CalibrationResult(Printed):
     def _about_rows(self) -> list[str | Grid]:
         calibration = self.calibration
         side = "high" if calibration.score.sign > 0 else "low"
-        left_out = calibration.about.get("left_out", {})
+        left_out = calibration.about["left_out"]
         return [
             f"{calibration.fitted.rows:,} judged rows, {calibration.rate:.1%} bad ({TARGETS[calibration.target]}); "
             f"{calibration.score.column}, where {side} is doubtful",

@@ -21,9 +21,9 @@ BLOCK = 65_536  # rows, or entries, that are looked at in one go
 
 @dataclass(frozen=True)
 class Pairwise(Selector):
-    """Pick the row that adds most to alpha * (worth of picks) - (1 - alpha) * (cosines of neighbours both picked).
+    """Pick the row that adds most to alpha * (utility of picks) - (1 - alpha) * (cosines of neighbours both picked).
 
-    Worth is the rank of the pool's uncertainty in (0, 1] where given, else 1 - margin where there are probabilities,
+    Utility is the rank of the pool's uncertainty in (0, 1] where given, else 1 - margin where there are probabilities,
     else 1; times quality where given. Neighbours are rows of which one is among the ``neighbours`` nearest of the
     other; each pair counts once, negative cosines as 0, and labelled rows count as picked. The method for quality
     and diversity at scale: linear in the edges. Greedy; where gains fall below 0, more picks make the subset worse.
@@ -41,7 +41,7 @@ class Pairwise(Selector):
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha <= 1:
-            raise InputError(f"alpha must be in [0, 1], the share that worth counts, got {self.alpha}")
+            raise InputError(f"alpha must be in [0, 1], the weight of utility, got {self.alpha}")
         check_neighbours(self.neighbours)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
@@ -67,7 +67,7 @@ class Pairwise(Selector):
             place = int((value >= top - 1e-9).argmax())
             picks[position], gains[position] = place, value[place]
             pick(place)
-        parts = {"worth": quality[picks], "similarity": quality[picks] - gains}
+        parts = {"utility": quality[picks], "similarity": quality[picks] - gains}
         return Selection(rows[picks], gains, parts, notes)
 
 

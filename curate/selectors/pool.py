@@ -26,7 +26,7 @@ class Pool:
         labels: class of the labelled rows, shape (N,) int64, -1 where unknown; None without labels.
         uncertainty: what ranks alone may use, higher is picked first, shape (N,) float32 or float64; None for the
             method's own.
-        quality: in [0, 1], what an image counts: 1 is fully worth it, shape (N,) float32; None for all 1.
+        quality: weight of an image, in [0, 1], shape (N,) float32; None for all 1.
         draws: probabilities of C classes by M models that could all be right, shape (M, N, C) float32; None without.
         loss: of each row's own label under the model in training, shape (N,) float32; None where rows have no label.
         holdout_loss: the same under a model trained on other rows, shape (N,) float32.

@@ -1,4 +1,4 @@
-"""Rounds of labelling replayed on rows whose labels are all known: is a strategy worth its trouble?"""
+"""Rounds of labelling replayed on rows whose labels are all known: how much a strategy gains."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

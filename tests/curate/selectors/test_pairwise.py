@@ -50,7 +50,7 @@ def test_it_is_its_definition(seed, alpha, labelled):
     selection = Pairwise(alpha=alpha, neighbours=5)(replace(pool, uncertainty=uncertainty), 60)
     assert selection.rows.tolist() == picks
     assert selection.gains == pytest.approx(gains, abs=1e-6)
-    assert selection.parts["worth"] - selection.parts["similarity"] == pytest.approx(selection.gains)
+    assert selection.parts["utility"] - selection.parts["similarity"] == pytest.approx(selection.gains)
 
 
 def test_without_a_score_it_avoids_copies_of_what_is_picked():
