@@ -70,7 +70,7 @@ def _refuse_finished(path: Path) -> None:
             if free and path.is_file() and not path.is_symlink() and temporary.samefile(path):
                 temporary.unlink()
                 raise InputError(
-                    f"{path} exists already and is complete: the run that wrote it was cut off after that; nothing is "
+                    f"{path} exists already and is complete: the run that wrote it was interrupted later; nothing is "
                     "left to do (make it again with --overwrite)"
                 )
 

@@ -116,7 +116,9 @@ def _check_archive(path: Path) -> None:
     pickle_bytes = sum(entry.file_size for entry in entries if entry.filename.endswith(".pkl"))
     total = sum(entry.file_size for entry in entries)
     if packed or len(entries) > MOST_ENTRIES or pickle_bytes > MOST_PICKLE or total > path.stat().st_size:
-        raise InputError(f"{path} is not what torch.save writes: it would unfold to more than it is; it is left alone")
+        raise InputError(
+            f"{path} is not what torch.save writes: its content would be larger than the file; it was not read"
+        )
 
 
 def _weights(path: Path, contents: dict[str, Any]) -> tuple[dict[str, Tensor], str | None, dict[str, Any]]:
@@ -129,9 +131,7 @@ def _weights(path: Path, contents: dict[str, Any]) -> tuple[dict[str, Tensor], s
         raise InputError(f"{path} holds no weights; expected tensors by name, or a 'state_dict' of them")
     strange = [name for name, value in weights.items() if value.layout != torch.strided or value.is_quantized]
     if strange or any(value.device.type != "cpu" for value in weights.values()):
-        raise InputError(
-            f"{path} holds tensors of a kind that is no plain weight, such as {(strange or ['meta'])[0]!r}"
-        )
+        raise InputError(f"{path} holds tensors that are not plain weights, such as {(strange or ['meta'])[0]!r}")
     arch = contents.get("arch")
     numbers = {name: contents[name] for name in ("epoch", "metric") if isinstance(contents.get(name), (int, float))}
     facts = {name: value for name, value in numbers.items() if -LARGEST < value < LARGEST}

@@ -149,7 +149,7 @@ def convert_weights(data: bytes, expected: Mapping[str, torch.Size], *, name: st
         raise InputError(f"{name} cannot be read safely ({text}); expected tensors by name") from None
     ours = {key: shape for key, shape in expected.items() if not key.endswith(COUNTER)}
     if not all(isinstance(value, Tensor) and value.layout == torch.strided for value in values):
-        raise InputError(f"{name} holds what is no plain tensor; expected weights alone")
+        raise InputError(f"{name} holds other things than plain tensors; expected weights alone")
     shapes = [value.shape for value in values]
     if shapes != list(ours.values()):
         pairs = list(zip(ours.items(), shapes, strict=False))

@@ -103,7 +103,7 @@ def find_start(text: str | None, *, size: int | None = None, settings: Mapping[s
     is_stored = text in shipped_models() or Path(text).is_file() or Path(text).suffix == ".safetensors"
     if typed and (is_stored or FILE in text):
         raise InputError(
-            f"{text} holds the weights of a network as it is; leave --backbone-set {next(iter(typed))} out, or name a "
+            f"{text} holds the weights of a fixed network; leave --backbone-set {next(iter(typed))} out, or name a "
             "network of timm's"
         )
     if text.startswith(PUBLISHED) and FILE in text:

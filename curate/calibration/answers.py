@@ -60,8 +60,8 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
     if any(audits):
         other = paths[audits.index(False)]
         raise InputError(
-            f"expected audits of curate review plan alone, or none, got {paths[audits.index(True)]} and {other}: how "
-            "the rows of one were drawn says nothing of the other's; give one of them"
+            f"expected audits of curate review plan alone, or none, got {paths[audits.index(True)]} and {other}: the "
+            "draw of one does not hold for the other; give one of them"
         )
     return _of_files(paths, judges, read)
 

@@ -56,7 +56,7 @@ def run_calibrate(options: CalibrateOptions) -> CalibrationResult:
         refused = (options.column, options.bad, options.audit, options.label, options.labelled, options.out)
         flags = ("--column", "--bad", "--audit", "--label", "--labelled", "-o")
         for flag in (flag for flag, value in zip(flags, refused, strict=True) if value is not None):
-            raise InputError(f"--fitted {options.fitted} is applied as it is, and nothing is fitted; leave out {flag}")
+            raise InputError(f"--fitted {options.fitted} is applied without fitting; leave out {flag}")
         if places[1] is None:
             raise InputError(f"--fitted {options.fitted} is applied to a table; write one with --apply NAME.parquet")
         calibration = read_calibration(options.fitted)

@@ -189,7 +189,7 @@ def _refuse_changed(values: Floats, then: Floats, keys: list[str], column: str) 
         at = int(differs.argmax())
         raise InputError(
             f"--audit: {column} of {keys[at][:80]!r} was {then[at]:g} when it was drawn and is "
-            f"{values[at]:g} now ({int(differs.sum()):,} of {len(values):,} differ); audit the table as it is"
+            f"{values[at]:g} now ({int(differs.sum()):,} of {len(values):,} differ); audit this table again"
         )
 
 

@@ -97,7 +97,7 @@ def _check(path: Path) -> bool:
         InputError: if there is something else at its place.
     """
     if path.is_dir() or (path.exists() and not path.is_file()):
-        raise InputError(f"expected --log FILE.jsonl, got {path}, which is no file")
+        raise InputError(f"expected --log FILE.jsonl, got {path}, which is not a file")
     try:
         with path.open("rb") as file:
             first = file.readline(LONGEST_LINE)

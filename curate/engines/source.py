@@ -106,5 +106,5 @@ def _refuse_without_images(manifest: Manifest) -> None:
         except ReadError:
             raise InputError(
                 f"expected images, got a scored table that names none ({manifest.description}); filter, dedup and "
-                "select take it as it is, and to score again, give what was scored"
+                "select read it directly; to score again, give the source of its images"
             ) from None

@@ -114,8 +114,8 @@ def verdict(measures: Sequence[Measure]) -> list[str]:
         )
     elif scores:
         lines.append(
-            "no score of this table predicts what is hard on your labels: learn it from them with curate fit --label "
-            "COLUMN --apply FILE, whose unc_class knows them"
+            "no score of this table predicts errors on your labels: learn one from them with curate fit --label "
+            "COLUMN --apply FILE, which writes unc_class"
         )
     entropy = measure.values.get("class entropy")
     if good and entropy is not None and entropy.low > scores[good[0]].high:

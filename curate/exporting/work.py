@@ -77,7 +77,7 @@ class WorkFolder(HeldFolder):
         sweep(self.folder, temporary_stem(self.folder / RUN))
         before = self._before()
         if before is None and any(path.name != LOCK for path in self.folder.iterdir()):
-            raise InputError(f"{self.folder} is no export that was begun, and is left alone; rename it, or --out")
+            raise InputError(f"{self.folder} is not an unfinished export, and was not touched; rename it, or --out")
         if before is not None and before != fingerprint and not overwrite:
             refuse_difference(str(self.folder), before, fingerprint)
         if before == fingerprint:

@@ -79,6 +79,5 @@ def _refuse_user_columns(table: Table, columns: Mapping[str, pa.Array]) -> None:
     ]
     if user_columns and FITTED not in table.schema.names:
         raise InputError(
-            f"{table.path} has a column {user_columns[0]!r} that no fit wrote, and this one would replace it; "
-            "rename it first"
+            f"{table.path} has a column {user_columns[0]!r} that is not of a fit and would be replaced; rename it first"
         )

@@ -91,7 +91,7 @@ def run_fit(options: FitOptions) -> FitResult:
     _refuse_models(options.embedding, {"-o": options.out, "--fitted": options.fitted, "--model": options.model})
     places = _places(opened, options.out, options.apply, options.fitted)
     if options.fitted is not None and (options.label is not None or options.labelled is not None):
-        raise InputError(f"--fitted {options.fitted} is applied as it is, and nothing is learned; leave out the labels")
+        raise InputError(f"--fitted {options.fitted} is applied without learning; leave out the labels")
     base = None if places[0] is None else base_of(opened, options.model)
     if options.model is not None and base is None:
         check_same(opened, options.model)
@@ -142,7 +142,7 @@ def _places(
     if out is None and apply is None:
         raise InputError("expected a model to write (-o NAME.safetensors), or a table (--apply NAME.parquet), got none")
     if out is not None and fitted is not None:
-        raise InputError(f"--fitted {fitted} is applied as it is, and nothing is fitted; leave out -o {out}")
+        raise InputError(f"--fitted {fitted} is applied without fitting; leave out -o {out}")
     places = None if out is None else path_on_disk(out, "-o"), None if apply is None else path_or_store(apply)
     if places[0] is not None and places[0].suffix != ".safetensors":
         raise InputError(f"a model is a safetensors file: expected -o NAME.safetensors, got {out}")

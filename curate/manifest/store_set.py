@@ -163,8 +163,8 @@ class StoreSet:
                 raise ValueError("names")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise InputError(
-                f"{note} is damaged: it should say what a run that was cut off has put; remove it, and what that run "
-                f"left of {self._paths[0].name}"
+                f"{note} is damaged: it should list the files of an interrupted run; remove it, and the files that "
+                f"it left of {self._paths[0].name}"
             ) from None
         return files, value["last"]
 

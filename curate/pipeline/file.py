@@ -97,9 +97,7 @@ def _step(pipeline: Pipeline, name: str, value: Any) -> Step:
     """One entry of the file as a step."""
     if not isinstance(value, dict):
         known = closest(name, [FOLDER])
-        raise InputError(
-            f"{pipeline.place(None, name)}: {reprlib.repr(name)} stands outside of any step{known}; {EXAMPLE}"
-        )
+        raise InputError(f"{pipeline.place(None, name)}: {reprlib.repr(name)} is outside of any step{known}; {EXAMPLE}")
     if not NAME.fullmatch(name):
         raise InputError(
             f"{pipeline.place(name)}: a step's name becomes a file's: expected letters, digits, - and _, got "

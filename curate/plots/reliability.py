@@ -52,8 +52,7 @@ class Reliability(Numbers):
             columns, promised = {CONFIDENCE: judged.confidence}, [CONFIDENCE]
         else:
             raise InputError(
-                f"the {judged.what} says nothing of how sure it is; name columns with --column, such as "
-                f"{', '.join(judged.raw)}"
+                f"the {judged.what} has no confidence; name columns with --column, such as {', '.join(judged.raw)}"
             )
         if promised and len(promised) < len(columns):
             rest = [name for name in columns if name not in promised]

@@ -50,7 +50,7 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise InputError(f"{folder} exists already; choose another name, or replace it with --overwrite")
     other = next((each.name for each in folder.iterdir() if not OURS.fullmatch(each.name)), None)
     if other is not None:
-        raise InputError(f"{folder} holds {other}, which is no finding and would be lost; move it elsewhere")
+        raise InputError(f"{folder} holds {other}, which is not a finding and would be lost; move it elsewhere")
 
 
 def decisions_on(results: Sequence[Applied]) -> dict[str, Said]:

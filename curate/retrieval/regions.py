@@ -58,8 +58,8 @@ def refuse_no_concentration(table: Table, column: str) -> None:
     """
     if not is_concentration(table, column):
         raise InputError(
-            f"--credible: {column} of {table.path} is no concentration around these embeddings, so no probability "
-            "follows from it; add --calibrate COLUMN, a column of classes whose rows match one another"
+            f"--credible: {column} of {table.path} is not a concentration around these embeddings and gives no "
+            "probability; add --calibrate COLUMN, a column of classes whose rows match one another"
         )
 
 

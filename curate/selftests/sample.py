@@ -160,7 +160,7 @@ class _Writer:
 def _enough(sample: ImageSample, name: str) -> ImageSample:
     if len(sample.keys) < FEWEST:
         raise InputError(
-            f"expected at least {FEWEST} images to test that can be read, and as many others, got {len(sample.keys)} "
+            f"expected at least {FEWEST} readable images to test, and as many others, got {len(sample.keys)} "
             f"of {name}; take more, or name where they are"
         )
     return sample

@@ -86,9 +86,7 @@ def _kept(
     centres = cluster_centres(directions.units, seed=seed)
     kept = laid_out(directions, centres)
     if kept.signals["distance"].min() >= ALONE:
-        raise InputError(
-            f"expected images that differ, got {len(rows):,} that are all copies of one another; curate dedup keeps one"
-        )
+        raise InputError(f"expected images that differ, got {len(rows):,} copies of one image; curate dedup keeps one")
     clusters = fine_clusters(directions.units, seed=seed)
     bare = DatasetFit(mean, rows[drawn], centres, {}, kept.closest, clusters, np.zeros(len(clusters), np.int32))
     return rows, bare, kept, drawn

@@ -125,7 +125,7 @@ def weighed(
             "another class: name a coarser column" if wrong.all() else "its own class, which the dataset shows alone"
         )
         raise InputError(
-            f"expected labels that show something by which to measure what they teach, got {len(labels.rows):,} "
+            f"expected labels of which the nearest labelled images differ, got {len(labels.rows):,} "
             f"labelled images, and the nearest labelled image of each is of {always}; or fit without labels"
         )
     plain = bare.with_quantiles(on.signals).ambiguity(on.signals)

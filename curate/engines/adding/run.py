@@ -148,7 +148,7 @@ def _refuse_moved(table: Table) -> None:
 def _nothing(state: _State) -> ScoreResult:
     """Return the result where nothing is new; what a run left that was cut off at its very end is removed."""
     clear(state.work, state.request.out, lambda of: bool(of.get("add")) or of == state.table.metadata["settings"])
-    state.request.options.announce(f"nothing new: {state.request.out} is left as it is")
+    state.request.options.announce(f"nothing new: {state.request.out} is unchanged")
     return state.nothing_done(state.table, state.notes)
 
 

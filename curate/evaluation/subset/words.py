@@ -196,8 +196,8 @@ def notes(findings: SubsetFindings) -> list[str]:
         )
     if findings.noise is not None:
         lines.append(
-            "wrong labels are found by predictions from other rows, as in curate labels: a subset that was "
-            "chosen by them looks better than it is"
+            "wrong labels are estimated from predictions of other rows, as in curate labels: a subset chosen by "
+            "curate labels looks better than it is"
         )
     return lines
 

@@ -33,7 +33,7 @@ def target_of(to: To, alpha: float | None) -> tuple[float, dict[str, float]]:
     texts = [] if to is None else [str(to)] if isinstance(to, str | Path) else to
     if alpha is not None:
         if len(texts):
-            raise InputError("--alpha and --to both say what to balance towards; leave one of them out")
+            raise InputError("--alpha and --to both set the target; leave one of them out")
         if not 0 <= alpha <= 1:
             raise InputError(f"--alpha must be from 0 (uniform) to 1 (as it is), got {alpha:g}; 0.5 is the square root")
         return alpha, {}

@@ -199,7 +199,7 @@ class MaxBadRate(ScoreRule):
             at = int(differs.argmax())
             raise InputError(
                 f"--audit: {self.column} of {self.sample[at].key[:80]!r} was {then[at]:g} when it was drawn and is "
-                f"{values[at]:g} now ({int(differs.sum()):,} of {len(values):,} differ); audit the table as it is"
+                f"{values[at]:g} now ({int(differs.sum()):,} of {len(values):,} differ); audit this table again"
             )
 
     def _refuse_another(self, everything: Population) -> None:
@@ -208,5 +208,5 @@ class MaxBadRate(ScoreRule):
             if now != zone.among:
                 raise InputError(
                     f"--audit: {zone.among:,} rows were drawn from, down to {self.column} {zone.cut:g}, and the table "
-                    f"has {now:,} such rows; audit the table as it is"
+                    f"has {now:,} such rows; audit this table again"
                 )

@@ -54,8 +54,8 @@ class SelectRequest(Request):
             )
         if self.graph and (self.per or self.balance):
             raise InputError(
-                f"--graph is of all rows, and {'--per' if self.per else '--balance'} picks in each group on its own, "
-                "which uses none of it; leave one of them out"
+                f"--graph is of all rows, and {'--per' if self.per else '--balance'} picks in each group separately, "
+                "without it; leave one of them out"
             )
         if self.noise_guard and (self.gate or self.discount):
             raise InputError("--noise-guard is a gate and a discount in one; leave out --gate and --discount")

@@ -124,7 +124,7 @@ def test_a_file_without_classes_or_a_column_that_is_not_there_is_refused(table, 
 
 def test_labels_for_a_model_that_is_only_applied_are_refused(table, tmp_path, tiny_checkpoint):
     fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
-    with pytest.raises(InputError, match="nothing is learned; leave out the labels"):
+    with pytest.raises(InputError, match="applied without learning; leave out the labels"):
         fit(table, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors", label="label")
 
 

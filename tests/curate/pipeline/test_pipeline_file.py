@@ -87,7 +87,7 @@ def test_a_dry_run_says_each_step_as_one_would_type_it(workdir):
             14,
             "expected a path of this machine for what a step",
         ),
-        ("[best]", "[[best]]", 1, "stands outside of any step"),
+        ("[best]", "[[best]]", 1, "is outside of any step"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_place(workdir, old, new, line, said):
