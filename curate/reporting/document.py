@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import LABEL
+from curate.columns import GONE, LABEL
 from curate.counted import counted
 from curate.policies.outcomes import KEEP
 from curate.reporting.columns import SCORE, Shown, default_score, shown_columns
@@ -120,9 +120,12 @@ class Facts:
         return list(dict.fromkeys(mixed))
 
     def to_thumb(self, n: int) -> list[int]:
-        """Return the n rows that come first: rows of galleries, then of the map, then of the sample."""
+        """Return the n rows that come first: of galleries, then of the map, then of the sample; none that are gone."""
         of_map = self.places.row.tolist() if self.places is not None else []
-        return list(dict.fromkeys([*self.in_galleries(), *of_map, *self.drawn.tolist()]))[:n]
+        rows = dict.fromkeys([*self.in_galleries(), *of_map, *self.drawn.tolist()])
+        status = self.dataset.status
+        gone = status.names.index(GONE) if GONE in status.names else None
+        return [row for row in rows if gone is None or status.codes[row] != gone][:n]
 
     def _shown(self, place: Any) -> dict[str, Any]:
         return {

@@ -278,14 +278,15 @@ def test_another_seed_draws_other_rows(five_policies):
 def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(five_policies, tmp_path):
     table = pl.read_parquet(five_policies / "scores.parquet").head(30)
     gone = table.with_columns(
-        uri=pl.when(pl.int_range(pl.len()) < 4).then(pl.lit(str(tmp_path / "none.png"))).otherwise("uri")
+        uri=pl.when(pl.int_range(pl.len()) < 4).then(pl.lit(str(tmp_path / "none.png"))).otherwise("uri"),
+        status=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("gone")).otherwise("status"),
     )
     gone.write_parquet(tmp_path / "scores.parquet")
     (tmp_path / "text.png").write_text("no image")
     report = listed(gather(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0)), thumbs=100)
     thumbs = report["thumbs"]
-    assert thumbs["missing"] == 4
-    assert "4 images could not be shown" in thumbs["words"]
+    assert thumbs["missing"] == 3  # the first row was gone when it was scored
+    assert "3 images could not be shown" in thumbs["words"]
     assert [place >= 0 for place in thumbs["of"]] == [row >= 4 for row in report["rows"]["row"]]
     picture = Image.open(io.BytesIO(base64.b64decode(thumbs["data"][thumbs["of"][9]])))
     assert picture.size[0] <= thumbs["side"] == 128
