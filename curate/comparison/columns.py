@@ -49,7 +49,7 @@ def unlike(first: pa.DataType, second: pa.DataType, *, classes: bool) -> str:
 
 
 def names_rows(parts: Sequence[pa.Array]) -> str:
-    """Return why values that show rows and not kinds of rows are not compared; empty where they are."""
+    """Return why a column of values that name single rows is not compared; empty where it is."""
     for part in parts:
         n = pc.count_distinct(part).as_py()
         if 2 * n > len(part):

@@ -78,7 +78,7 @@ class Story:
 
     @property
     def in_its_place(self) -> str | None:
-        """The key of the row that stayed instead; None where none did, or it stayed itself."""
+        """The key of the row kept instead of this one; None where none was, or this row was kept."""
         return None if self.lost is None else self.events[self.lost].noted.get(IN_ITS_PLACE)
 
     def to_json(self) -> dict[str, Any]:

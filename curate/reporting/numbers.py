@@ -54,7 +54,7 @@ class ByClass:
         self._order = order[: len(codes) - int((self._place == len(self.shown)).sum())]
 
     def rows(self, keep: NDArray[np.bool_]) -> Iterator[tuple[str, NDArray[np.int64]]]:
-        """Yield the name and those rows of each class that are kept, in the order of the table."""
+        """Yield the name and the kept rows of each class, in the order of the table."""
         start = 0
         for _, name, n in self.shown:
             rows = self._order[start : start + n]

@@ -162,7 +162,7 @@ class Farthest:
         self._front, self._rows = front[current], rows[current]
 
     def _sweep(self, top: float) -> None:
-        """Bring every row up to date that may be farther than ``top``, which is how far one row is for certain."""
+        """Update every row whose distance may exceed ``top``, the known distance of one row."""
         self._floor = top  # rows that fall behind it need not be finished
         rows = np.flatnonzero(self._open & (self._bound > top + self._close) & (self._seen < self._total))
         far = min(ALIKE, len(rows))

@@ -17,7 +17,7 @@ from scoring.search.links import Graph
 
 
 class PoolGraph:
-    """The graph of the rows that a folder of rounds can ask, in a file that may be deleted at any time.
+    """The graph of the rows that a folder of rounds can pick, in a file that may be deleted at any time.
 
     Args:
         folder: of the rounds.
