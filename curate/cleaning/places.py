@@ -1,4 +1,4 @@
-"""Where images come from and where all goes: refused before anything is written."""
+"""The source and the folder of a cleaning: checked before anything is written."""
 
 import os
 from pathlib import Path

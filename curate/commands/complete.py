@@ -8,7 +8,7 @@ import typer
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the columns of the table that is on the line and begin so; none where there is no table to read."""
+    """Return the columns that begin so, of the table on the line; none without a table to read."""
     from curate.tables.table import open_table
     from scoring.errors import InputError
 

@@ -118,7 +118,7 @@ def _show_details(status: "Status") -> None:
 
 
 def _show_curve(status: "Status") -> None:
-    """Accuracy by labels, with both intervals, and which is which."""
+    """Show accuracy by labels, with both intervals and their names."""
     share = f"{100 * status.confidence:.10g} %"
     rows = [
         (

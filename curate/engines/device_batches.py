@@ -41,7 +41,7 @@ class Waiting:
 
 
 class DeviceBatches:
-    """A thread that feeds a device's decoder; what comes of it is finished in another pool of threads.
+    """A thread that feeds a device's decoder; its results are finished in another pool of threads.
 
     Args:
         decoder: of the device.

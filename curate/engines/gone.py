@@ -1,4 +1,4 @@
-"""A source that goes away during a run, not single images: it shows when images read before cannot be read again."""
+"""A source that disappears during a run, not single images: images read before cannot be read again."""
 
 import re
 from collections.abc import Iterator, Sequence

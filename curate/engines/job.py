@@ -326,7 +326,7 @@ def thread_counts(device: torch.device) -> dict[str, int]:
 
 @contextmanager
 def model_threads(metadata: Mapping[str, Any]) -> Iterator[None]:
-    """Let models run with as many threads as their run began with, wherever and however often it goes on."""
+    """Let models run with as many threads as their run began with, on every machine that resumes it."""
     before = torch.get_num_threads()
     torch.set_num_threads(metadata.get(THREADS, before))
     try:

@@ -48,7 +48,7 @@ def refuse_cluster(cluster: Cluster) -> None:
 
 
 def score_locally(run: "ScoreRun") -> None:
-    """Score the shards that are to do; one is written while the next goes through the model."""
+    """Score the remaining shards; one is written while the model reads the next."""
     from curate.engines.job import opened_job, start_span  # brings torch
     from scoring.images.decoders import closing_decoders
 

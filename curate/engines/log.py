@@ -20,7 +20,7 @@ LONGEST_LINE = 1 << 20  # bytes of the first line of a file that may be a log
 
 
 class RunLog:
-    """Appends events to a file, each whole and flushed; a second run goes on below the first.
+    """Appends events to a file, each complete and flushed; a second run appends below the first.
 
     Every line has ``time`` (UTC, ISO 8601), ``event`` and ``run`` (the same for all lines of a run). Leaving the
     ``with`` block writes ``end``, ``interrupted`` or ``error``.

@@ -42,7 +42,7 @@ REASONS = {  # words of Ray's -> ours
 
 @contextmanager
 def on_ray(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engine]:
-    """Score on a Ray cluster: actors score shards, and what is lost with one of them goes to another.
+    """Score on a Ray cluster: actors score shards, and another takes over the shards of a lost one.
 
     Raises:
         InputError: if there is no Ray, no cluster, or none with room for an actor.
@@ -144,7 +144,7 @@ class Crew:
                 idle_since = monotonic()
 
     def dismiss(self) -> None:
-        """End all actors, whatever they are at; a shard that one is writing is written by the process that goes on."""
+        """End all actors at once; the process that continues writes their unfinished shards."""
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors.clear()

@@ -197,7 +197,7 @@ def suffix_of_bytes(data: bytes) -> str:
 
 
 def fresh(path: Path) -> Path:
-    """Return a path that is free: what a killed run left there goes, be it a link, and never what that points at."""
+    """Return a free path: leftovers of a killed run are removed, of a link the link alone."""
     with suppress(FileNotFoundError):
         path.unlink()
     return path

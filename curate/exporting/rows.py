@@ -110,7 +110,7 @@ class Rows:
         return values
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return a column, whether it goes out or not."""
+        """Return a column, exported or not."""
         held = self.table if self.extra is None or name in self.table.column_names else self.extra
         return held[name]
 

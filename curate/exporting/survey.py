@@ -1,6 +1,6 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
 # ruff: noqa: PTH100, PTH116, PTH120
-"""One pass over all rows before the first goes out: how many, keys, classes, folders, and what cannot go out."""
+"""One pass over all rows before the first is written: counts, keys, classes, folders, and rows left out."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -86,7 +86,7 @@ def _json(schema: pa.Schema, key: bytes) -> dict[str, object]:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    """Return a list of different names; empty where the value is not one."""
+    """Return a list of different names; empty for any other value."""
     if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
         return ()
     return tuple(value) if len(set(value)) == len(value) else ()

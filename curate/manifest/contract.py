@@ -43,7 +43,7 @@ def too_large(n_bytes: int | None, max_bytes: int) -> ReadError:
 
 @dataclass(frozen=True, slots=True)
 class RemoteReader:
-    """A reader of bytes that are not on this machine: worth asking for before they are needed (`ahead.ReadAhead`).
+    """A reader of remote bytes, which `ahead.ReadAhead` requests before they are needed.
 
     Args:
         read: bound on the size in bytes -> the bytes.

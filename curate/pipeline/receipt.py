@@ -30,7 +30,7 @@ from scoring.file_digest import file_sha256
 
 
 def outputs_of(out: str) -> list[str]:
-    """Return the paths of all that a step wrote, from those that its receipt names where it has one."""
+    """Return the paths of all files that a step wrote, from its receipt where it has one."""
     receipt = receipt_beside(out)
     if not (Path(out).suffix == ".parquet" and receipt.is_file()):
         return [out]

@@ -123,7 +123,7 @@ def run_pipeline(
 
 @dataclass
 class _Run:
-    """A run that goes on: what was done before it, and what it does; paths are from the folder of the file."""
+    """A resumed run: the steps done before, and its own; paths are relative to the folder of the file."""
 
     pipeline: Pipeline
     commands: Commands

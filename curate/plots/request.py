@@ -56,7 +56,7 @@ class Numbers(ABC):
 
     @abstractmethod
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
-        """Draw the numbers; nothing else goes in."""
+        """Draw the numbers, from nothing else."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that does not exist is null."""

@@ -206,7 +206,7 @@ def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
 
 
 def _with_classes(table: Table, same: Mapping[str, str]) -> dict[str, Any]:
-    """The metadata of a table with the names of all its classes, of which a subset may have fewer.
+    """Return the metadata of a table with the names of all its classes, also those without a row in a subset.
 
     Args:
         table: the input.

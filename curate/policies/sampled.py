@@ -159,7 +159,7 @@ def n_finished(shown: Sequence[Hashable], is_judged: Sequence[bool]) -> int:
 
 
 def refuse_unfinished(sample: object, n_drawn: int, n_judged: int, what: str) -> NoReturn:
-    """Refuse a sample of which no block is judged whole; ``what`` names the images, such as ``labels``."""
+    """Refuse a sample without a completely judged block; ``what`` names the images, such as ``labels``."""
     got = f"on {n_judged:,} of an unfinished block of {min(BLOCK, n_drawn):,}" if n_judged else "none"
     raise InputError(
         f"expected verdicts on the {n_drawn:,} {what} of {sample}, got {got}; judge them: curate review TABLE {sample}"

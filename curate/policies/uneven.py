@@ -31,7 +31,7 @@ def uneven_words(kind: str, groups: Mapping[str, tuple[int, int]], usual: float)
 
 
 def emptied_words(kind: str, names: Sequence[str]) -> list[str]:
-    """Return the sentence that names classes without a row left; none where there are none.
+    """Return the sentence that names classes without a kept row; none for none.
 
     >>> emptied_words("class", ["ant", "bee", "cat", "dog"])
     ['no row is left of class ant, bee, cat and 1 more']

@@ -84,7 +84,7 @@ def quantiles(values: NDArray[Any]) -> list[float]:
 
 
 def _quantile(values: NDArray[Any], shares: Sequence[float]) -> NDArray[np.float64]:
-    """Quantiles of finite values, of which the difference of two need not be finite."""
+    """Quantiles of finite values, whose differences may be infinite."""
     numbers = values.astype(np.float64)
     large = np.abs(numbers).max() > LARGE
     return np.quantile(numbers / 4, shares) * 4 if large else np.quantile(numbers, shares)

@@ -85,7 +85,7 @@ class Group:
         )
 
     def split(self, keys: Mapping[int, str]) -> list["Group"]:
-        """Return two groups of which each is more alike; this one alone where all images are the same."""
+        """Return two groups, each more alike; this one alone where all images are the same."""
         if len(self.rows) < 2:
             return [self]
         parts = likely_and_not(self.weights)
@@ -108,7 +108,7 @@ def id_of(kind: str, keys: Iterable[str]) -> str:
 def groups_of(
     findings: Sequence[Finding], decided: Decided, dataset: Dataset, vectors: Mapping[int, int], matrix: Vectors | None
 ) -> list[Group]:
-    """Return the groups of a review, those first of which most is to be expected.
+    """Return the groups of a review, the most promising first.
 
     Args:
         findings: of rows that are kept, and copies that were dropped.

@@ -155,7 +155,7 @@ class Review:
             return ""
 
     def judge(self, seq: int, good: Sequence[int], bad: Sequence[int]) -> None:
-        """Write what a reviewer saw in a random sample; arguments as of ``act``, and rows of which some are bad."""
+        """Write the verdicts on rows of a random sample; arguments as of ``act``, and which rows are bad."""
         with self._lock:
             self._check(seq)
             rows = np.array([*bad, *good], np.int64)

@@ -180,7 +180,7 @@ class Farthest:
         self._floor = max(self._floor, float(known.max(initial=-np.inf)))
 
     def _tied(self, top: float) -> NDArray[np.int64]:
-        """Bring every row up to date that may be as far as ``top``; return those that are, or none if there is more."""
+        """Update every row whose distance may reach ``top``; return the rows at it, or none if some are farther."""
         rows = np.flatnonzero(self._bound >= top - self._close)
         stale = rows[self._seen[rows] < self._total]
         for span in spans(len(stale), ALIKE):
@@ -190,7 +190,7 @@ class Farthest:
         return rows if (self._seen[rows] == self._total).all() else rows[:0]
 
     def _catch_up(self, rows: NDArray[np.int64], vectors: NDArray) -> None:
-        """Bring rows up to date; those that fall behind the front's floor are left half way."""
+        """Update rows; those below the front's lowest distance are left unfinished."""
         first = int(self._seen[rows].min(initial=self._total))
         while first < self._total and len(rows):
             last = min(first + CENTRES, self._total)

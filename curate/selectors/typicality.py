@@ -73,7 +73,7 @@ class Typicality:
     def _read(
         self, number: int, rows: NDArray[np.int32], graph: "Graph"
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return the typicality of rows by the graph, and of which rows it has enough neighbours."""
+        """Return the typicality of rows by the graph, and which rows have enough neighbours in it."""
         near = _near(len(rows))
         typicality, known = np.zeros(len(rows)), np.zeros(len(rows), bool)
         for span in spans(len(rows), READ):

@@ -143,7 +143,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class TestedCut:
-    """A cut that was tested: the first ``kept`` rows, of which ``n`` were judged and ``bad`` of them bad."""
+    """A tested cut: the first ``kept`` rows, with ``n`` judged ones, ``bad`` of them bad."""
 
     kept: int
     n: int
@@ -214,7 +214,7 @@ def guaranteed_cut(
     *,
     snap: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
 ) -> Guaranteed:
-    """Return the largest cut of which it is shown that at most ``rate`` of its rows is bad.
+    """Return the largest cut that is shown to have at most a share ``rate`` of bad rows.
 
     Cuts are tested from strict to loose in an order that is fixed beforehand. A cut that passes hands its level on to
     the next, one that fails hands on nothing: the probability of passing any cut with more than ``rate`` of bad rows is

@@ -42,7 +42,7 @@ def lists_for_subset(table: Table) -> ClassLists:
 
 
 def class_columns(schema: pa.Schema, listed: Collection[str]) -> list[str]:
-    """Return the columns that may hold classes, of which nothing lists the names yet."""
+    """Return the columns that may hold classes and whose names are not listed yet."""
     user_fields = [field for field in schema if describe(field.name) is CUSTOM and field.name not in listed]
     label = [field.name for field in user_fields if field.name == LABEL and _holds_classes(field.type)]
     return [

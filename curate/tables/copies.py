@@ -43,7 +43,7 @@ class Copies:
         return cls(first, unique, place, size[place])
 
     def words(self) -> str:
-        """Return how many rows are copies of how few images; nothing where they are hardly any."""
+        """Return how many rows are copies of how few images; empty for hardly any."""
         sizes = self.count[self.unique]
         several = sizes[sizes >= LEAST_NAMED]
         n_rows = int(several.sum())

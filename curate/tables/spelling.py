@@ -45,7 +45,7 @@ class _Candidates:
 
 
 def refuse_unmatched(known: Known, option: str, table: Table) -> None:
-    """Refuse a file of keys of which the table has none: it is of another table, or its keys are written otherwise.
+    """Refuse a file of keys that has none in common with the table: another table's, or written otherwise.
 
     Raises:
         InputError: naming a key of both, and how to go on all the same.

@@ -152,7 +152,7 @@ def _deep_grey(band: Image.Image, white: int, is_inverted: bool) -> NDArray[np.u
 def _with_hidden(
     image: Image.Image, hidden: int, white: int, is_inverted: bool
 ) -> Callable[[Image.Image], NDArray[np.uint8]]:
-    """Return the rule of deep grey of which one value is transparent."""
+    """Return the rule for deep grey with one transparent value."""
     levels = np.zeros(256, np.int64)
     for band in _bands(image):
         drawn = np.asarray(band) != hidden

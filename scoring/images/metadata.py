@@ -11,7 +11,7 @@ _UNKNOWN_ITEM = rb"\1free"
 
 
 def without_metadata(data: bytes, name: str) -> bytes:
-    """Return an image of which nothing is left but its pixels and its orientation; as it is where nothing is known.
+    """Return an image without anything but its pixels and its orientation; unchanged for unknown formats.
 
     Args:
         data: the encoded image.

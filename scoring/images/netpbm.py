@@ -35,7 +35,7 @@ class NetpbmFile(PpmImagePlugin.PpmImageFile):
 
     @property
     def bits(self) -> int:
-        """16 for grey of which all values of 16 bits are used; 8 else, for Pillow scales by the largest value."""
+        """16 for grey that uses all values of 16 bits, else 8, for Pillow scales by the largest value."""
         args = self.tile[0].args
         largest = args[-1] if isinstance(args, tuple) else args
         return 16 if self.mode == "I" and largest in ("I;16B", _DEEP) else 8

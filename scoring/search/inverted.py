@@ -79,11 +79,11 @@ class InvertedLists:
         return nearest_centroids(units, self.centroids, probes)[0].cpu().numpy()
 
     def everything(self, queries: NDArray[np.int64]) -> Spans:
-        """Return that these queries look at all lists."""
+        """Return the lookups of queries that read all lists."""
         return [(int(self.starts[0]), len(self.order), queries)]
 
     def spans(self, queries: NDArray[np.int64], probed: NDArray[np.int64]) -> Spans:
-        """Return that each query looks at its own lists.
+        """Return the lookups of queries that read their own lists.
 
         Args:
             queries: their numbers, ascending, shape (Q,).

@@ -87,7 +87,7 @@ class Look:
 
     @classmethod
     def at(cls, queries: NDArray[np.int64], places: NDArray[np.int64]) -> "Look":
-        """Return that queries look at places, ascending, of which there is at least one."""
+        """Return the lookups of queries at places, ascending, at least one."""
         start = int(places[0])
         may = np.zeros(int(places[-1]) + 1 - start, bool)
         may[places - start] = True

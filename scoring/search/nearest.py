@@ -161,7 +161,7 @@ def query_units(queries: Vectors) -> Tensor:
 
 
 class NearestSoFar:
-    """The nearest so far of B rows, kept in two parts: a sorted one, and those that came since.
+    """The nearest so far of B rows, in two parts: a sorted one, and the later ones.
 
     Args:
         rows: the B rows, none of which is its own neighbour; -1 for what is no row.

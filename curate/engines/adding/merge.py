@@ -161,7 +161,7 @@ class Merged:
     def _mtimes(
         self, before: pa.Table, is_old: NDArray[np.bool_], is_gone: NDArray[np.bool_], source: NDArray[np.int64]
     ) -> pa.Array:
-        """The times of the files now, and of those that are gone as they were."""
+        """Return the times of the files now, and the former times of files that are gone."""
         now = np.where(is_gone, UNKNOWN, self._times[source.clip(0)] if len(self._times) else UNKNOWN)
         if MTIME in before.column_names:
             was = before.column(MTIME).cast(pa.int64()).fill_null(UNKNOWN).to_numpy()

@@ -134,7 +134,7 @@ def planned(request: BalanceRequest, names: Sequence[str], sizes: NDArray[np.int
 
 
 def _lack(names: Sequence[str], sizes: NDArray[np.int64], plan: Amounts) -> str:
-    """Say of which cells there are too few rows, and by how much."""
+    """Return a message on the cells with too few rows, and by how much."""
     lacking = np.flatnonzero(plan.short)
     worst = lacking[np.argsort(-plan.short[lacking], kind="stable")]
     listed = ", ".join(

@@ -61,7 +61,7 @@ class ExampleRule(Rule):
         return cls(parse_examples(arguments.values, arguments.table, f"--{cls.name}", arguments.model))
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
         near, judged, at = np.zeros(len(inside)), np.zeros(len(inside), bool), np.flatnonzero(inside)
         near[at], _, judged[at] = nearest(self.examples, table_rows, rows.start + at)
         return Ruling(((near >= 0) == (self.sign > 0)) & judged, judged, None)

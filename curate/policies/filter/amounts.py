@@ -59,7 +59,7 @@ class AmountRule(ScoreRule):
         """Return how many rows the amount came to."""
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
         column, ties, low_is_best = table_rows.exact[self.column], table_rows.hashes[rows], not self.keeps_high
         values, valid = column.values[rows], column.valid[rows]
         competing = inside & valid

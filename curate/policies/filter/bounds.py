@@ -51,7 +51,7 @@ class BoundRule(ScoreRule):
         return self.high
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
         column = table_rows.exact[self.column]
         values, valid = column.values[rows], column.valid[rows]
         cut = _in_type(self.parsed, values.dtype, up=self.high)

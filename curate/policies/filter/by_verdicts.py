@@ -34,7 +34,7 @@ class ByVerdicts(Rule):
         return cls(VerdictLines.of(value, arguments.table))
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
         verdicts = self.lines.reviewed(table_rows)
         return Ruling(~verdicts.drop[rows], np.ones(len(inside), bool), None, verdicts)
 

@@ -29,7 +29,7 @@ class Where(Rule):
         return cls(value)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
         truth = table_rows.truths[self.condition][rows]
         return Ruling(truth == 1, truth >= 0, None)
 
@@ -42,6 +42,6 @@ class Where(Rule):
         return f"a column of the condition has no value (null or NaN): {self.condition}"
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
-        """Return why rows, M indices of which some are ``dropped``, shape (M,), stay or go."""
+        """Return why M rows are kept or dropped; ``dropped`` has shape (M,)."""
         texts = pa.array([f"meets {self.condition}", f"does not meet {self.condition}"])
         return Reasons(texts.take(pa.array(dropped.astype(np.int8))))

@@ -17,7 +17,7 @@ SHOWN = {"label": "class", "cluster": "cluster"}
 
 @dataclass(frozen=True)
 class Limited:
-    """A group of which a plain cut would have dropped more than twice the average share.
+    """A group that a plain cut would have dropped more than twice the average share of.
 
     Attributes:
         group: its name.
@@ -175,7 +175,7 @@ def quotas(
 def _limited(
     group: NDArray[np.int32], counted: Flags, plain: Flags, keep: Flags, share: float, names: list[str]
 ) -> list[Limited]:
-    """Return the groups of which a plain cut drops more than twice the share, and more than this one."""
+    """Return the groups that lose more than twice the average share, and more than by this cut, to a plain cut."""
     size, plainly, dropped = (
         np.bincount(group[rows], minlength=len(names) + 1) for rows in (counted, counted & ~plain, counted & ~keep)
     )

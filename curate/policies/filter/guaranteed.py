@@ -1,4 +1,4 @@
-"""The rule with a guarantee: the most rows of which a random sample, judged by annotators, shows that few are bad."""
+"""The rule with a guarantee: keep the most rows for which a judged random sample shows that few are bad."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -38,7 +38,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class MaxBadRate(ScoreRule):
-    """Keep the most rows of which at most a share is bad, as verdicts on a random sample of them show."""
+    """Keep the most rows with at most a share of bad ones, as verdicts on a random sample show."""
 
     rate: str | int | float
     column: str
@@ -87,7 +87,7 @@ class MaxBadRate(ScoreRule):
         return parse_goal(self.rate, self.confidence)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
         numbers = table_rows.exact[self.column]
         promise = self.promised(table_rows, inside)
         doubt = in_doubt(numbers.values[rows], self.column)

@@ -55,7 +55,7 @@ class NameRule(Rule):
         return cls(str(value), tuple(key.decode("utf-8", "surrogateescape") for key in known.keys), known.note)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
         return Ruling(self.named(table_rows, rows) == self.keeps, np.ones(len(inside), bool), None)
 
     def named(self, table_rows: Rows, rows: slice = slice(None)) -> NDArray[np.bool_]:

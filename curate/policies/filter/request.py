@@ -103,7 +103,7 @@ def _read(name: str, value: Any, arguments: RuleArguments) -> Rule:
 
 
 def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Sequence[tuple[str, Any]]) -> str | None:
-    """Return the column of the groups of which amounts take equal shares; None for a plain cut."""
+    """Return the column of the groups that amounts cut evenly; None for a plain cut."""
     names = {name.replace("_", "-") for name, _ in typed}
     if label is not None and not any(EVEN in RULES[name].takes for name in names if name in RULES):
         amounts = [name for name, rule in RULES.items() if EVEN in rule.takes]
@@ -122,7 +122,7 @@ def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Seq
 
 
 def _listed(values: Sequence[Any], names: Sequence[str], name: str) -> list[Any]:
-    """Return all values of an option, of which each is one or several."""
+    """Return all values of an option, each single or a list."""
     values_of = [value for value, of in zip(values, names, strict=True) if of == name]
     return [each for value in values_of for each in (value if isinstance(value, list | tuple) else [value])]
 

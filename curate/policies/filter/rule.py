@@ -99,11 +99,11 @@ class Rule(ABC):
 
     @abstractmethod
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
 
     @abstractmethod
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
-        """Return why rows, M indices of which some are ``dropped``, shape (M,), stay or go."""
+        """Return why M rows are kept or dropped; ``dropped`` has shape (M,)."""
 
     def missing(self) -> str:
         """Return why a row that cannot be judged is undecided."""

@@ -162,7 +162,7 @@ def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -
 
 
 def _excluded(left_out: Known | None, rows: Rows, labelled: Labelled, notes: list[str]) -> NDArray[np.bool_]:
-    """Return which rows a file excludes, shape (N,), and note how many; those that are labelled count as that."""
+    """Return which rows a file excludes, shape (N,), and note how many; labelled rows count as labelled."""
     excluded = np.zeros(len(rows), bool)
     if left_out is not None:
         at = left_out.rows(rows)
@@ -196,7 +196,7 @@ def _labelled(table: Table, request: SelectRequest, rows: Rows, known: Known | N
 def _refuse_budget(
     request: SelectRequest, rows: Rows, ready: Ready, labelled: Labelled, excluded: NDArray[np.bool_]
 ) -> None:
-    """Say why there are not enough candidates, where there are not."""
+    """Refuse a budget larger than the number of candidates, with the reasons."""
     amount, n = Amount.parse(request.budget, "--budget"), len(ready.pool.candidates)
     if n and (amount.count is None or amount.count <= n or request.per):
         return

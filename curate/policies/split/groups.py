@@ -36,7 +36,7 @@ class Together:
 
 
 def copies(rows: Rows, request: SplitRequest, open_rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return for each row of N the first row of those that a chain of copies joins it to; itself if absent.
+    """Return for each of N rows the first row of its chain of copies; itself without any.
 
     Args:
         rows: with what the finders read.
@@ -83,7 +83,7 @@ def together(
 
 
 def by_hash(hashes: NDArray[np.uint64], shares: Sequence[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the side of each group by its hash alone: nothing that comes or goes next to it changes that.
+    """Return the side of each group by its hash alone: other rows never change it.
 
     Args:
         hashes: of the groups, shape (G,).

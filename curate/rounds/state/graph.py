@@ -72,7 +72,7 @@ class PoolGraph:
 
 
 def _spread(graph: Graph, rows: NDArray[np.int64], n: int) -> Graph:
-    """Return the graph of some rows as a graph of n rows, of which the others have and are no neighbours."""
+    """Return the graph of some rows as a graph of n rows; the others have no neighbours and are none."""
     if len(rows) == n:
         return graph
     index = np.full((n, graph.index.shape[1]), -1, np.int32)

@@ -1,4 +1,4 @@
-"""Rows of which one image is a part of the other, separated from a crowd that fits as well."""
+"""Pairs in which one image is a part of the other, separated from a crowd that fits as well."""
 
 from dataclasses import dataclass
 from functools import cached_property

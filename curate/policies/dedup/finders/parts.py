@@ -47,7 +47,7 @@ class PartOf:
         return Links(query, row, best, seen)
 
     def likely(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
-        """Return ``measured`` of pairs of which some frame comes close, and 0 for the others, which costs far less."""
+        """Return ``measured`` of pairs with some close frame, and 0 for the others, which costs far less."""
         best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         for number, view in enumerate(self.views):
             turned, undone = view.apply(signatures), view.undo(self.signatures)

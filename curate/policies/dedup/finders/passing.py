@@ -103,7 +103,7 @@ class WithoutFlat(Passing):
 
 
 class OfColour(Passing):
-    """A search by signature whose pairs agree in colour, or of which the second is grey.
+    """A search by signature whose pairs agree in colour, or whose second image is grey.
 
     Args:
         search: by signature alone.

@@ -14,7 +14,7 @@ ALIKE = 0.94  # cosine of whole images from which no part is looked for
 
 
 class Verified(NearPairs[Side]):
-    """Rows of which the verifier says that they are near-duplicates, with that probability or a higher one."""
+    """Pairs whose probability of being near-duplicates, by the verifier, reaches the threshold."""
 
     @cached_property
     def parts(self) -> PartOf:

@@ -70,7 +70,7 @@ def looser(name: str, threshold: float, other: float) -> float:
 
 @dataclass(frozen=True)
 class Crowds:
-    """Looks for large groups of which most pairs are just above the threshold.
+    """Looks for large groups most of whose pairs are just above the threshold.
 
     Attributes:
         bounds: by finder, of those with a threshold.

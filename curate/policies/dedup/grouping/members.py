@@ -169,7 +169,7 @@ class Members:
 
 
 def count_lower(groups: pa.Table) -> int | None:
-    """Return how many groups keep a row of lower quality than one that goes; None where the table does not show."""
+    """Return how many groups keep a row of lower quality than a dropped one; None where the table does not show it."""
     lower = groups.column("lower_quality")
     return int(pc.sum(lower).as_py() or 0) if not len(lower) or lower.null_count < len(lower) else None
 
@@ -186,7 +186,7 @@ def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> pa.Array:
-    """The different names of each group, as lists; a negative code is not one."""
+    """The different names of each group, as lists; negative codes are no names."""
     has_name = code >= 0
     width = max(1, len(names))
     pairs = np.unique(group[has_name] * width + code[has_name].astype(np.int64))

@@ -42,7 +42,7 @@ def find_outside(
 def _ask(
     stars: Stars, number: int, search: Search, other_rows: Rows, asking: NDArray[np.int64], left: NDArray[np.bool_]
 ) -> None:
-    """Give to each row that is left the most similar one of those that ask, if any finds it."""
+    """Give each remaining row its most similar query, if any finds it."""
     times = np.zeros(len(left), np.int64)
     sign = 1.0 if search.higher else -1.0
     alike = 1.0 if search.higher else 0.0

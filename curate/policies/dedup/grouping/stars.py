@@ -48,7 +48,7 @@ class Stars:
 
     @classmethod
     def empty(cls, n: int, names: tuple[str, ...]) -> "Stars":
-        """Return N rows of which nothing is known."""
+        """Return N rows without any known fact."""
         return cls(
             np.full(n, NOBODY, np.int64), np.full(n, -1, np.int8), np.full(n, np.nan), np.zeros(n, np.int32), names
         )
