@@ -14,7 +14,7 @@ from curate.policies.dedup.finders.pixels import add_pixels
 from curate.policies.dedup.finders.searches import Search, not_compared
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.chains import find_chains
-from curate.policies.dedup.grouping.keep import LEAST_LOST, Criterion, keep_order, preferred_rows
+from curate.policies.dedup.grouping.keep import LEAST_LOST, Criterion, equal_files, keep_order, preferred_rows
 from curate.policies.dedup.grouping.loose import Bounds, Crowds, looser
 from curate.policies.dedup.grouping.loss import enlarged, facts_in
 from curate.policies.dedup.grouping.other import find_outside
@@ -123,7 +123,8 @@ def decide_duplicates(
     rows, other_rows, reviewed, read_again = _read(table, other, request, criteria, verdicts)
     protected = _protected(rows, request)
     preferred = preferred_rows(table, request.prefer)
-    order = partial(keep_order, rows, criteria, key_ranks(table), protected, preferred, apart=reviewed.apart)
+    first = key_ranks(table), protected, preferred
+    order = partial(keep_order, rows, criteria, *first, apart=reviewed.apart, files=equal_files(rows))
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
     options = Options(request.views(), request.kappa, stored)
     work = _Work(rows, request, order(), build(rows, request.thresholds, options), options, compared)

@@ -27,6 +27,7 @@ from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.options import KEEP as DEFAULT
 from curate.tables.digests import plain
 from curate.tables.keys import keys_at
+from curate.tables.needs import SHA256
 from curate.tables.rows import Rows
 from curate.tables.signals import default_column, kappa_of
 from curate.tables.table import Table
@@ -49,6 +50,7 @@ class Criterion:
         facts: columns of ``loss`` that the table has.
         present: columns of which only matters whether there is a value.
         value: rows -> shape (N,) float64.
+        is_score: whether a model computed it, whose last digits differ between runs also for equal files.
     """
 
     typed: str
@@ -56,6 +58,7 @@ class Criterion:
     present: tuple[str, ...]
     value: Callable[[Rows], NDArray[np.float64]]
     facts: tuple[str, ...] = ()
+    is_score: bool = False
 
 
 MEANINGS: dict[str, str] = {
@@ -149,7 +152,7 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
                 "with max:COLUMN (kappa) or min:COLUMN (unc)"
             )
         sign = -1.0 if is_less_certain(column) else 1.0
-        return Criterion(f"certain ({column})", (column,), (), lambda rows: sign * rows.numbers[column])
+        return Criterion(f"certain ({column})", (column,), (), lambda rows: sign * rows.numbers[column], is_score=True)
     if name == LEAST_LOST:
         table.require(SIZE)
         return Criterion(name, (), (), detail, facts_in(table, OF_DETAIL))
@@ -157,7 +160,7 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
         return Criterion(name, (), (), fidelity, facts_in(table, OF_FIDELITY))
     columns, value = OF_NUMBERS[name]
     table.require(columns)
-    return Criterion(name, columns, (), value)
+    return Criterion(name, columns, (), value, is_score=JUNK in columns)
 
 
 def _score(table: Table) -> str | None:
@@ -183,6 +186,7 @@ def keep_order(
     preferred: NDArray[np.int64] | None = None,
     large: NDArray[np.bool_] | None = None,
     apart: NDArray[np.bool_] | None = None,
+    files: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Return all rows, the one that stays first of any that are the same.
 
@@ -190,6 +194,7 @@ def keep_order(
     shape (N,), lower before higher. Then the criteria decide in their order, rows without a value last in each, then
     ``ties``, such as ranks of the keys, shape (N,): so it is the same order on any machine and in whatever
     order the rows come. ``large``, shape (N,), marks enlarged rows, of which more was lost.
+    Rows of one number in ``files``, shape (N,), are equal files and have the best of their scores.
 
     Returns:
         Shape (N,) int64, a permutation.
@@ -197,6 +202,10 @@ def keep_order(
     keys: list[NDArray] = [ties]  # the last key of lexsort is the first to decide
     for criterion in reversed(criteria):
         value = detail(rows, large) if criterion.typed == LEAST_LOST else criterion.value(rows)
+        if criterion.is_score and files is not None:
+            best = np.full(len(rows), np.nan)
+            np.fmax.at(best, files, value)
+            value = best[files]
         keys.append(np.where(np.isnan(value), np.inf, -value))
     if preferred is not None:
         keys.append(preferred)
@@ -205,6 +214,17 @@ def keep_order(
     if apart is not None:
         keys.append(~apart)
     return np.lexsort(keys).astype(np.int64)
+
+
+def equal_files(rows: Rows) -> NDArray[np.int64] | None:
+    """Return the first row with the same sha256 for each row, shape (N,); None where that was not read."""
+    if SHA256 not in rows.texts:
+        return None
+    import polars as pl
+
+    frame = pl.DataFrame({SHA256: rows.texts[SHA256]}).with_row_index("row")
+    first = pl.when(pl.col(SHA256).is_null()).then("row").otherwise(pl.col("row").first().over(SHA256))
+    return frame.select(first).to_series().cast(pl.Int64).to_numpy()
 
 
 def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | None:

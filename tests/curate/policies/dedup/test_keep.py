@@ -78,6 +78,20 @@ def test_the_original_is_kept(tmp_path):
     assert DedupRequest.from_json(request.to_json()) == request
 
 
+def test_last_digits_of_a_score_do_not_decide_between_equal_files(tmp_path):
+    columns = {
+        "key": ["Copy of a", "a", "b", "long b", "c", "longer c"],
+        "sha256": ["a", "a", "b", "b", None, None],
+        "kappa_x": [5.0001, 5.0, None, 7.0, 1.0, 2.0],
+        "phash": pa.array([1, 1, 2, 2, 3, 3], pa.uint64()),
+    }
+    table = open_table(write_table(tmp_path / "scores.parquet", columns))
+    request = DedupRequest({"bytes": 1.0, "hash": 0.0})
+    duplicates = decide_duplicates(table, request, parse_keep("certain", table, label=None))
+    kept = [columns["key"][row] for row in np.flatnonzero(duplicates.outcome == KEEP)]
+    assert kept == ["a", "b", "longer c"]  # c is no equal file, and less certain
+
+
 @pytest.mark.parametrize("text", ["", " , ", ","])
 def test_an_empty_list_of_criteria_is_refused(table, text):
     with pytest.raises(InputError, match=r"--keep takes .* got none; leave it out"):
