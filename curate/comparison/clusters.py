@@ -35,8 +35,8 @@ def cluster_shares(
     counts = items.counts
     rows = items.vectors - items.vectors.mean(0, dtype=np.float64).astype(np.float32)
     k = max(1, min(k, len(rows) // ROWS_A_CLUSTER))
-    middles = spherical_kmeans(rows, k, seed=seed, sample=len(rows))
-    nearest, cosine = (each[:, 0] for each in assign(rows, middles))
+    centroids = spherical_kmeans(rows, k, seed=seed, sample=len(rows))
+    nearest, cosine = (each[:, 0] for each in assign(rows, centroids))
     nearest = np.maximum(nearest, 0)  # a row at the very mean lies nowhere
     order = np.argsort(nearest, kind="stable")
     starts = np.flatnonzero(np.append(True, np.diff(nearest[order]) > 0))

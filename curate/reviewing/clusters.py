@@ -78,15 +78,15 @@ def halves(vectors: Vectors) -> list[NDArray[np.int64]]:
     """
     some = vectors[:: max(1, len(vectors) // MOST)]
     first = some[(some @ some.mean(0)).argmin()]
-    middles = np.stack([first, some[(some @ first).argmin()]])
+    centroids = np.stack([first, some[(some @ first).argmin()]])
     before = None
     for _ in range(ROUNDS):
-        side = (some @ middles.T).argmax(1)
+        side = (some @ centroids.T).argmax(1)
         if np.array_equal(side, before) or len(np.unique(side)) < 2:  # type: ignore[arg-type]
             break
-        middles = np.stack([_unit(some[side == number].mean(0)) for number in (0, 1)])
+        centroids = np.stack([_unit(some[side == number].mean(0)) for number in (0, 1)])
         before = side
-    side = (vectors @ middles.T).argmax(1)
+    side = (vectors @ centroids.T).argmax(1)
     parts = [np.flatnonzero(side == number) for number in (0, 1)]
     return [part for part in parts if len(part)]
 

@@ -53,8 +53,8 @@ def rise(values: NDArray) -> Rise:
     pairs = list(combinations(range(len(values)), 2))
     share = (1 - CONFIDENCE) / len(pairs)
     changes = [mean_change(values[early], values[late], 1 - share) for early, late in pairs]
-    surest = min(range(len(pairs)), key=lambda at: changes[at].high)
-    return Rise(mean_change(values[0], values[-1]), changes[surest], pairs[surest])
+    smallest = min(range(len(pairs)), key=lambda at: changes[at].high)
+    return Rise(mean_change(values[0], values[-1]), changes[smallest], pairs[smallest])
 
 
 def mean_change(before: Floats, after: Floats, confidence: float = CONFIDENCE) -> Interval:

@@ -140,7 +140,7 @@ def _with_labels(
         said = fit.score(rows, junk) if full is None else _said(bare, full, junk, seed)
         return fit, replace(said, learned=learned)
     inside = slice(None) if full is None else drawn
-    propagated = Propagated(labels.classes, lesson.middles, lesson.probabilities[inside].astype(np.float16))
+    propagated = Propagated(labels.classes, lesson.class_means, lesson.probabilities[inside].astype(np.float16))
     other = lesson.other if full is None or full is kept else propagated.other_class(kept.rows.units, kept.near)
     bare = replace(bare, propagated=propagated, weights=weights)
     fit = _stood(bare, replace(kept, signals={**kept.signals, OTHER: other}), _of(junk, drawn))

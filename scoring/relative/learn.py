@@ -43,14 +43,14 @@ class Lesson:
     """Class probabilities of the N rows of a dataset, from labels.
 
     Attributes:
-        middles: prototypes of the classes, shape (C, D).
+        class_means: prototypes of the classes, shape (C, D).
         probabilities: probabilities of the classes of each row, shape (N, C).
         other: probability that a row and its nearest are of two classes, shape (N,); of a labelled row by the other
             folds.
         inside: the same of the labelled rows with their own labels known, shape (L,).
     """
 
-    middles: Floats
+    class_means: Floats
     probabilities: Floats
     other: NDArray[np.float64]
     inside: NDArray[np.float64]
@@ -91,21 +91,21 @@ def learn(on: LaidOutRows, labels: KnownLabels, *, seed: int = 0) -> Lesson:
 
     def propagated_from(some: NDArray[np.bool_]) -> tuple[Floats, Floats, NDArray[np.float64]]:
         rows, codes = labels.rows[some], labels.codes[some]
-        middles = prototypes(on.rows.units, rows, codes, n_classes)
-        guess = guessed(on.rows.units, middles)
+        class_means = prototypes(on.rows.units, rows, codes, n_classes)
+        guess = guessed(on.rows.units, class_means)
         seeds = PRIOR * guess
         seeds[rows, codes] += 1
         probabilities = spread(graph, seeds)
-        return middles, probabilities, other_class(on.near, probabilities, guess)
+        return class_means, probabilities, other_class(on.near, probabilities, guess)
 
     everything = np.ones(len(labels.rows), bool)
-    middles, probabilities, other = propagated_from(everything)
+    class_means, probabilities, other = propagated_from(everything)
     inside = other[labels.rows]
     folds = spread_folds(torch.from_numpy(labels.codes), FOLDS, seed=seed).numpy()
     for number in range(FOLDS):
         held = labels.rows[folds == number]
         other[held] = propagated_from(folds != number)[2][held]
-    return Lesson(middles, probabilities, other, inside)
+    return Lesson(class_means, probabilities, other, inside)
 
 
 def weighed(

@@ -73,22 +73,22 @@ class Propagated:
 
     Attributes:
         classes: names of the C classes.
-        middles: mean direction of the labelled rows of each, shape (C, D), float32; zero for one without.
+        class_means: mean direction of the labelled rows of each, shape (C, D), float32; zero for one without.
         probabilities: probabilities of the classes of each reference, shape (R, C), float16.
     """
 
     classes: tuple[str, ...]
-    middles: Floats
+    class_means: Floats
     probabilities: NDArray[np.float16]
 
     @property
     def n_bytes(self) -> int:
         """Bytes that it keeps."""
-        return self.middles.nbytes + self.probabilities.nbytes
+        return self.class_means.nbytes + self.probabilities.nbytes
 
     def other_class(self, units: Floats, near: Near) -> NDArray[np.float64]:
         """Return the probability that rows and their nearest reference are of two classes, shape (N,), in [0, 1]."""
-        return other_class(near, self.probabilities, guessed(units, self.middles))
+        return other_class(near, self.probabilities, guessed(units, self.class_means))
 
 
 def other_class(near: Near, probabilities: NDArray[np.floating], guess: Floats) -> NDArray[np.float64]:
@@ -119,12 +119,12 @@ def prototypes(units: Floats, rows: NDArray[np.int64], codes: NDArray[np.int64],
     return sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
 
 
-def guessed(units: Floats, middles: Floats) -> Floats:
+def guessed(units: Floats, class_means: Floats) -> Floats:
     """Return the probabilities of classes by the cosines to prototypes, shape (N, C); a class without one has none."""
-    known = middles.any(1)
-    probabilities = np.zeros((len(units), len(middles)), np.float32)
+    known = class_means.any(1)
+    probabilities = np.zeros((len(units), len(class_means)), np.float32)
     for start in range(0, len(units), BLOCK):
-        part = units[start : start + BLOCK] @ middles[known].T * GUESS_SHARPNESS
+        part = units[start : start + BLOCK] @ class_means[known].T * GUESS_SHARPNESS
         part = np.exp(part - part.max(1, keepdims=True))
         probabilities[start : start + BLOCK, known] = part / part.sum(1, keepdims=True)
     return probabilities

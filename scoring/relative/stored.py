@@ -26,7 +26,7 @@ from scoring.relative.signals import CLOSE, SIGNALS
 MOST_WEIGHT = 1e6  # of a signal; the rule's own are below 20
 MEAN, ROWS, NEAR, STANDING = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.near", f"{FIT}.standing"
 CLUSTERS, GROUPS = f"{FIT}.clusters", f"{FIT}.groups"
-MIDDLES, PROBABILITIES = f"{FIT}.middles", f"{FIT}.probabilities"
+CLASS_MEANS, PROBABILITIES = f"{FIT}.class_means", f"{FIT}.probabilities"
 CENTRES, QUANTILES = f"{FIT}.centres.", f"{FIT}.quantiles."
 
 
@@ -74,7 +74,7 @@ def tensors_of(fit: DatasetFit) -> dict[str, Tensor]:
     arrays |= {CLUSTERS: fit.clusters, GROUPS: fit.groups}
     arrays[STANDING] = np.stack([fit.standing.share, fit.standing.level, fit.standing.fitted])
     if fit.propagated is not None:
-        arrays |= {MIDDLES: fit.propagated.middles, PROBABILITIES: fit.propagated.probabilities}
+        arrays |= {CLASS_MEANS: fit.propagated.class_means, PROBABILITIES: fit.propagated.probabilities}
     arrays |= {f"{CENTRES}{k}": centres for k, centres in fit.centres.items()}
     arrays |= {f"{QUANTILES}{name}": values for name, values in fit.quantiles.items()}
     return {name: torch.from_numpy(np.array(values)) for name, values in arrays.items()}
@@ -145,12 +145,12 @@ def _propagated(record: Mapping[str, Any], arrays: Mapping[str, NDArray], n_rows
     if "classes" not in record:
         return None
     classes = tuple(str(name) for name in record["classes"])
-    middles, probabilities = arrays[MIDDLES], arrays[PROBABILITIES]
+    class_means, probabilities = arrays[CLASS_MEANS], arrays[PROBABILITIES]
     if not 2 <= len(classes) <= MOST_CLASSES:
         raise ValueError(f"{len(classes)} classes")
-    if middles.shape != (len(classes), width) or probabilities.shape != (n_rows, len(classes)):
+    if class_means.shape != (len(classes), width) or probabilities.shape != (n_rows, len(classes)):
         raise ValueError(f"probabilities of shape {probabilities.shape}, for {len(classes)} classes")
-    return Propagated(classes, middles, probabilities)
+    return Propagated(classes, class_means, probabilities)
 
 
 def digest_of_fit(fit: DatasetFit) -> str:

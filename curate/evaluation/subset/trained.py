@@ -50,8 +50,8 @@ class SideAccuracies:
         draws: side -> the accuracy of each draw or seed.
         gaps: the subset less each other side.
         balanced_gaps: the same of ``balanced``.
-        borne_out: the same of accuracy, on test rows whose label other rows confirm.
-        n_borne_out: how many these are.
+        confirmed_gaps: the same of accuracy, on test rows whose label other rows confirm.
+        n_confirmed: how many these are.
         by_kept: "kept" and "dropped" -> the subset less random rows, on test rows that the subset has or has not.
         classes: of every class with test rows.
         strengths: side -> inverse penalties that were chosen.
@@ -65,8 +65,8 @@ class SideAccuracies:
     draws: dict[str, list[float]]
     gaps: dict[str, Gap]
     balanced_gaps: dict[str, Gap]
-    borne_out: dict[str, Gap] = field(default_factory=dict)
-    n_borne_out: int = 0
+    confirmed_gaps: dict[str, Gap] = field(default_factory=dict)
+    n_confirmed: int = 0
     by_kept: dict[str, Gap] = field(default_factory=dict)
     classes: list[ClassGap] = field(default_factory=list)
     strengths: dict[str, list[float]] = field(default_factory=dict)
@@ -143,9 +143,9 @@ def compared(model: str, right: Mapping[str, Right], tested: HeldOutRows) -> Sid
         _gaps(right, even),
         _gaps(right, balanced),
     )
-    trained.n_borne_out = int(tested.confirmed.sum())
-    if trained.n_borne_out >= FEWEST_OF_CLASS:
-        trained.borne_out = _gaps(right, _among(tested.confirmed))
+    trained.n_confirmed = int(tested.confirmed.sum())
+    if trained.n_confirmed >= FEWEST_OF_CLASS:
+        trained.confirmed_gaps = _gaps(right, _among(tested.confirmed))
     for name, inside in (("kept", tested.kept), ("dropped", ~tested.kept)):
         if tested.kept.any() and inside.sum() >= FEWEST_OF_CLASS:
             trained.by_kept[name] = _gaps(right, _among(inside), (RANDOM,))[RANDOM]

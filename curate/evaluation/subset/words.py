@@ -66,9 +66,9 @@ def of_models(findings: SubsetFindings) -> list[str | Grid]:
         [f"subset - {side}, balanced", *(_points(trained.balanced_gaps[side]) for trained in models)]
         for side in (ALL_ROWS, RANDOM)
     ]
-    if models[0].borne_out:
+    if models[0].confirmed_gaps:
         gaps.append(
-            ["subset - random, labels confirmed", *(_points(trained.borne_out.get(RANDOM)) for trained in models)]
+            ["subset - random, labels confirmed", *(_points(trained.confirmed_gaps.get(RANDOM)) for trained in models)]
         )
     for name in ("kept", "dropped"):
         if name in models[0].by_kept:
@@ -221,11 +221,11 @@ def verdict(findings: SubsetFindings) -> list[str]:
         f"the {_name(trained)} says: {SAYS[verdict_of(trained).says]}, {_points(trained.gaps[RANDOM])} points"
         for trained in findings.trained[1:]
     ]
-    if findings.noise is not None and findings.noise.tested.low > NOISY and model.borne_out:
-        clean = against(model.borne_out[RANDOM])
+    if findings.noise is not None and findings.noise.tested.low > NOISY and model.confirmed_gaps:
+        clean = against(model.confirmed_gaps[RANDOM])
         lines.append(
-            f"on the {counted(model.n_borne_out, 'test row')} whose label other rows confirm: {SAYS[clean]}, "
-            f"{_points(model.borne_out[RANDOM])} points"
+            f"on the {counted(model.n_confirmed, 'test row')} whose label other rows confirm: {SAYS[clean]}, "
+            f"{_points(model.confirmed_gaps[RANDOM])} points"
         )
     lines += _losers(model)
     return lines

@@ -51,8 +51,8 @@ class Verified(NearPairs[Side]):
         may = np.flatnonzero(probability_of(odds) >= LEAST_TO_FIT)
         fit = self.parts.measured(query[may], side.signatures, row[may])
         again = FITTED.log_odds(evidence[may], fit.similarity.astype(np.float64))
-        surer = (
+        more_certain = (
             again >= odds[may]
         )  # the more certain one counts: a fit of parts must not doubt images that agree as they are
-        odds[may[surer]], view[may[surer]] = again[surer], fit.view[surer]
+        odds[may[more_certain]], view[may[more_certain]] = again[more_certain], fit.view[more_certain]
         return odds, view
