@@ -22,7 +22,7 @@ from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
 from curate.policies.reviewed import RULE
-from curate.policies.verdicts import IMAGE, Said, read_verdicts
+from curate.policies.verdicts import IMAGE, ImageDecision, read_verdicts
 from curate.reporting.findings import NEAR, QUESTIONS
 from curate.reporting.review import LIKE, read_findings
 from curate.tables.keys import rows_with_keys
@@ -153,16 +153,16 @@ def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
     )
 
 
-def _decided(out: Path) -> Mapping[str, Said]:
+def _decided(out: Path) -> Mapping[str, ImageDecision]:
     """Return the decisions of a review of the folder by key; InputError if reviewers disagree, or it is of another."""
     file, scores = out / VERDICTS, out / SCORES
-    said = read_verdicts(file).said() if file.is_file() else {}
-    if said and scores.is_file() and not rows_with_keys(open_table(scores), list(said)):
+    decisions = read_verdicts(file).decisions() if file.is_file() else {}
+    if decisions and scores.is_file() and not rows_with_keys(open_table(scores), list(decisions)):
         raise InputError(
-            f"{file} is of another table: none of its {counted(len(said), 'image')} is in {scores}, such as "
-            f"{next(iter(said))[:80]!r}; move it to the folder that was reviewed"
+            f"{file} is of another table: none of its {counted(len(decisions), 'image')} is in {scores}, such as "
+            f"{next(iter(decisions))[:80]!r}; move it to the folder that was reviewed"
         )
-    return said
+    return decisions
 
 
 def _label(options: CleanOptions, manifest: Manifest) -> str | None:
@@ -251,8 +251,8 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, *, 
             f"images do not add up: {images} came in, and {[*parts, gone, reviewed, unique.rows_out]} came out"
         )
     review = out / REVIEW
-    said = _decided(out)
-    findings = [] if dry_run else _open(read_findings(review), said)
+    decisions = _decided(out)
+    findings = [] if dry_run else _open(read_findings(review), decisions)
     review_by: dict[str, int] = {}
     for line in findings:
         review_by[line["kind"]] = review_by.get(line["kind"], 0) + 1
@@ -263,7 +263,7 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, *, 
         copies=total(copies),
         gone=gone,
         changes=None if dry_run else note_outcomes(out),
-        dropped_in_review=reviewed if said else None,
+        dropped_in_review=reviewed if decisions else None,
         kept=None if unique is None else unique.rows_out,
         to_review=None if dry_run else len({line["key"] for line in findings}),
         unreadable_by=unreadable or {},
@@ -283,15 +283,15 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, *, 
     )
 
 
-def _open(findings: list[dict[str, str]], said: Mapping[str, Said]) -> list[dict[str, str]]:
+def _open(findings: list[dict[str, str]], decisions: Mapping[str, ImageDecision]) -> list[dict[str, str]]:
     """The findings without a decision; the image that a near copy is like comes with the copy."""
-    if not said:
+    if not decisions:
         return findings
-    left = [line for line in findings if not _answered(line, said)]
+    left = [line for line in findings if not _answered(line, decisions)]
     originals = {line[LIKE] for line in left}
     return [line for line in left if line["kind"] != NEAR or line[LIKE] or line["key"] in originals]
 
 
-def _answered(line: Mapping[str, str], said: Mapping[str, Said]) -> bool:
+def _answered(line: Mapping[str, str], decisions: Mapping[str, ImageDecision]) -> bool:
     """Whether a reviewer decided about a finding."""
-    return line["key"] in said and QUESTIONS.get(line["kind"], IMAGE) in said[line["key"]].answers
+    return line["key"] in decisions and QUESTIONS.get(line["kind"], IMAGE) in decisions[line["key"]].answers

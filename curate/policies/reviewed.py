@@ -137,10 +137,10 @@ class VerdictLines:
             InputError: if it cannot be read, reviewers disagree, or it relabels a column that the table lacks.
         """
         read = read_verdicts(path)
-        said = read.said()
-        if not said:
+        decisions = read.decisions()
+        if not decisions:
             raise InputError(f"{OPTION} {path} holds no verdict yet; decide some groups with curate review")
-        table.require(sorted({column for said_of_key in said.values() for column in said_of_key.labels}))
+        table.require(sorted({column for said_of_key in decisions.values() for column in said_of_key.labels}))
         torn = f"{OPTION} {path}: its last line was cut off and is left out" if read.torn else ""
         return cls(str(path), read.lines, torn, table.metadata.get("kind") != "subset")
 
@@ -156,15 +156,15 @@ def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> 
     Raises:
         InputError: where reviewers disagree, or no verdict is on an image of the table and that is refused.
     """
-    said = read.said()
-    keys = list(said)
+    decisions = read.decisions()
+    keys = list(decisions)
     at = places(text_hashes(keys), table_rows.hashes)
     is_known = at >= 0
     same = is_known.copy()
     if SHA256 in table_rows.texts and is_known.any():
         digests = table_rows.texts[SHA256].take(pa.array(at[is_known])).to_pylist()
         for place, digest in zip(np.flatnonzero(is_known).tolist(), digests, strict=True):
-            image = said[keys[place]].image
+            image = decisions[keys[place]].image
             same[place] = not image or not digest or digest[:SHORT] == image
     if keys and refuses and not same.any():
         raise InputError(
@@ -177,7 +177,7 @@ def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> 
     answers: dict[str, dict[str, list[int]]] = {}
     by: dict[int, str] = {}
     for place in np.flatnonzero(same).tolist():
-        decision, row = said[keys[place]], int(at[place])
+        decision, row = decisions[keys[place]], int(at[place])
         drop[row], keep[row] = decision.drop, decision.keep and not decision.drop
         by[row] = decision.by
         for question, verdict in decision.answers.items():
@@ -187,7 +187,7 @@ def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> 
     gone = [keys[place] for place in np.flatnonzero(~is_known).tolist()]
     changed = [keys[place] for place in np.flatnonzero(is_known & ~same).tolist()]
     apart = np.zeros(n, bool)
-    beside = [key for place in np.flatnonzero(same).tolist() for key in said[keys[place]].apart]
+    beside = [key for place in np.flatnonzero(same).tolist() for key in decisions[keys[place]].apart]
     apart[[place for place in places(text_hashes(beside), table_rows.hashes).tolist() if place >= 0]] = True
     return Reviewed(drop, keep, labels, by, answers, gone, changed, apart & ~drop)
 

@@ -95,7 +95,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Said:
+class ImageDecision:
     """The decision on one image.
 
     Attributes:
@@ -148,16 +148,16 @@ class Verdicts:
         gone = {line.group for line in self.all if line.verdict == UNDO}
         return [line for line in self.all if line.verdict != UNDO and line.id not in gone]
 
-    def said(self) -> dict[str, Said]:
+    def decisions(self) -> dict[str, ImageDecision]:
         """Return the decisions by key; InputError where reviewers disagree."""
-        said, disagree = combined(self.live())
+        decisions, disagree = combined(self.live())
         if disagree:
             named = "; ".join(f"{key!r}: {each.words}" for key, each in list(disagree.items())[:N_NAMED])
             raise InputError(
                 f"{self.path}: reviewers disagree about {len(disagree):,} images ({named}); settle them: curate review "
                 f"TABLE --verdicts {self.path}"
             )
-        return said
+        return decisions
 
 
 @dataclass(frozen=True)
@@ -166,14 +166,14 @@ class Disagreement:
 
     Attributes:
         question: that they answered.
-        words: who said what.
+        words: who decided what.
     """
 
     question: str
     words: str
 
 
-def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagreement]]:
+def combined(lines: Sequence[Line]) -> tuple[dict[str, ImageDecision], dict[str, Disagreement]]:
     """Return the decisions by key, and the keys about which reviewers disagree.
 
     The last answer of a reviewer to a question counts. Two reviewers who answer one question otherwise disagree, unless
@@ -196,7 +196,7 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagree
             if line.settles:
                 of_question.clear()
             of_question[line.reviewer] = line
-    said, disagree = {}, {}
+    decisions, disagree = {}, {}
     for key, questions in answers.items():
         clashes = [name for name, each in questions.items() if len(_answers(each)) > 1]
         if clashes:
@@ -207,14 +207,14 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagree
         dropping = [line for line in last if _answer(line)[0] == DROP]
         by = (dropping or last)[-1]
         answered = {name: next(iter(_answers(each)), (UNSURE, ""))[0] for name, each in questions.items()}
-        said[key] = Said(
+        decisions[key] = ImageDecision(
             images[key],
             answered,
             {line.column: line.label for line in last if line.verdict == RELABEL},
             f"{by.reviewer}, of {by.words}" if by.words else by.reviewer,
             apart.get(key, ()) if answered.get(COPY) == KEEP else (),
         )
-    return said, disagree
+    return decisions, disagree
 
 
 def _answers(of: Mapping[str, Line]) -> set[tuple[str, str]]:

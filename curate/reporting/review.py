@@ -14,7 +14,7 @@ from curate.counted import counted
 from curate.manifest.text import guarded, read_text, unguarded
 from curate.policies.issues.kinds import GROUPS
 from curate.policies.reviewed import RULE, VerdictLines
-from curate.policies.verdicts import IMAGE, Said
+from curate.policies.verdicts import IMAGE, ImageDecision
 from curate.reporting.findings import QUESTIONS, Finding
 from curate.reporting.results import Applied
 from curate.sheets.captions import plain_line
@@ -53,28 +53,28 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise InputError(f"{folder} holds {other}, which is not a finding and would be lost; move it elsewhere")
 
 
-def decisions_on(results: Sequence[Applied]) -> dict[str, Said]:
+def decisions_on(results: Sequence[Applied]) -> dict[str, ImageDecision]:
     """Return reviewers' decisions by key, from the verdicts that results were made with and that still exist."""
-    said: dict[str, Said] = {}
+    decisions: dict[str, ImageDecision] = {}
     for applied in results:
         for rule in applied.rules:
             verdicts = VerdictLines.from_json(rule) if rule.get("rule") == RULE else VerdictLines.in_rule(rule)
             places = [] if verdicts is None else [Path(verdicts.file), applied.path.with_name(Path(verdicts.file).name)]
             place = next((place for place in places if place.is_file()), None)
             if verdicts is not None and place is not None:
-                said |= replace(verdicts, file=str(place)).read.said()
-    return said
+                decisions |= replace(verdicts, file=str(place)).read.decisions()
+    return decisions
 
 
-def undecided(finding: Finding, table: Table, said: Mapping[str, Said]) -> Finding:
+def undecided(finding: Finding, table: Table, decisions: Mapping[str, ImageDecision]) -> Finding:
     """Return the rows of a finding that no reviewer decided about."""
-    return finding.of(np.array([not each for each in _decided(finding, table, said)], bool))
+    return finding.of(np.array([not each for each in _decided(finding, table, decisions)], bool))
 
 
-def _decided(finding: Finding, table: Table, said: Mapping[str, Said]) -> list[str]:
+def _decided(finding: Finding, table: Table, decisions: Mapping[str, ImageDecision]) -> list[str]:
     """The verdict on each row of a finding; an empty text for none."""
     question = QUESTIONS.get(finding.kind, IMAGE)
-    return [said[key].answers.get(question, "") if key in said else "" for key in named(table, finding.rows)]
+    return [decisions[key].answers.get(question, "") if key in decisions else "" for key in named(table, finding.rows)]
 
 
 def write_findings(
@@ -82,7 +82,7 @@ def write_findings(
     table: Table,
     findings: Sequence[Finding],
     source: str | None,
-    said: Mapping[str, Said],
+    decisions: Mapping[str, ImageDecision],
     *,
     overwrite: bool,
 ) -> None:
@@ -93,7 +93,7 @@ def write_findings(
         table: whose rows were looked at.
         findings: the largest consequence first.
         source: what was scored; no sheet is drawn where nothing names the images.
-        said: what reviewers decided, by key: such findings are marked, and on no sheet.
+        decisions: what reviewers decided, by key: such findings are marked, and on no sheet.
         overwrite: replace the findings that are there.
 
     Raises:
@@ -101,9 +101,9 @@ def write_findings(
     """
     check_folder(folder, overwrite=overwrite)
     with AtomicFolder(folder, overwrite=overwrite) as made:
-        made.write(TABLE, _table(table, findings, said))
+        made.write(TABLE, _table(table, findings, decisions))
         for number, finding in enumerate(findings, 1):
-            left = undecided(finding, table, said)
+            left = undecided(finding, table, decisions)
             drawn = _sheet(table, left, source) if len(left.rows) else None
             if drawn is not None:
                 made.write(f"{number:02}-{finding.kind}.png", drawn)
@@ -118,7 +118,7 @@ def read_findings(folder: Path) -> list[dict[str, str]]:
     return [{name: unguarded(cell) for name, cell in line.items()} for line in lines]
 
 
-def _table(table: Table, findings: Iterable[Finding], said: Mapping[str, Said]) -> bytes:
+def _table(table: Table, findings: Iterable[Finding], decisions: Mapping[str, ImageDecision]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
@@ -130,7 +130,7 @@ def _table(table: Table, findings: Iterable[Finding], said: Mapping[str, Said]) 
             finding.value.tolist(),
             finding.texts,
             beside.tolist(),
-            _decided(finding, table, said),
+            _decided(finding, table, decisions),
             strict=True,
         ):
             like = next(others) if other >= 0 else ""

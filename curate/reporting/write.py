@@ -73,9 +73,9 @@ def run_report(options: ReportOptions) -> Report:
     facts = gather(opened, request)
     if review is not None:
         kinds = findings_of(facts.dataset, facts.decided, facts.results)
-        said = decisions_on(facts.results)
-        write_findings(review, opened, kinds, options.source, said, overwrite=options.overwrite)
-        left = [finding for kind in kinds if len((finding := undecided(kind, opened, said)).rows)]
+        decisions = decisions_on(facts.results)
+        write_findings(review, opened, kinds, options.source, decisions, overwrite=options.overwrite)
+        left = [finding for kind in kinds if len((finding := undecided(kind, opened, decisions)).rows)]
         if left:
             facts.galleries.insert(0, of_findings(left))
     made = listed(facts, options.source, thumbs=options.thumbs)

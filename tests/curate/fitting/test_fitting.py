@@ -144,7 +144,7 @@ def test_rows_of_another_dataset_are_told_to_lie_outside(tmp_path, digest, tiny_
 
 MISTAKES = {
     "at least 20 different images": lambda rows: rows[:10],
-    "all copies of one another": lambda rows: np.tile(rows[:1], (60, 1)),
+    "copies of one image": lambda rows: np.tile(rows[:1], (60, 1)),
     "no row with an embedding .*60 with an embedding that is missing, NaN": lambda rows: np.full((60, 24), np.nan),
 }
 

@@ -98,7 +98,7 @@ def test_too_few_rows_are_refused(n):
 
 
 def test_rows_that_are_all_copies_are_refused():
-    with pytest.raises(InputError, match="50 that are all copies of one another"):
+    with pytest.raises(InputError, match="50 copies of one image"):
         fit_dataset(np.tile(kinds(n=1)[0], (50, 1)))
 
 
