@@ -3,6 +3,8 @@
 Source: Collet, "xxHash fast digest algorithm", version 0.1.1 of its specification (2018), section XXH64.
 """
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -45,22 +47,45 @@ def xxh64(texts: pa.LargeBinaryArray, seed: int = 0) -> Hashes:
 
 def _hashed(data: NDArray[np.uint8], start: NDArray[np.int64], seed: np.uint64) -> Hashes:
     """Return the hashes of texts that begin at ``start`` (M + 1 places; the last is the end), M of them."""
-    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from any place on
     lengths = np.diff(start)
+    if lengths.min() == lengths.max():
+        return _of_one_length(data, len(lengths), int(lengths[0]), seed)
+    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from any place on
     h = _striped(words, start[:-1], lengths, seed) + lengths.astype(U)
     at, left = start[:-1] + lengths // STRIPE * STRIPE, lengths % STRIPE
     while (rows := _which(left >= 8)) is not None:
-        h[rows] = _rotated(h[rows] ^ _round(U(0), words[at[rows]]), 27) * P1 + P4
+        h[rows] = _eight(h[rows], words[at[rows]])
         at, left = at + 8 * (left >= 8), left - 8 * (left >= 8)
     if (rows := _which(left >= 4)) is not None:
-        h[rows] = _rotated(h[rows] ^ (words[at[rows]] & U(0xFFFFFFFF)) * P1, 23) * P2 + P3
+        h[rows] = _four(h[rows], words[at[rows]] & U(0xFFFFFFFF))
         at, left = at + 4 * (left >= 4), left - 4 * (left >= 4)
     while (rows := _which(left >= 1)) is not None:
-        h[rows] = _rotated(h[rows] ^ data[at[rows]] * P5, 11) * P1
+        h[rows] = _one(h[rows], data[at[rows]])
         at, left = at + 1, left - 1
-    h = (h ^ (h >> U(33))) * P2
-    h = (h ^ (h >> U(29))) * P3
-    return h ^ (h >> U(32))
+    return _avalanche(h)
+
+
+def _of_one_length(data: NDArray[np.uint8], n: int, length: int, seed: np.uint64) -> Hashes:
+    """Return the hashes of n texts of one length, one after another: equal places of all are read as one column."""
+
+    def column(at: int, kind: str) -> NDArray[Any]:
+        return np.ndarray((n,), kind, data, at, (length,))
+
+    words = [column(at, "<u8") for at in range(0, length - 7, 8)]
+    n_striped = length // STRIPE * 4
+    with np.errstate(over="ignore"):
+        lanes: list[Any] = _first_lanes(seed)
+        for at, word in enumerate(words[:n_striped]):
+            lanes[at % 4] = _round(lanes[at % 4], word)
+        h = (_merged(lanes) if n_striped else np.full(n, seed + P5)) + U(length)
+    for word in words[n_striped:]:
+        h = _eight(h, word)
+    at = len(words) * 8
+    if length - at >= 4:
+        h, at = _four(h, column(at, "<u4")), at + 4
+    for place in range(at, length):
+        h = _one(h, column(place, "u1"))
+    return _avalanche(h)
 
 
 def _striped(words: Hashes, start: NDArray[np.int64], lengths: NDArray[np.int64], seed: np.uint64) -> Hashes:
@@ -69,18 +94,43 @@ def _striped(words: Hashes, start: NDArray[np.int64], lengths: NDArray[np.int64]
         h = np.full(len(start), seed + P5)
         if (n_stripes := int(lengths.max(initial=0)) // STRIPE) == 0:
             return h
-        lanes = [np.full(len(start), first) for first in (seed + P1 + P2, seed + P2, seed, seed - P1)]
+        lanes = [np.full(len(start), first) for first in _first_lanes(seed)]
     for stripe in range(n_stripes):
         rows = np.flatnonzero(lengths >= STRIPE * (stripe + 1))
         for i, lane in enumerate(lanes):
             lane[rows] = _round(lane[rows], words[start[rows] + STRIPE * stripe + 8 * i])
     if (striped := _which(lengths >= STRIPE)) is not None:
-        of_striped = [lane[striped] for lane in lanes]
-        merged = sum((_rotated(lane, by) for lane, by in zip(of_striped, (1, 7, 12, 18), strict=True)), U(0))
-        for lane in of_striped:
-            merged = (merged ^ _round(U(0), lane)) * P1 + P4
-        h[striped] = merged
+        h[striped] = _merged([lane[striped] for lane in lanes])
     return h
+
+
+def _first_lanes(seed: np.uint64) -> list[np.uint64]:
+    return [seed + P1 + P2, seed + P2, seed, seed - P1]
+
+
+def _merged(lanes: list[Hashes]) -> Hashes:
+    merged = sum((_rotated(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)), U(0))
+    for lane in lanes:
+        merged = (merged ^ _round(U(0), lane)) * P1 + P4
+    return merged
+
+
+def _eight(h: Hashes, word: Hashes) -> Hashes:
+    return _rotated(h ^ _round(U(0), word), 27) * P1 + P4
+
+
+def _four(h: Hashes, word: Hashes) -> Hashes:
+    return _rotated(h ^ word * P1, 23) * P2 + P3
+
+
+def _one(h: Hashes, byte: NDArray[np.uint8]) -> Hashes:
+    return _rotated(h ^ byte * P5, 11) * P1
+
+
+def _avalanche(h: Hashes) -> Hashes:
+    h = (h ^ (h >> U(33))) * P2
+    h = (h ^ (h >> U(29))) * P3
+    return h ^ (h >> U(32))
 
 
 def _which(rows: NDArray[np.bool_]) -> slice | NDArray[np.int64] | None:

@@ -61,3 +61,10 @@ def test_keys_have_the_same_hash_in_whatever_layout(kind):
     assert hashes.dtype == np.uint64
     assert hashes.tolist() == tie_breaks([text.encode() for text in texts]).tolist()
     assert key_bytes(pa.array([7, -3])) == [b"7", b"-3"]
+
+
+def test_texts_of_one_length_have_it_too():
+    for length in range(70):
+        texts = [bytes((7 * i + j) % 256 for j in range(length)) for i in range(5)]
+        hashes = xxh64(pa.array([b"", *texts], pa.large_binary()).slice(1), 3)
+        assert hashes.tolist() == [xxhash.xxh64_intdigest(text, 3) for text in texts], length
