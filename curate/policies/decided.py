@@ -143,10 +143,13 @@ def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
 def _counts(table: Table, column: str, inside: np.ndarray) -> pl.DataFrame:
     """Return each value of a column as text, its rows, and how many of them are inside, shape (N,), as they come."""
     parts = [pl.DataFrame(schema={"value": pl.String, "n": pl.UInt32, "inside": pl.UInt32})]
-    for start, batch in numbered(table.batches([column])):
-        text, part = plain(batch.column(0)).cast(pa.string()), inside[start : start + batch.num_rows]
-        rows = pl.DataFrame({"value": pl.Series(text, dtype=pl.String), "inside": part})
-        parts.append(rows.group_by("value", maintain_order=True).agg(n=pl.len(), inside=pl.col("inside").sum()))
+    for start, batch in numbered(table.batches([column], compact=True)):
+        values, part = batch.column(0), inside[start : start + batch.num_rows]
+        coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        rows = pl.DataFrame({"code": pl.Series(coded.indices), "inside": part})
+        counts = rows.group_by("code", maintain_order=True).agg(n=pl.len(), inside=pl.col("inside").sum())
+        value = pl.Series(coded.dictionary.take(counts["code"].to_arrow()).cast(pa.string()), dtype=pl.String)
+        parts.append(counts.select(value.alias("value"), "n", "inside"))
     return pl.concat(parts).group_by("value", maintain_order=True).agg(pl.all().sum())
 
 
@@ -186,10 +189,10 @@ def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Record
 
 
 def plain_words(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None, pa.Array | None]:
-    """Return key, status and error of a batch as plain text; None for a column that is missing or not text."""
+    """Return key, as plain text, status and error of a batch; None for a column that is missing or not text."""
     key = plain(batch.column(KEY)).cast(pa.string())
     extra = []
     for name in (STATUS, ERROR):
         column = batch.column(name) if name in batch.schema.names else None
-        extra.append(plain(column).cast(pa.string()) if column is not None and is_text(column.type) else None)
+        extra.append(column if column is not None and is_text(column.type) else None)
     return key, extra[0], extra[1]

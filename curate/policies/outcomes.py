@@ -50,6 +50,9 @@ def failures(status: pa.Array | None, error: pa.Array | None, rows: np.ndarray) 
     if status is None or not len(rows):
         return []
     at = pa.array(rows)
-    kinds = pc.fill_null(status.take(at), "no status").to_pylist()
+    kinds = status.take(at).to_pylist()
     texts = error.take(at).to_pylist() if error is not None else [None] * len(rows)
-    return [f"not scored: {kind}" + (f" ({text})" if text else "") for kind, text in zip(kinds, texts, strict=True)]
+    return [
+        f"not scored: {'no status' if kind is None else kind}" + (f" ({text})" if text else "")
+        for kind, text in zip(kinds, texts, strict=True)
+    ]

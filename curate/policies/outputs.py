@@ -231,13 +231,14 @@ def _described(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
 def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWriter) -> np.ndarray:
     """Write kept rows and all decisions; return the rows of each outcome."""
     tally = np.zeros(4, np.int64)
-    for start, batch in numbered(decided.table.stored.batches(rows=STREAM_ROWS)):
+    stored = decided.table.stored
+    for start, batch in numbered(stored.batches(rows=STREAM_ROWS, compact=True)):
         outcome = decided.outcome[start : start + batch.num_rows]
         if len(outcome) != batch.num_rows:
             raise InputError(f"{decided.table.path} changed while it was being read; run the command again")
         tally += np.bincount(outcome, minlength=4)
         decisions.write(decided.words(start, *plain_words(batch)))
-        kept = batch.filter(pa.array(outcome == KEEP))
+        kept = batch.filter(pa.array(outcome == KEEP)).cast(stored.schema)
         if kept.num_rows and decided.arranged is not None:
             decided.arranged.add(kept)
         elif kept.num_rows:

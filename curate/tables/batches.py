@@ -48,6 +48,8 @@ def file_batches(
     rows: int,
     groups: Sequence[int] | None = None,
     known: dict[str, bool] | None = None,
+    *,
+    compact: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of one file, with dictionary pages kept compact until it is known how large they unfold.
 
@@ -57,6 +59,7 @@ def file_batches(
         rows: the most a batch may have.
         groups: numbers of the row groups to read, ascending; None for all.
         known: text column -> whether the file has a dictionary of it; what is found out of the whole file is added.
+        compact: leave text as a dictionary where it is stored so, unless all of a batch could unfold to 64 MB.
     """
     known = known if known is not None and groups is None else {}
     with named_errors(file):
@@ -70,7 +73,7 @@ def file_batches(
             yield from _empty_batches(sum(parquet.metadata.row_group(each).num_rows for each in groups), rows)
             return
         size = max(1, min(rows, BATCH_BYTES // max(1, row_bytes)))
-        batches = _checked_batches(parquet, schema, size, groups)
+        batches = _checked_batches(parquet, schema, size, groups, compact=compact)
         while True:
             with named_errors(file):
                 batch = next(batches, None)
@@ -80,14 +83,14 @@ def file_batches(
 
 
 def _checked_batches(
-    parquet: pq.ParquetFile, schema: pa.Schema, rows: int, groups: Sequence[int]
+    parquet: pq.ParquetFile, schema: pa.Schema, rows: int, groups: Sequence[int], *, compact: bool
 ) -> Iterator[pa.RecordBatch]:
     """Batches that hold what their types say: without page checksums, damage shows only as text that is no UTF-8."""
     n = 0
     for batch in parquet.iter_batches(
         batch_size=rows, row_groups=list(groups), columns=schema.names, use_threads=False
     ):
-        for piece in _unfold(batch.select(schema.names), schema):
+        for piece in _unfold(batch.select(schema.names), schema, compact=compact):
             piece.validate(full=True)
             n += piece.num_rows
             yield piece
@@ -131,12 +134,13 @@ def is_flat_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_binary(kind)
 
 
-def _unfold(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _is_coded_text(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type)
+
+
+def _unfold(batch: pa.RecordBatch, schema: pa.Schema, *, compact: bool) -> Iterator[pa.RecordBatch]:
     """Slices of ``batch`` with the types of ``schema``, cut so that repeated text does not outgrow memory."""
     other = [i for i, field in enumerate(schema) if batch.column(i).type != field.type]
-    if not other:
-        yield batch
-        return
     encoded = [batch.column(i) for i in other if pa.types.is_dictionary(batch.column(i).type)]
     lengths = [pc.binary_length(column.dictionary) for column in encoded]
     cuts = [0, batch.num_rows]
@@ -145,6 +149,13 @@ def _unfold(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch
         for column, each in zip(encoded, lengths, strict=True):
             per_row += each.take(column.indices).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         cuts[1:1] = (np.flatnonzero(np.diff(np.cumsum(per_row) // BATCH_BYTES)) + 1).tolist()
+    elif compact:
+        other = [i for i in other if not _is_coded_text(batch.column(i).type)]
+    if not other:
+        yield batch
+        return
+    kinds = [field.type if i in other else batch.column(i).type for i, field in enumerate(schema)]
+    schema = pa.schema([field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)])
     for start, stop in pairwise(cuts):
         part = batch.slice(start, stop - start)
         arrays = [part.column(i).cast(field.type) if i in other else part.column(i) for i, field in enumerate(schema)]

@@ -37,7 +37,7 @@ def lists_for_subset(table: Table) -> ClassLists:
     if CLASSES in table.metadata:
         return lists_of(table)
     columns = class_columns(table.schema, lists_of(table))
-    batches = (pa.Table.from_batches([batch]) for batch in table.batches(columns)) if columns else ()
+    batches = (pa.Table.from_batches([batch]) for batch in table.batches(columns, compact=True)) if columns else ()
     return {**lists_from_values(batches), **lists_of(table)}
 
 
@@ -68,9 +68,9 @@ def lists_from_values(pieces: Iterable[pa.Table]) -> ClassLists:
     gone: set[str] = set()
     for piece in pieces:
         for name in (name for name in piece.column_names if name not in gone):
-            values = plain(piece[name].combine_chunks())
+            values = piece[name].combine_chunks()
             rows[name] = rows.get(name, 0) + len(values) - values.null_count
-            new = pc.unique(values)
+            new = plain(pc.unique(values))
             seen[name] = pc.unique(pa.concat_arrays([seen[name], new])) if name in seen else new
             if len(seen[name]) > (MOST_LABELS if name == LABEL else MOST_CLASSES) or not _may_be_classes(seen[name]):
                 gone.add(name)

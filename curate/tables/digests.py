@@ -188,6 +188,8 @@ class RowDigest:
 
 def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
     """Return 64 bits for each value of a column, shape (N,): of numbers themselves, of all else a hash."""
+    if pa.types.is_dictionary(column.type) and not column.null_count and len(column.dictionary) <= len(column):
+        return _hashed(column.dictionary, full=full)[column.indices.to_numpy(zero_copy_only=False)]
     column = plain(column)
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):

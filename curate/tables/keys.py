@@ -13,7 +13,6 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 SORTED_AT_ONCE = 1 << 24  # hashes, of 8 bytes each
-MANY = 1 << 20  # hashes that Polars counts sooner than they are sorted
 
 
 def key_hashes(table: Table) -> NDArray[np.uint64]:
@@ -85,11 +84,6 @@ def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     repeated = [np.zeros(0, np.uint64)]
     for first in range(1 << bits):
         some = hashes[first_bytes == first] if bits else hashes
-        if len(some) >= MANY:
-            import polars as pl  # takes longer to load than few hashes to sort
-
-            if pl.Series(some).n_unique() == len(some):
-                continue
         ordered = np.sort(some)
         again = ordered[1:][ordered[1:] == ordered[:-1]]
         if len(again):

@@ -174,7 +174,8 @@ def read_rows(table: Table, needs: Needs, *, by_hash: bool = False, unique: bool
     hashes = key_hashes(table) if by_hash else None
     if hashes is not None and unique:
         check_unique(table, hashes)
-    rows = collect(table.batches(names), table.schema, table.n_rows, needs, names, path=table.path, hashes=hashes)
+    batches = table.batches(names, compact=not needs.conditions)
+    rows = collect(batches, table.schema, table.n_rows, needs, names, path=table.path, hashes=hashes)
     if hashes is None and needs.keys and unique:
         check_unique(table, rows.hashes)
     rows.model = model_of(table) if EMBEDDING in needs.representations else ""

@@ -148,6 +148,8 @@ class Table:
         columns: Sequence[str] | None = None,
         rows: int = 65536,
         only: Mapping[int, Sequence[int]] | None = None,
+        *,
+        compact: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the table in order, in pieces of at most ``rows`` rows and about 64 MB.
 
@@ -155,6 +157,7 @@ class Table:
             columns: which, in this order; all when None; may be empty (batches then only have a length).
             rows: the most rows a batch may have, >= 1.
             only: number of a file -> its row groups to read; None for all of all files.
+            compact: leave text as dictionaries where it is stored so; a batch may have them, and the next not.
 
         Yields:
             Record batches with the types of ``schema``; none for a table without rows.
@@ -166,13 +169,13 @@ class Table:
         self.require(names)
         if FOLDER in names and FOLDER not in self.stored.schema.names:
             others = list(dict.fromkeys([KEY, *(name for name in names if name != FOLDER)]))
-            for batch in self.batches(others, rows, only):
+            for batch in self.batches(others, rows, only, compact=compact):
                 yield batch.append_column(FOLDER, folders_of(batch.column(KEY))).select(names)
             return
         if self.embedding_column is not None and EMBEDDING in names:
             stored = list(dict.fromkeys(self.embedding_column if name == EMBEDDING else name for name in names))
             yield from as_embeddings(
-                self.stored.batches(stored, rows, only),
+                self.stored.batches(stored, rows, only, compact=compact),
                 names,
                 self.embedding_column,
                 self.schema.field(EMBEDDING),
@@ -183,7 +186,8 @@ class Table:
         for index, file in enumerate(self.files):
             if only is None or index in only:
                 known = self._dictionaries.setdefault(index, {})
-                yield from file_batches(file, schema, rows, None if only is None else only[index], known)
+                groups = None if only is None else only[index]
+                yield from file_batches(file, schema, rows, groups, known, compact=compact)
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the named columns as one table in memory; raises as ``batches``."""

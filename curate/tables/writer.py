@@ -140,7 +140,7 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
         },
         "use_dictionary": repeats or False,
         "column_encoding": dict.fromkeys(wide, "BYTE_STREAM_SPLIT") or None,
-        "write_statistics": [path for path in paths if path.split(".", 1)[0] not in packed],
+        "write_statistics": [path for path in paths if path.split(".", 1)[0] not in {*packed, *repeats, "reason"}],
         "data_page_size": 1 << 20,
         "data_page_version": "1.0",
         "write_page_checksum": True,
