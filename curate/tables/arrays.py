@@ -1,5 +1,6 @@
 """One column of a batch as an array: numbers, codes, text, and whether there is a value."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,20 @@ from numpy.typing import NDArray
 
 from curate.columns import OK
 from curate.tables.digests import is_text, plain
+from scoring.errors import InputError
 
+EXACT_DIGITS = 15  # of decimals that all differ as float64
 TRUE, FALSE, UNKNOWN = 1, 0, -1  # of a condition on a row
 
 
-def exact_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return values in the column's own precision (float32 for float16), and which of them are neither null nor NaN."""
+def exact_numbers(column: pa.Array, name: str = "a column") -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return values in the column's own precision (float32 for float16), and which of them are neither null nor NaN.
+
+    Raises:
+        InputError: for decimals of more than 15 digits: different ones may be equal as float64.
+    """
     if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64(), safe=False)
+        column = _as_double(column, name)
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
     valid = np.array(column.is_valid().to_numpy(zero_copy_only=False), bool)
@@ -25,6 +32,19 @@ def exact_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     if np.issubdtype(values.dtype, np.floating):
         valid &= ~np.isnan(values)
     return values, valid
+
+
+def _as_double(column: pa.Array, name: str) -> pa.Array:
+    """Return the nearest float64 of decimals, which compare as they do: those of at most 15 digits."""
+    scale = column.type.scale
+    for places in range(scale, min(scale, 0) - 1, -1):  # zeros at the end of all of them are no digits
+        with suppress(pa.ArrowInvalid):
+            column.cast(pa.decimal128(EXACT_DIGITS, places))
+            return column.cast(pa.string()).cast(pa.float64())  # without the text Arrow multiplies by 0.1, which rounds
+    raise InputError(
+        f"expected at most {EXACT_DIGITS} digits in a decimal that ranks, or is compared with a bound, got more in "
+        f"{name} of type {column.type}; cast it to double, which rounds"
+    )
 
 
 def nan_as_null(column: pa.Array) -> pa.Array:

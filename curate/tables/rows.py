@@ -26,15 +26,17 @@ NO_NUMBER = "no value (null, NaN or infinite)"
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers in its own precision, float32 for float16 and float64 for decimals.
+    """A column of numbers in its own precision, float32 for float16 and float64 for decimals of at most 15 digits.
 
     Attributes:
         values: shape (N,); without meaning where not ``valid``.
         valid: shape (N,) bool: neither null nor NaN.
+        places: after the point of a decimal; None for other numbers.
     """
 
     values: NDArray[Any]
     valid: NDArray[np.bool_]
+    places: int | None = None
 
 
 @dataclass(frozen=True)
@@ -311,7 +313,7 @@ class _Reading:
     def _add_columns(self, batch: pa.RecordBatch, to: slice | NDArray[np.int64]) -> None:
         rows = self.rows
         for name, numbers in rows.exact.items():
-            numbers.values[to], numbers.valid[to] = exact_numbers(batch.column(name))
+            numbers.values[to], numbers.valid[to] = exact_numbers(batch.column(name), f"column {name!r} of {self.path}")
         for name, values in rows.numbers.items():
             values[to] = pc.cast(batch.column(name), pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         for name, groups in rows.groups.items():
@@ -346,9 +348,9 @@ class _Reading:
 
 
 def _room(n: int, kind: pa.DataType) -> Numbers:
-    small = pa.types.is_float16(kind)
-    dtype = np.float32 if small else np.float64 if pa.types.is_decimal(kind) else numpy_type(kind)
-    return Numbers(np.zeros(n, dtype), np.zeros(n, bool))
+    if pa.types.is_decimal(kind):
+        return Numbers(np.zeros(n), np.zeros(n, bool), kind.scale)
+    return Numbers(np.zeros(n, np.float32 if pa.types.is_float16(kind) else numpy_type(kind)), np.zeros(n, bool))
 
 
 def _group_name(value: Any) -> str:

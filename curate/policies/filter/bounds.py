@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import ceil, floor
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -54,8 +55,9 @@ class BoundRule(ScoreRule):
         """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
         column = table_rows.exact[self.column]
         values, valid = column.values[rows], column.valid[rows]
-        cut = _in_type(self.parsed, values.dtype, up=self.high)
-        shown = _to_float(self.parsed) if np.issubdtype(values.dtype, np.integer) else float(cut)
+        cut = _in_type(self.parsed, values.dtype, column.places, up=self.high)
+        is_float = np.issubdtype(values.dtype, np.floating) and column.places is None
+        shown = float(cut) if is_float else _to_float(self.parsed)
         return Ruling((values >= cut if self.high else values <= cut) & valid, valid, np.array([shown]))
 
     def endings(self, result: RuleResult) -> list[list[str]]:
@@ -83,10 +85,13 @@ class Maximum(BoundRule):
     words: ClassVar[tuple[str, str, str]] = ("at most", "above", "maximum")
 
 
-def _in_type(bound: Fraction, kind: np.dtype, *, up: bool) -> Any:
-    """A bound in the precision of the column, so that ``--min 0.1`` keeps a float32 0.1."""
+def _in_type(bound: Fraction, kind: np.dtype, places: int | None, *, up: bool) -> Any:
+    """A bound in the precision of the column, of a decimal its places: ``--min 0.1`` keeps a float32 0.1."""
     if np.issubdtype(kind, np.integer):
-        return -(-bound.numerator // bound.denominator) if up else bound.numerator // bound.denominator
+        return ceil(bound) if up else floor(bound)
+    if places is not None:
+        unit = Fraction(10) ** -places
+        bound = (ceil(bound / unit) if up else floor(bound / unit)) * unit
     with np.errstate(over="ignore"):
         return kind.type(_to_float(bound))
 

@@ -1,12 +1,16 @@
 """Rules against a slow restatement of what they mean."""
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from curate.policies.filter.amounts import DropBottom, KeepTop
 from curate.policies.filter.bounds import Maximum, Minimum
@@ -15,7 +19,8 @@ from curate.policies.filter.rules import decide, rule_from_json
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.tables.amount import Amount
 from curate.tables.digests import tie_breaks
-from curate.tables.rows import Codes, Numbers, Rows
+from curate.tables.needs import Needs
+from curate.tables.rows import Codes, Numbers, Rows, collect
 from scoring.errors import InputError
 
 NAN = float("nan")
@@ -179,6 +184,29 @@ def test_bounds_are_inclusive_and_in_the_precision_of_the_column():
     big = scores_of([2**63, 2**63 + 1], dtype=np.uint64)
     assert outcome([Minimum(2**63 + 1, "kappa_a")], big) == ["drop", "keep"]
     assert outcome([Minimum("-3", "kappa_a")], big) == ["keep", "keep"]
+
+
+def decimals(values, kind):
+    batch = pa.record_batch({"key": [f"k{i}" for i in range(len(values))], "unc_a": pa.array(values, kind)})
+    return collect([batch], batch.schema, len(values), Needs(exact=("unc_a",)), ["key", "unc_a"], path="t.parquet")
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from([pa.decimal128(10, 2), pa.decimal128(15, 8), pa.decimal128(38, 20), pa.decimal256(60, 30)]),
+    st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=20),
+    st.sampled_from(["0", "1e-30", "-1e-30"]),
+)
+def test_decimals_compare_as_decimals(kind, hundredths, apart):
+    values = [Decimal(number) / 100 for number in hundredths]
+    scores, bound = decimals(values, kind), values[0] + Decimal(apart)
+    assert outcome([Minimum(str(bound), "unc_a")], scores) == ["keep" if v >= bound else "drop" for v in values]
+    assert outcome([Maximum(str(bound), "unc_a")], scores) == ["keep" if v <= bound else "drop" for v in values]
+
+
+def test_decimals_of_more_digits_than_a_double_holds_are_refused():
+    with pytest.raises(InputError, match=r"15 digits.*unc_a.*double"):
+        decimals([Decimal("0.1234567890123456"), Decimal("0.1234567890123457")], pa.decimal128(20, 18))
 
 
 @pytest.mark.parametrize("bound", ["nan", "inf", "-inf", "high", "", "1/0", "1e999999999", "1e-999999999"])
