@@ -109,7 +109,9 @@ def _first_lanes(seed: np.uint64) -> list[np.uint64]:
 
 
 def _merged(lanes: list[Hashes]) -> Hashes:
-    merged = sum((_rotated(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)), U(0))
+    merged = np.zeros_like(lanes[0])
+    for lane, by in zip(lanes, (1, 7, 12, 18), strict=True):
+        merged += _rotated(lane, by)
     for lane in lanes:
         merged = (merged ^ _round(U(0), lane)) * P1 + P4
     return merged
