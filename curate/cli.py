@@ -40,6 +40,7 @@ DISK_ERRORS = frozenset(
 # Headings of --help, in their order.
 START, CHOOSE, LOOK = "Start here", "Choose images", "Look at tables and images"
 MEASURE, TRACE, TRAIN = "Measure", "Trace and repeat", "Models"
+BRIEF = (LOOK, MEASURE, TRACE, TRAIN)  # of their commands only the names are listed
 
 
 class Ended(SystemExit):
@@ -179,14 +180,20 @@ COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
 SUBCOMMANDS = {"review": {"plan": "review_plan", "verdicts": "review_verdicts"}, "models": {"convert": "convert"}}
 RUN_ALONE = {"doctor", "models"}  # without arguments, where the others show their help
 RUN_OTHERS = {"clean", "run"}  # steps, which are commands
+LISTED = (["--help"], ["-h"], ["help"])  # lines that ask for the list of commands
 
 
-def command_line(names: Collection[str]) -> typer.Typer:
-    """Return the command line with some of its commands: modules of the others are not imported."""
+def command_line(names: Collection[str], *, listed: bool = False) -> typer.Typer:
+    """Return the command line with some of its commands: modules of the others are not imported.
+
+    Args:
+        names: of the commands.
+        listed: leave out all that their list does not show: options, which take half of the time, and brief commands.
+    """
     line = plain_app(
         add_completion=True,
         name="curate",
-        cls=grouped(START, CHOOSE, LOOK, MEASURE, TRACE, TRAIN, brief=(LOOK, MEASURE, TRACE, TRAIN)),
+        cls=grouped(START, CHOOSE, LOOK, MEASURE, TRACE, TRAIN, brief=BRIEF),
         help="Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select.",
         no_args_is_help=True,
     )
@@ -196,6 +203,9 @@ def command_line(names: Collection[str]) -> typer.Typer:
             from curate.commands import rounds
 
             line.add_typer(rounds.group(user_errors), rich_help_panel=heading, name=name)
+        elif listed:
+            words = "" if heading in BRIEF else import_module(f"curate.commands.{name}").run.__doc__
+            line.command(name, rich_help_panel=heading, help=words)(lambda: None)
         else:
             inner = {each: _run(module) for each, module in SUBCOMMANDS.get(name, {}).items()}
             cls = with_subcommands(**inner) if inner else reader
@@ -235,5 +245,8 @@ def main() -> None:
     gc.set_threshold(50_000)  # modules are no garbage: looking for it takes a twentieth of the start
     atexit.register(gc.freeze)  # and a tenth of a second at the end
     typed = {name for name, *_ in COMMANDS if name not in RUN_OTHERS}.intersection(sys.argv[1:2])
-    line = command_line(typed) if typed else _full_command_line()
+    if sys.argv[1:] in LISTED:
+        line = command_line([name for name, *_ in COMMANDS], listed=True)
+    else:
+        line = command_line(typed) if typed else _full_command_line()
     line()

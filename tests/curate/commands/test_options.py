@@ -13,6 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from curate import cli
 from curate.cli import app
 from curate.commands import rounds
 from curate.commands.options import MEANS
@@ -139,6 +140,8 @@ def test_help_groups_the_commands_in_the_order_of_work():
     assert any(line.split()[-3:] == ["train,", "cache,", "models"] for line in text.splitlines())
     assert {word.strip(",") for word in text.split()} >= set(GROUP.commands)
     assert "\x1b" not in text
+    listed_only = cli.command_line([name for name, *_ in cli.COMMANDS], listed=True)
+    assert CliRunner().invoke(listed_only, ["--help"]).output == text
 
 
 def test_the_commands_of_rounds_are_all_looked_at():
