@@ -49,23 +49,23 @@ def _hashed(data: NDArray[np.uint8], start: NDArray[np.int64], seed: np.uint64) 
     """Return the hashes of texts that begin at ``start`` (M + 1 places; the last is the end), M of them."""
     lengths = np.diff(start)
     if lengths.min() == lengths.max():
-        return _of_one_length(data, len(lengths), int(lengths[0]), seed)
+        return _equal_lengths(data, len(lengths), int(lengths[0]), seed)
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from any place on
     h = _striped(words, start[:-1], lengths, seed) + lengths.astype(U)
     at, left = start[:-1] + lengths // STRIPE * STRIPE, lengths % STRIPE
     while (rows := _which(left >= 8)) is not None:
-        h[rows] = _eight(h[rows], words[at[rows]])
+        h[rows] = _add_word(h[rows], words[at[rows]])
         at, left = at + 8 * (left >= 8), left - 8 * (left >= 8)
     if (rows := _which(left >= 4)) is not None:
-        h[rows] = _four(h[rows], words[at[rows]] & U(0xFFFFFFFF))
+        h[rows] = _add_half(h[rows], words[at[rows]] & U(0xFFFFFFFF))
         at, left = at + 4 * (left >= 4), left - 4 * (left >= 4)
     while (rows := _which(left >= 1)) is not None:
-        h[rows] = _one(h[rows], data[at[rows]])
+        h[rows] = _add_byte(h[rows], data[at[rows]])
         at, left = at + 1, left - 1
     return _avalanche(h)
 
 
-def _of_one_length(data: NDArray[np.uint8], n: int, length: int, seed: np.uint64) -> Hashes:
+def _equal_lengths(data: NDArray[np.uint8], n: int, length: int, seed: np.uint64) -> Hashes:
     """Return the hashes of n texts of one length, one after another: equal places of all are read as one column."""
 
     def column(at: int, kind: str) -> NDArray[Any]:
@@ -79,12 +79,12 @@ def _of_one_length(data: NDArray[np.uint8], n: int, length: int, seed: np.uint64
             lanes[at % 4] = _round(lanes[at % 4], word)
         h = (_merged(lanes) if n_striped else np.full(n, seed + P5)) + U(length)
     for word in words[n_striped:]:
-        h = _eight(h, word)
+        h = _add_word(h, word)
     at = len(words) * 8
     if length - at >= 4:
-        h, at = _four(h, column(at, "<u4")), at + 4
+        h, at = _add_half(h, column(at, "<u4")), at + 4
     for place in range(at, length):
-        h = _one(h, column(place, "u1"))
+        h = _add_byte(h, column(place, "u1"))
     return _avalanche(h)
 
 
@@ -117,15 +117,15 @@ def _merged(lanes: list[Hashes]) -> Hashes:
     return merged
 
 
-def _eight(h: Hashes, word: Hashes) -> Hashes:
+def _add_word(h: Hashes, word: Hashes) -> Hashes:
     return _rotated(h ^ _round(U(0), word), 27) * P1 + P4
 
 
-def _four(h: Hashes, word: Hashes) -> Hashes:
+def _add_half(h: Hashes, word: Hashes) -> Hashes:
     return _rotated(h ^ word * P1, 23) * P2 + P3
 
 
-def _one(h: Hashes, byte: NDArray[np.uint8]) -> Hashes:
+def _add_byte(h: Hashes, byte: NDArray[np.uint8]) -> Hashes:
     return _rotated(h ^ byte * P5, 11) * P1
 
 
