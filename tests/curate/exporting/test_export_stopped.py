@@ -203,7 +203,7 @@ def test_a_folder_of_that_name_that_is_no_export_is_left_alone(workdir):
     Path("out.part").mkdir()
     Path("out.part/mine.txt").write_text("important")
     for overwrite in (False, True):
-        with pytest.raises(InputError, match=r"out\.part is no export that was begun, and is left alone"):
+        with pytest.raises(InputError, match=r"out\.part is not an unfinished export"):
             curate.export("t.parquet", "out", to="folder", overwrite=overwrite)
     assert Path("out.part/mine.txt").read_text() == "important"
 
