@@ -61,7 +61,7 @@ class Changes:
         ]
         named = [f"now dropped: {key}: {reason}" for key, reason in self.named]
         more = sum(self.dropped.values()) - len(named)
-        return ["since the time before:", Grid(rows, right=1), *named, *([f"and {more:,} more"] if more else [])]
+        return ["since the last run:", Grid(rows, right=1), *named, *([f"and {more:,} more"] if more else [])]
 
 
 def note_outcomes(out: Path) -> Changes | None:

@@ -65,7 +65,7 @@ def run_score(options: ScoreOptions) -> ScoreResult:
         request = ScoreRequest(options, out, DEFAULT if model is None else model, reading, again)
     if options.add and request.table is None:
         is_new = not options.overwrite
-        options.announce(f"no table at {out} to add to: all is new" if is_new else "--overwrite: all is scored again")
+        options.announce(f"{out} is not there yet: all is new" if is_new else "--overwrite: all is scored again")
     with (
         RunLog(options.log, command="score", out=str(out), engine=engine, curate=__version__) as events,
         ready(cluster, settings) as at_work,

@@ -15,6 +15,11 @@ from curate.policies.verdicts import read_verdicts
 
 ABOUT = "(document.getElementById('about')?.textContent ?? '')"
 TILES = "document.querySelectorAll('[data-row]').length"
+ENDS_SHOWN = """Array.from(document.querySelectorAll('.key')).every((key) => {
+    const text = document.createRange();
+    text.selectNodeContents(key);
+    return text.getBoundingClientRect().bottom <= key.getBoundingClientRect().bottom + 1;
+})"""
 PROBLEM = "document.getElementById('problem').textContent"
 
 
@@ -53,6 +58,7 @@ def test_everything_works_by_the_keyboard_alone_and_hostile_names_are_text(brows
         show(browser, server.url)
         until_about(browser, f"2 groups, {GREY + RED} images to decide")
         assert HOSTILE in browser.run("Array.from(document.querySelectorAll('.key'), (key) => key.title)")
+        assert browser.run(ENDS_SHOWN)
         browser.press("ArrowRight")
         browser.press("ArrowRight")
         browser.press("x")
