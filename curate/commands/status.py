@@ -1,4 +1,4 @@
-"""``curate round status``: how good it is by now, and whether to stop."""
+"""``curate round status``: the accuracy so far, and whether to stop."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

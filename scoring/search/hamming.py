@@ -161,7 +161,7 @@ class _Band:
         return (codes >> self.shift).astype(np.uint16)
 
     def holds(self, apart: Codes) -> NDArray[np.bool_]:
-        """Return which pairs, of whose codes this is the difference, this band looks up."""
+        """Return which pairs this band looks up, by the differences of their codes."""
         return np.bitwise_count((apart >> self.shift) & np.uint64(VALUES - 1)) <= self.reach
 
     def close_pairs(self, queries: Codes, radius: int) -> Iterator[tuple[Places, Places, Codes]]:

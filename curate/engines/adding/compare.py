@@ -238,7 +238,7 @@ def _digest_of(read: Reader) -> str:
 
 
 def _other_bytes(setup: RunSetup, rows: NDArray[np.int64], was: _Known, comparison: Comparison) -> NDArray[np.bool_]:
-    """Which rows of a source have an image of other bytes than the table notes; one that cannot be read has not."""
+    """Return which rows of a source have another image than the table notes; unreadable images count as unchanged."""
     other = np.zeros(len(comparison.at), bool)
     unreadable = 0
     if len(rows):

@@ -151,7 +151,7 @@ class OfColour(Passing):
         return agree
 
     def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
-        """Return which pairs of a row of a side, in a view, and one of this table agree in colour, shape (P,)."""
+        """Return which pairs agree in colour, of a row of a side, in a view, and a row of this table, shape (P,)."""
         if side.chroma is None or self.rows.chroma is None:
             raise ValueError("rows were read without the colours of their signatures")
         turned = reorient_chroma(side.chroma[links.query], ORIENTATIONS[view.name])
