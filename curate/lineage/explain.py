@@ -40,7 +40,8 @@ class Event:
             calibration, which decides nothing.
         reason: in words.
         rule: that decided, as typed.
-        noted: what else the decisions hold of it, without nulls: score, threshold, margin, group, rank, ...
+        noted: what else the decisions hold of it, without nulls: score, threshold, margin, group, rank, ...; of a
+            dropped copy also ``kept_by``, the criteria that decided which one is kept.
         added: columns of the row that the step wrote and its input had not.
     """
 
@@ -152,6 +153,7 @@ def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
         return {key: Event(*about, ADDED if key in added else ABSENT, added=added.get(key, {})) for key in keys}
     decisions = _output(step, "decisions")
     noted = _rows_of(decisions, keys, decisions.schema.names)
+    kept_by = _kept_by(step.noted["policy"])
     events = {}
     for key in keys:
         row = noted.get(key)
@@ -159,9 +161,20 @@ def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
             events[key] = Event(*about, ABSENT)
             continue
         rest = {name: value for name, value in row.items() if name not in WORDS}
+        if row["decision"] == DROPPED and row.get(IN_ITS_PLACE) and kept_by:
+            rest["kept_by"] = kept_by
         words = (str(row["decision"]), str(row.get("reason", "")), str(row.get("rule", "")))
         events[key] = Event(*about, *words, noted=rest, added=added.get(key, {}))
     return events
+
+
+def _kept_by(rules: Sequence[Any]) -> str:
+    """What decided which of several copies is kept, in words; an empty text for other rules than a deduplication."""
+    rule = rules[0] if rules and isinstance(rules[0], Mapping) else {}
+    if not rule.get("keep") or rule.get("against"):  # what another table holds is always kept
+        return ""
+    first = [f"--{name}" for name in ("protect", "prefer") if rule.get(name)]
+    return ", then ".join([*first, str(rule["keep"]), "the shorter key"])
 
 
 def _output(step: Link, name: str) -> Table:

@@ -46,6 +46,8 @@ def test_a_copy_is_reported_with_the_row_in_its_place(made):
     (story,) = curate.explain(best.decisions, dropped["key"])
     assert story.in_its_place == dropped["kept_key"]
     assert story.events[1].decision == "absent"
+    keep = json.loads(first.receipt.read_text())["policy"][0]["keep"]
+    assert story.events[0].noted["kept_by"] == f"{keep}, then the shorter key"
     done = run("explain", best.receipt, dropped["key"])
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
