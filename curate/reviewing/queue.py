@@ -1,6 +1,7 @@
 """The queue of a review: suspected images in groups of like ones, the largest consequence first."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -94,7 +95,8 @@ class Group:
         if len(parts) < 2:
             half = (len(self.rows) + 1) // 2
             parts = [np.arange(half), np.arange(half, len(self.rows))]
-        return [self.part(part, id_of(self.kind, (keys[row] for row in self.rows[part].tolist()))) for part in parts]
+        ids = [id_of(self.kind, (keys[row] for row in self.rows[part].tolist())) for part in parts]
+        return _numbered([self.part(part, id) for part, id in zip(parts, ids, strict=True)])
 
 
 def id_of(kind: str, keys: Iterable[str]) -> str:
@@ -136,7 +138,20 @@ def groups_of(
             for places in _divisions(part, weights, units):
                 some = None if units is None else units[places]
                 groups.append(_group(part.at(places.tolist()), words, keys, weights[places], some))
-    return sorted(groups, key=lambda group: (-group.weights.sum(), -len(group.rows), group.id))
+    return _numbered(sorted(groups, key=lambda group: (-group.weights.sum(), -len(group.rows), group.id)))
+
+
+def _numbered(groups: Sequence[Group]) -> list[Group]:
+    """Return the groups with a number in the words that several of a kind share."""
+    number: Counter[tuple[str, str]] = Counter()
+    total = Counter((each.kind, each.words) for each in groups)
+    named_groups = []
+    for each in groups:
+        title = each.kind, each.words
+        number[title] += 1
+        words = f"{each.words}, {number[title]} of {total[title]}" if total[title] > 1 else each.words
+        named_groups.append(replace(each, words=words))
+    return named_groups
 
 
 def dropped_copies(dataset: Dataset, decided: Decided) -> list[Finding]:
