@@ -32,6 +32,7 @@ NEAR_DUPLICATE = "near-duplicate"
 WITH_VIEWS = ("signature", CROP, NEAR_DUPLICATE)  # which look at mirrored and turned copies
 WITH_GRAPH = (EMBEDDING, CROP, NEAR_DUPLICATE)
 LABEL = "label"
+TIES = "shorter key"  # which of equal copies is kept
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class DedupRequest(Request):
         facts: columns of the table that say what a copy has lost, and what was done to it.
         held_back: finders whose threshold is their own or a stricter one: what they link in large groups just above
             it is kept until it is reviewed.
+        ties: which of equal copies is kept; receipts of earlier versions, which used a hash, have none.
     """
 
     rule: ClassVar[str] = "dedup"
@@ -68,6 +70,7 @@ class DedupRequest(Request):
     without_flat: bool = False
     facts: tuple[str, ...] = ()
     held_back: tuple[str, ...] = ()
+    ties: str = TIES
 
     def __post_init__(self) -> None:
         for name in ("prefer", "facts", "held_back"):
@@ -81,7 +84,12 @@ class DedupRequest(Request):
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> Self:
-        """Return the request from ``to_json``'s record; InputError for any other."""
+        """Return the request from ``to_json``'s record; InputError for any other, and for other ties."""
+        if isinstance(rule, Mapping) and rule.get("ties") != TIES:
+            raise InputError(
+                f"the rule of the receipt keeps of equal copies by {rule.get('ties', 'a hash of the key')}, and this "
+                f"version by the {TIES}; run the command of the receipt again"
+            )
         request = super().from_json(rule)
         if not request.thresholds:
             raise InputError("expected thresholds in the rule of the receipt, got none; take a copy")

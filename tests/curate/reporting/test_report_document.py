@@ -218,7 +218,7 @@ def test_duplicates_stand_with_the_row_that_was_kept(whole, five_policies):
     keys = whole["rows"]["key"]
     assert len(groups) == decisions["group"].n_unique() == 1
     assert {keys[item] for item in groups[0]["items"]} == set(decisions["key"])
-    assert keys[groups[0]["kept"]] == decisions["kept_key"][0]
+    assert keys[groups[0]["kept"]] == decisions["kept_key"].drop_nulls()[0]
 
 
 def test_dropped_rows_stand_by_their_reason_and_failed_ones_by_their_status(whole, frame):
