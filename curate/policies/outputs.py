@@ -238,7 +238,7 @@ def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWrite
             raise InputError(f"{decided.table.path} changed while it was being read; run the command again")
         tally += np.bincount(outcome, minlength=4)
         decisions.write(decided.words(start, *plain_words(batch)))
-        kept = batch.filter(pa.array(outcome == KEEP)).cast(stored.schema)
+        kept = _as_stored(batch.filter(pa.array(outcome == KEEP)), stored.schema)
         if kept.num_rows and decided.arranged is not None:
             decided.arranged.add(kept)
         elif kept.num_rows:
@@ -246,6 +246,12 @@ def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWrite
     for piece in decided.arranged.finish() if decided.arranged is not None else ():
         subset.write(piece)
     return tally
+
+
+def _as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with its text as the table has it, not as dictionaries; other columns stay as they are."""
+    kinds = zip(batch.columns, schema.types, strict=True)
+    return pa.RecordBatch.from_arrays([c if c.type == kind else c.cast(kind) for c, kind in kinds], schema=schema)
 
 
 def _check(decided: Decided[Result], tally: np.ndarray, n_subset: int, n_decisions: int) -> None:
