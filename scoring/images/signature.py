@@ -20,7 +20,6 @@ STEPS = 256  # places of an edge of a part of an image, along a side
 MARGIN = 90  # of these, how far an edge may lie inside
 MOST_APART = 20.0  # levels of colour in any cell; resizing and JPEG of quality 15 stay below 7, and 12 in small images
 LEAST_APART, APART = 5.0, 1 / 3  # of close copies: levels, and as a share of the most colour of either image
-CLOSE_APART = 12.0  # levels: at most; resizing and JPEG of quality 30 stay within in 1,058 of 1,059 copies
 GREY = 4.0  # levels: an image with less colour in every cell is grey
 LEAST_STRUCTURE = 1.0  # grey levels, standard deviation; an image with less has no signature
 
@@ -137,7 +136,7 @@ def same_colours(first: NDArray[np.int8], second: NDArray[np.int8], *, closely: 
     cells = [each.reshape(-1, CELLS * CELLS, 2).astype(np.float32) for each in (first, second)]
     apart = np.hypot(*np.moveaxis(cells[0] - cells[1], -1, 0)).max(1)
     most = [np.hypot(*np.moveaxis(each, -1, 0)).max(1) for each in cells]
-    limit = np.clip(APART * np.maximum(*most), LEAST_APART, CLOSE_APART) if closely else MOST_APART
+    limit = np.clip(APART * np.maximum(*most), LEAST_APART, MOST_APART) if closely else MOST_APART
     return (apart <= limit) | (most[1] < GREY)
 
 
