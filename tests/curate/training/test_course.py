@@ -106,6 +106,8 @@ def test_a_run_with_a_course_and_a_probe_is_the_run_without_and_goes_on_to_the_b
     resumed, _ = run(images, tmp_path, "cut")
     assert same(weights(plain), weights(resumed))
     assert rows(tmp_path / "cut-course") == complete
+    text = (tmp_path / "cut-course" / "course.csv").read_text()
+    assert [line.split(",")[:2] for line in text.splitlines()[1:]] == [["1", "3"], ["2", "6"], ["3", "9"], ["4", "12"]]
 
 
 def test_a_probe_measures_each_image_against_the_others(images):
