@@ -82,7 +82,9 @@ def cores() -> int:
 
 @contextmanager
 def joined(device: str) -> Iterator[str]:
-    """Join the processes that ``torchrun`` or ``--devices`` started, if any, and yield the device of this one.
+    """Join the processes that ``torchrun``, ``--devices`` or Ray Train started, if any; yield the device of this one.
+
+    A process group that is open already, as in Ray Train, is used and stays open.
 
     Of an error that several processes meet, the first to say so raises it; the others end in silence.
 
@@ -90,7 +92,8 @@ def joined(device: str) -> Iterator[str]:
         device: as requested: ``auto``, ``cpu``, ``cuda``; of several GPUs each process takes one.
 
     Raises:
-        InputError: if the processes are more than the GPUs of the machine, or another one has ended.
+        InputError: if the processes are more than the GPUs of the machine, another one has ended, or an open group
+            cannot pass what is on the CPU.
     """
     global _group
     size = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
@@ -98,16 +101,25 @@ def joined(device: str) -> Iterator[str]:
         yield device
         return
     _used.clear()
+    is_open = dist.is_initialized()
     store = _new_store(size)
     _group = _environment_group(size, store)
     try:
         taken = _device_of(device, _group)
         backend = "cpu:gloo,cuda:nccl" if taken.startswith("cuda") else "gloo"
         within = dist.PrefixStore("group", store)
+        if is_open and "cpu:gloo" not in dist.get_backend_config():
+            raise InputError(
+                f"expected an open process group with gloo for the CPU, got {dist.get_backend_config()}; give "
+                "TorchConfig(backend='cpu:gloo,cuda:nccl') to Ray Train"
+            )
         with _peers():
-            dist.init_process_group(backend, store=within, rank=_group.rank, world_size=size, timeout=PATIENCE)
+            if not is_open:
+                dist.init_process_group(backend, store=within, rank=_group.rank, world_size=size, timeout=PATIENCE)
         yield taken
-        dist.destroy_process_group()
+        summed(torch.zeros(1))  # all have heard the first one, whose process may hold the store
+        if not is_open:
+            dist.destroy_process_group()
     except BaseException as error:
         raise _last_word(error, store) from None
     finally:
@@ -141,7 +153,8 @@ def _new_store(size: int) -> dist.Store:
     """Return the store of the next run, at the address that the environment names."""
     if not _stores:
         host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
-        is_host = os.environ.get("RANK") == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        is_there = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or dist.is_initialized()
+        is_host = os.environ.get("RANK") == "0" and not is_there
         with _peers():
             _stores.append(dist.TCPStore(host, port, size, is_host, timeout=ARRIVAL, wait_for_workers=False))
             _stores[0].set_timeout(PATIENCE)

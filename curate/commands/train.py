@@ -13,12 +13,13 @@ from curate.commands.progress import TrainBar
 from curate.training.options import TrainOptions
 
 
-@command_of(TrainOptions, devices="device")
+@command_of(TrainOptions, devices="device", engine="device")
 def run(
     request: TrainOptions,
     devices: Annotated[
         int, typer.Option(metavar="N", help="GPUs, one process each; with --device cpu, processes.")
     ] = 1,
+    engine: Annotated[str, options.shared("--engine", metavar="NAME", show_default=True)] = "local",
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
@@ -39,17 +40,28 @@ def run(
         curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze --set folds=3
         curate train mcinfonce --cached features/ -o three.safetensors --backbone two.safetensors
     """
+    from curate.engines.table import engine_of
     from curate.training.launch import is_launcher, is_silent, launch
     from curate.training.train import run_train
+    from scoring.errors import InputError
 
     if (request.data is None) == (request.cached is None):
         raise typer.BadParameter("give images to train on, or --cached FOLDER, and not both")
-    if is_launcher(devices):
+    name, address = engine_of(engine)
+    if name not in ("local", "ray") or (name == "local" and address is not None):
+        raise InputError(f"expected --engine local, ray, ray:auto or ray:HOST:PORT, got {engine!r}")
+    if is_launcher(devices) and name == "local":
         return launch(devices)
     quiet = quiet or is_silent()
     line = (lambda text: None) if quiet else say
     with TrainBar(quiet=quiet) as bar:
-        result = run_train(replace(request, report=bar.update, announce=line))
+        typed = replace(request, report=bar.update, announce=line)
+        if name == "ray":
+            from curate.training.on_ray import train_on_ray
+
+            result = train_on_ray(typed, address, devices)
+        else:
+            result = run_train(typed)
     line(", ".join(f"{name} {value:.4g}" for name, value in result.metrics.items()))
     line(f"model {result.model[:12]}: {request.out}")
     if not quiet:

@@ -75,6 +75,7 @@ OF_THE_REPORT = {  # these write nothing in Python
     "round_status": {"fail_unless_stop", "all"},
     "selftest": {"out", "overwrite"},
     "retrieve": OF_THE_PICTURE,
+    "train": {"engine"},  # as devices
 }
 
 

@@ -1,0 +1,212 @@
+"""``curate train --engine ray``: the processes of a run on a Ray cluster, started by Ray Train.
+
+Ray Train finds room for the processes, opens their group and sets the variables that ``torchrun`` sets; in each,
+``curate.train`` runs as in any script of several processes. The state of the run stays in its folder, next to the
+model, so that it goes on with or without Ray; Ray's own checkpoints are not used.
+"""
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from curate.counted import counted
+from curate.engines.contract import Cluster
+from curate.engines.on_ray import REASONS, START_WITHIN, nodes_of, reason, refuse_node
+from curate.engines.ray_actor import process_facts
+from curate.engines.ray_cluster import Share, connected, share_of
+from curate.manifest.reach import VARIABLE
+from curate.training.options import TrainOptions
+from curate.training.train import TrainResult, check_out, run_train
+from scoring.atomic_folder import held_folder
+from scoring.errors import InputError, MissingExtraError
+from trainers.ranks import PATIENCE
+
+MARKER = "marker"
+POLLED = 0.2  # seconds
+AGAIN = "repeat the command to go on from the last state"
+
+
+def train_on_ray(request: TrainOptions, address: str | None, n: int) -> TrainResult:
+    """Train in several processes on a Ray cluster; the result is that of as many on this machine.
+
+    Args:
+        request: as for ``run_train``; its ``report`` and ``announce`` are called here.
+        address: of the cluster; None for a Ray of this machine that ends with the run.
+        n: processes; each has a GPU, but with ``device="cpu"`` and on clusters without any.
+
+    Raises:
+        InputError: if Ray is missing, the cluster has too little room, a process is lost, or as ``run_train`` does.
+    """
+    if "RANK" in os.environ:
+        raise InputError("torchrun started this process, and --engine ray starts its own; leave one of the two out")
+    out = Path(request.out).absolute()
+    check_out(out, request.overwrite)
+    with connected(address) as ray, held_folder(out) as folder:
+        share = _share(nodes_of(ray), Cluster(address), request.device, n)
+        gpus = " and a GPU" if share.gpus else ""
+        request.announce(f"Ray {ray.__version__}: processes: {n}, with {counted(share.cores, 'core')}{gpus} each")
+        return _trained(ray, request, share, n, folder)
+
+
+def _share(nodes: list[dict[str, float]], cluster: Cluster, device: str, n: int) -> Share:
+    """Return what each process gets: as many cores as n processes have room for.
+
+    Raises:
+        InputError: if there is no room for them.
+    """
+    has_gpus = any(node.get("GPU", 0) for node in nodes)
+    needed = replace(cluster, num_gpus=1) if device == "cuda" or (device == "auto" and has_gpus) else cluster
+    most = max(1, int(sum(node.get("CPU", 0) for node in nodes)) // max(1, n))
+    shares = [share_of(nodes, needed, cores) for cores in range(most, 0, -1)]  # fewer cores each: room for more
+    share = next((each for each in shares if each.room >= n), shares[-1])
+    if share.room < n:
+        kind = "a GPU and a core" if share.gpus else "a core"
+        raise InputError(
+            f"expected a Ray cluster with {kind} for each of {n} processes, got room for {share.room} on "
+            f"{counted(len(nodes), 'node')}; use --devices {share.room}{', or --device cpu' if share.gpus else ''}"
+        )
+    return share
+
+
+def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path) -> TrainResult:
+    """Train, and return what the first process made; pass on what it says.
+
+    Ray Train runs in a task of the cluster. This process never waits within Ray, which would swallow the signals that
+    end a command, and crash where a thread of it waits when the connection ends.
+    """
+    from ray.util.queue import Queue
+
+    said = Queue(actor_options={"num_cpus": 0})
+    (folder / MARKER).write_bytes(secrets.token_hex(16).encode())
+    marker = str(folder / MARKER)
+    work = {
+        "request": replace(request, report=_nothing, announce=_nothing),
+        "said": said,
+        "folder": str(Path.cwd()),
+        "marker": marker,
+        "facts": process_facts(marker),
+    }
+    environment = {
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(share.cores)),
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        VARIABLE: os.environ.get(VARIABLE, ""),
+    }
+    fit = ray.remote(_fit).options(num_cpus=0, max_retries=0)
+    end = fit.remote(_train_here, work, share, n, str(folder), environment)
+    results: list[TrainResult] = []
+    is_over = False
+    take = {"report": request.report, "announce": request.announce, "result": results.append}
+    try:
+        while not is_over:
+            time.sleep(POLLED)
+            is_over = bool(ray.wait([end], timeout=0)[0])
+            for kind, value in said.get_nowait_batch(said.qsize()):
+                take[kind](value)
+        ray.get(end)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ImportError):
+            raise InputError(f"a node of the Ray cluster lacks what this one has ({error.cause}); install it") from None
+        raise error.cause if isinstance(error.cause, InputError) else error from None
+    except ray.exceptions.RayError as error:
+        raise InputError(f"the Ray cluster was lost ({_why(error)}); {AGAIN}") from None
+    return results[0]
+
+
+def _fit(
+    train: Callable[[dict[str, Any]], None],
+    work: dict[str, Any],
+    share: Share,
+    n: int,
+    folder: str,
+    environment: dict[str, str],
+) -> None:
+    """Let Ray Train run a function in n processes; runs in a process of the cluster.
+
+    Raises:
+        InputError: what one of them said, or that it was lost; another error is a bug's.
+    """
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", f"{START_WITHIN:g}")
+    try:
+        from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
+        from ray.train.torch import TorchConfig, TorchTrainer
+    except ImportError:
+        raise MissingExtraError("training with --engine ray", "ray") from None
+    resources = {"CPU": share.cores, **({"GPU": 1} if share.gpus else {})}
+    backend = "cpu:gloo,cuda:nccl" if share.gpus else "gloo"
+    trainer = TorchTrainer(
+        train,
+        train_loop_config=work,
+        scaling_config=ScalingConfig(num_workers=n, use_gpu=share.gpus > 0, resources_per_worker=resources),
+        torch_config=TorchConfig(backend=backend, timeout_s=int(PATIENCE.total_seconds())),
+        run_config=RunConfig(  # type: ignore[call-arg]  # the types are those of the version before
+            storage_path=folder,
+            failure_config=FailureConfig(controller_failure_limit=0),  # type: ignore[call-arg]
+            worker_runtime_env={"env_vars": environment},
+        ),
+    )
+    try:
+        trainer.fit()
+    except WorkerGroupError as error:
+        raise _first_cause(error.worker_failures, n) or error from None
+    except ControllerError as error:
+        raise InputError(
+            f"{counted(n, 'worker')} could not start on the Ray cluster ({_why(error.controller_failure)}): its cores "
+            f"or GPUs may be taken; {AGAIN} when there are some"
+        ) from None
+
+
+def _first_cause(failures: Mapping[int, BaseException], n: int) -> InputError | None:
+    """Return what one of n processes said at its end; else that one was lost; None for a bug.
+
+    Args:
+        failures: by number of the process; of an error that several meet, one says so.
+        n: processes.
+    """
+    from ray.exceptions import RayError
+
+    lost = {rank: getattr(error, "health_check_failure", error) for rank, error in failures.items()}
+    said = next((error for error in lost.values() if isinstance(error, InputError)), None)
+    if said is not None:
+        return said
+    gone = next(((rank, error) for rank, error in lost.items() if isinstance(error, RayError)), None)
+    return gone and InputError(f"process {gone[0]} of {n} was lost ({_why(gone[1])}); {AGAIN}")
+
+
+def _why(error: BaseException) -> str:
+    """Return why Ray lost something; of an error that it passes on, the last line."""
+    why = reason(error)
+    return why if why in REASONS.values() else str(error).strip().splitlines()[-1][:160]
+
+
+def _nothing(said: object) -> None:
+    """Do nothing: what a request has while it is on its way."""
+
+
+def _train_here(task: dict[str, Any]) -> None:
+    """Train in this process, one of several, and let the command know what is said."""
+    facts = process_facts(task["marker"])
+    refuse_node(task["facts"], facts, f"the folder of {task['request'].out}")
+    try:
+        os.chdir(task["folder"])
+    except OSError as error:
+        raise InputError(
+            f"node {facts['node']} cannot enter {task['folder']} ({error.strerror}); start the command in a folder "
+            "that all nodes share"
+        ) from None
+
+    def say(kind: str, value: object) -> None:
+        task["said"].put((kind, value))
+
+    result = run_train(
+        replace(
+            task["request"],
+            report=lambda progress: say("report", progress),
+            announce=lambda text: say("announce", text),
+        )
+    )
+    if os.environ["RANK"] == "0":
+        say("result", result)
