@@ -19,7 +19,7 @@ from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig, rate_steps
 from trainers.data import batches, require_batch
 from trainers.memory import ran_out
-from trainers.methods.method import Batch, Method
+from trainers.methods.method import Batch, Method, Step
 from trainers.methods.table import METHODS
 from trainers.monitor import Epoch, Monitor, Progress, Sums, warn
 from trainers.state import Keeper, RunState
@@ -268,6 +268,9 @@ class _Batches:
         losses = None if self.losses is None else self.losses[rows]
         self.method.before_step(Batch(rows, losses, step / steps, seen.pixels, epoch + 1 == config.epochs))
         result = self.method(seen.features, self.head, None if self.labels is None else self.labels[rows])
+        if not isinstance(result, Step) or result.loss.ndim:
+            made = f"a loss of shape {tuple(result.loss.shape)}" if isinstance(result, Step) else type(result).__name__
+            raise InputError(f"expected {config.method} to return a Step with a scalar loss, got {made}; repair it")
         self.scale.backward(result.loss / (parts * ranks.group().size))
         return {"loss": result.loss.detach(), **result.measures}
 

@@ -31,7 +31,7 @@ AGAIN = "repeat the command to go on from the last state"
 
 
 def train_on_ray(request: TrainOptions, address: str | None, n: int) -> TrainResult:
-    """Train in several processes on a Ray cluster; the result is that of as many on this machine.
+    """Train in several processes on a Ray cluster; the same result as from as many on this machine.
 
     Args:
         request: as for ``run_train``; its ``report`` and ``announce`` are called here.
@@ -142,7 +142,7 @@ def _fit(
         train_loop_config=work,
         scaling_config=ScalingConfig(num_workers=n, use_gpu=share.gpus > 0, resources_per_worker=resources),
         torch_config=TorchConfig(backend=backend, timeout_s=int(PATIENCE.total_seconds())),
-        run_config=RunConfig(  # type: ignore[call-arg]  # the types are those of the version before
+        run_config=RunConfig(  # type: ignore[call-arg]  # typed as in an earlier Ray
             storage_path=folder,
             failure_config=FailureConfig(controller_failure_limit=0),  # type: ignore[call-arg]
             worker_runtime_env={"env_vars": environment},

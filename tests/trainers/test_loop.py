@@ -134,6 +134,18 @@ def test_a_loss_that_is_not_finite_stops_the_run(blobs, tmp_path):
         train(recipe(lr=1e18, epochs=3), blobs, state=tmp_path / "s", device=CPU)
 
 
+@pytest.mark.parametrize(
+    ("spoil", "got"),
+    [(lambda step: step.loss, "Tensor"), (lambda step: replace(step, loss=step.loss[None]), r"\(1,\)")],
+)
+def test_a_method_that_returns_no_step_is_refused(spoil, got, blobs, tmp_path, monkeypatch):
+    kind = METHODS[recipe().method]
+    right = kind.forward
+    monkeypatch.setattr(kind, "forward", lambda self, *batch: spoil(right(self, *batch)))
+    with pytest.raises(InputError, match=got):
+        train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
+
+
 def test_a_state_of_other_images_is_refused(blobs, tmp_path):
     train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU, origin={"data": "one"})
     with pytest.raises(InputError, match="unfinished run with data = 'one', this one has 'other'"):
