@@ -153,8 +153,8 @@ def _new_store(size: int) -> dist.Store:
     """Return the store of the next run, at the address that the environment names."""
     if not _stores:
         host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
-        is_there = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or dist.is_initialized()
-        is_host = os.environ.get("RANK") == "0" and not is_there
+        has_host = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or dist.is_initialized()
+        is_host = os.environ.get("RANK") == "0" and not has_host
         with _peers():
             _stores.append(dist.TCPStore(host, port, size, is_host, timeout=ARRIVAL, wait_for_workers=False))
             _stores[0].set_timeout(PATIENCE)

@@ -152,8 +152,8 @@ class RunCourse:
         text = io.StringIO()
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()
-        whole = ("epoch", "step")  # numbers that come back as floats where a run goes on
-        writer.writerows({**row, **{name: f"{row[name]:.0f}" for name in whole}} for row in self._rows)
+        counts = ("epoch", "step")  # numbers that come back as floats where a run goes on
+        writer.writerows({**row, **{name: f"{row[name]:.0f}" for name in counts}} for row in self._rows)
         with AtomicFile(self._folder / FILE, overwrite=True) as file:
             file.write(text.getvalue().encode())
 

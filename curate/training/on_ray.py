@@ -96,7 +96,7 @@ def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path
         VARIABLE: os.environ.get(VARIABLE, ""),
     }
     fit = ray.remote(_fit).options(num_cpus=0, max_retries=0)
-    end = fit.remote(_train_here, work, share, n, str(folder), environment)
+    end = fit.remote(_train_in_worker, work, share, n, str(folder), environment)
     results: list[TrainResult] = []
     is_over = False
     take = {"report": request.report, "announce": request.announce, "result": results.append}
@@ -186,7 +186,7 @@ def _nothing(said: object) -> None:
     """Do nothing: what a request has while it is on its way."""
 
 
-def _train_here(task: dict[str, Any]) -> None:
+def _train_in_worker(task: dict[str, Any]) -> None:
     """Train in this process, one of several, and let the command know what is said."""
     facts = process_facts(task["marker"])
     refuse_node(task["facts"], facts, f"the folder of {task['request'].out}")

@@ -48,7 +48,7 @@ def local(folder, out, *args):
 def with_pid(task):
     """Let the command know which process this is, and train."""
     task["said"].put(("announce", f"pid {os.getpid()}"))
-    on_ray._train_here(task)
+    on_ray._train_in_worker(task)
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_a_run_of_two_processes_goes_on_as_two_ray_workers_though_one_is_killed(
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     with monkeypatch.context() as patch:
-        patch.setattr(on_ray, "_train_here", with_pid)
+        patch.setattr(on_ray, "_train_in_worker", with_pid)
         with pytest.raises(InputError, match=r"process [01] of 2 was lost \(its process was killed") as caught:
             on_ray.train_on_ray(replace(request_, announce=kill), cluster.address, 2)
     assert "\n" not in str(caught.value)
