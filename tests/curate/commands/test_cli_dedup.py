@@ -78,9 +78,9 @@ def test_the_end_says_what_happened_and_where_it_is(folder):
 def test_the_most_certain_stays_where_labels_do_not_decide(folder):
     run("dedup", "scores.parquet", "--finder", "bytes", "-o", "unique.parquet")
     decisions = pl.read_parquet("unique.decisions.parquet")
-    assert decisions["decision"].to_list()[:4] == ["drop", "drop", "keep", "drop"]
-    assert decisions["kept_key"].to_list()[:4] == ["k2", "k2", None, "k2"]
-    assert decisions["reason"][0] == "the same as k2 by bytes"
+    assert decisions["decision"].to_list()[:4] == ["keep", "drop", "drop", "drop"]
+    assert decisions["kept_key"].to_list()[:4] == [None, "k0", "k0", "k0"]
+    assert decisions["reason"][1] == "the same as k0 by bytes"
     run("dedup", "scores.parquet", "--finder", "bytes", "--keep", "certain", "-o", "unique.parquet", "--overwrite")
     assert pl.read_parquet("unique.decisions.parquet")["decision"].to_list()[:4] == ["drop", "drop", "drop", "keep"]
 
@@ -98,7 +98,7 @@ def test_json_is_alone_on_stdout_and_adds_up(folder):
 def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
     result = run("dedup", "scores.parquet", "--finder", "bytes", "--dry-run")
     assert result.exit_code == 0
-    assert "would go: k0: the same as k2 by bytes" in result.stdout
+    assert "would go: k1: the same as k0 by bytes" in result.stdout
     assert "nothing was written" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
 

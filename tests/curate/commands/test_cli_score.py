@@ -104,5 +104,5 @@ def test_a_scored_table_that_names_no_images_is_refused_before_a_row_fails(photo
     run("score", "bytes.parquet", "-o", "s.parquet", *OPTIONS)
     line = refused("score", "s.parquet", "-o", "again.parquet", *OPTIONS)
     assert "scored table that names none" in line
-    assert "give what was scored" in line
+    assert "give the source of its images" in line
     assert not (photos / "again.parquet").exists()

@@ -318,7 +318,7 @@ def test_few_images_and_a_table_without_embeddings_are_one_line(photos, tiny_che
         (few / path.name).write_bytes(path.read_bytes())
     done = run(few, "--model", tiny_checkpoint)
     assert done.exit_code == 1
-    assert "expected at least 20 images to test" in done.stderr
+    assert "expected at least 20 readable images" in done.stderr
     bare = tmp_path / "bare.parquet"
     score(photos, bare, model=tiny_checkpoint, device="cpu", embedding=False, workers=1)
     done = run(bare, "--model", tiny_checkpoint, "--images", 20)

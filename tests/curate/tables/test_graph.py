@@ -63,7 +63,7 @@ def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
 @pytest.mark.parametrize("flag", ["per", "balance"])
 def test_shares_and_a_graph_are_refused_before_one_is_computed(scores, tmp_path, monkeypatch, flag):
     monkeypatch.setattr("curate.tables.graph._computed", None)
-    with pytest.raises(InputError, match=f"--graph is of all rows, and --{flag} picks in each group on its own"):
+    with pytest.raises(InputError, match=f"--graph .* --{flag} picks in each group"):
         curate.select(
             scores, dry_run=True, strategy="pairwise", budget=5, graph=tmp_path / "g.parquet", **{flag: "photographer"}
         )
