@@ -75,14 +75,16 @@ def test_the_end_says_what_happened_and_where_it_is(folder):
     assert (folder / "scores.parquet").read_bytes() == before
 
 
-def test_the_most_certain_stays_where_labels_do_not_decide(folder):
+def test_a_key_decides_between_equal_files_and_certainty_between_others(folder):
     run("dedup", "scores.parquet", "--finder", "bytes", "-o", "unique.parquet")
     decisions = pl.read_parquet("unique.decisions.parquet")
     assert decisions["decision"].to_list()[:4] == ["keep", "drop", "drop", "drop"]
     assert decisions["kept_key"].to_list()[:4] == [None, "k0", "k0", "k0"]
     assert decisions["reason"][1] == "the same as k0 by bytes"
-    run("dedup", "scores.parquet", "--finder", "bytes", "--keep", "certain", "-o", "unique.parquet", "--overwrite")
+    run("dedup", "scores.parquet", "--finder", "bytes", "--keep", "max:kappa_a", "-o", "unique.parquet", "--overwrite")
     assert pl.read_parquet("unique.decisions.parquet")["decision"].to_list()[:4] == ["drop", "drop", "drop", "keep"]
+    run("dedup", "scores.parquet", "--finder", "hash", "--keep", "certain", "-o", "unique.parquet", "--overwrite")
+    assert pl.read_parquet("unique.decisions.parquet")["decision"].to_list()[4:7] == ["drop", "drop", "keep"]
 
 
 def test_json_is_alone_on_stdout_and_adds_up(folder):
