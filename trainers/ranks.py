@@ -31,11 +31,14 @@ class LostError(InputError):
     """Another process of the run has ended, or cannot be reached."""
 
     def __init__(self, reason: object) -> None:
-        short = str(reason).splitlines()[0][:120]
+        self.reason = short = (str(reason).splitlines() or [""])[0][:120]
         super().__init__(
             f"another process of this run has ended or cannot be reached ({short}); repeat the command to go on from "
             "the last state"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LostError, (self.reason,)
 
 
 @dataclass(frozen=True)

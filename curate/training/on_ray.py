@@ -23,7 +23,7 @@ from curate.training.options import TrainOptions
 from curate.training.train import TrainResult, check_out, run_train
 from scoring.atomic_folder import held_folder
 from scoring.errors import InputError, MissingExtraError
-from trainers.ranks import PATIENCE
+from trainers.ranks import PATIENCE, LostError
 
 MARKER = "marker"
 POLLED = 0.2  # seconds
@@ -169,11 +169,13 @@ def _first_cause(failures: Mapping[int, BaseException], n: int) -> InputError | 
     from ray.exceptions import RayError
 
     lost = {rank: getattr(error, "health_check_failure", error) for rank, error in failures.items()}
-    said = next((error for error in lost.values() if isinstance(error, InputError)), None)
-    if said is not None:
-        return said
-    gone = next(((rank, error) for rank, error in lost.items() if isinstance(error, RayError)), None)
-    return gone and InputError(f"process {gone[0]} of {n} was lost ({_why(gone[1])}); {AGAIN}")
+    said = [error for error in lost.values() if isinstance(error, InputError)]
+    gone = [
+        f"process {rank} of {n} was lost ({_why(error)})" for rank, error in lost.items() if isinstance(error, RayError)
+    ]
+    if gone and all(isinstance(error, LostError) for error in said):
+        return InputError(f"{gone[0]}; {AGAIN}")
+    return next(iter(said), None)
 
 
 def _why(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """``curate train --engine ray``: processes that Ray Train starts on a cluster of two nodes, and clear refusals."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from curate.engines.ray_cluster import Share
 from curate.training import on_ray
 from curate.training.options import TrainOptions
 from scoring.errors import InputError
+from trainers.ranks import LostError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'kappa-curate[ray]'")
 CPUS = [{"CPU": 8.0}, {"CPU": 2.0}]
@@ -82,6 +84,16 @@ def test_a_run_of_two_processes_goes_on_as_two_ray_workers_though_one_is_killed(
     assert len((tmp_path / "course" / "course.csv").read_text().splitlines()) == 3
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == ["course", "m.safetensors", "photos", "unbroken.safetensors"]
+
+
+def test_a_lost_process_is_named_though_another_reports_it_first():
+    said = LostError("reset by peer")
+    for _ in range(2):  # as often as it is passed on
+        said = pickle.loads(pickle.dumps(said))
+    assert str(said) == str(LostError("reset by peer"))
+    lost = {0: said, 1: ray.exceptions.WorkerCrashedError()}
+    assert "process 1 of 2 was lost" in str(on_ray._first_cause(lost, 2))
+    assert on_ray._first_cause({**lost, 0: InputError("bad")}, 2).args == ("bad",)
 
 
 def test_each_process_gets_as_many_cores_as_all_have_room_for():
