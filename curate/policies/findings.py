@@ -11,7 +11,8 @@ OTHER_MODEL, OTHER_VERSION, OTHER_PACKAGE = "other model", "other version", "oth
 OTHER_RULES, OTHER_CHANCES, OTHER_FIGURE = "other rules", "other probabilities", "other figure"
 OTHER_COLUMNS, FILE_GONE, FILE_CHANGED = "other columns", "file gone", "file changed"
 REWRITTEN, MOVED, REORDERED, FORGED = "rewritten", "moved", "reordered", "forged"
-ANEW, NOT_AGAIN, TWICE, OTHER_FORM, NEITHER = "anew", "not again", "twice", "other form", "neither"
+ANEW, NOT_AGAIN, TWICE, OTHER_FORM = "anew", "not again", "twice", "other form"
+NEITHER, NOT_NEAREST = "neither", "not nearest"
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ class Finding:
         kind: Again, of a file that is gone and was computed again; REORDERED, of the input, whose rows were compared by
             key; OTHER_DIGEST, of an input; TWICE, of rows of the subset; OTHER_COLUMNS; FILE_GONE; FILE_CHANGED;
             OTHER_BYTES, of an input whose rows say the same as far as they were read; OTHER_BESIDE, of a file that was
-            read next to it; NEITHER, of files of its name, of which none has its bytes; REWRITTEN, of an input that was
-            named, or has another order; MOVED, of a file found elsewhere; OTHER_MODEL, of the weights that made the
+            read next to it; NEITHER, of files of its name, of which none has its bytes; NOT_NEAREST, where the one
+            near the receipt has not; REWRITTEN, of an input that was named, or has another order; MOVED, of a file
+            found elsewhere; OTHER_MODEL, of the weights that made the
             input; OTHER_VERSION, of this package; OTHER_PACKAGE, or of Python; FORGED, of a graph whose neighbours the
             embeddings do not give; OTHER_FIGURE, of the receipt; NOT_AGAIN, of a figure that takes the images;
             OTHER_RULES, where all that was read and written is as noted, and the rules give something else; OTHER_FORM,

@@ -67,7 +67,7 @@ def verify(
     result = Verification(n_rows=len(again.outcome), input=str(source.path), model=_model(source))
     _compare_origin(noted, source, result)
     if table is None:
-        _note_neither(searched.places(path_to_read(str(noted["input"]["path"]))), noted, source, result)
+        _note_places(searched.places(path_to_read(str(noted["input"]["path"]))), noted, source, result)
     result.check_digest("the input", again.digest, noted["input"]["digest"])
     _compare_files(again.policy, noted["policy"], source, result)
     outputs = _outputs(receipt.parent, noted, searched, result)
@@ -144,11 +144,15 @@ def _compare_origin(noted: Mapping[str, Any], source: Table, result: Verificatio
         result.problem(Finding(findings.OTHER_MODEL, "the input", model or "unknown", before or "unknown"))
 
 
-def _note_neither(places: Sequence[AnyPath], noted: Mapping[str, Any], source: Table, result: Verification) -> None:
-    """Say which of several files of the name of the input is compared, where none has the bytes that were read then."""
+def _note_places(places: Sequence[AnyPath], noted: Mapping[str, Any], source: Table, result: Verification) -> None:
+    """Note which of several files of the name of the input is compared, where the nearest has not the bytes of then."""
     then = noted["input"].get("sha256")
-    if len(places) > 1 and then and None not in then and digests_of(source) != then:
+    if len(places) < 2 or not then or None in then:
+        return
+    if digests_of(source) != then:
         result.notes.append(Finding(findings.NEITHER, str(source.path), then=" nor ".join(map(str, places))))
+    elif places[0].resolve() != source.path.resolve():
+        result.notes.append(Finding(findings.NOT_NEAREST, str(source.path), then=str(places[0])))
 
 
 def _compare_receipt(

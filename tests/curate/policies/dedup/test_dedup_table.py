@@ -325,7 +325,9 @@ def test_a_copied_folder_is_verified_by_its_files_unless_the_original_alone_has_
     (note,) = [note for note in lines_of(neither)["notes"] if "--table" in note]
     assert all(str(folder / "new.parquet") in note for folder in (copied, done))
     (done / "original.parquet").replace(done / "new.parquet")
-    assert Path(verify(copied / "out.receipt.json").input) == done / "new.parquet"
+    original = verify(copied / "out.receipt.json")
+    assert (original.identical, Path(original.input)) == (True, done / "new.parquet")
+    assert [note for note in lines_of(original)["notes"] if str(copied / "new.parquet") in note]
 
 
 @pytest.mark.parametrize(
