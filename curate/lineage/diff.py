@@ -27,6 +27,7 @@ from curate.options.values import several
 from curate.policies.chain import Link, links, receipt_of
 from curate.policies.moved import Searched
 from curate.policies.receipts import receipt_beside
+from curate.tables.digests import is_text
 from curate.tables.keys import named
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
@@ -124,7 +125,7 @@ def run_diff(options: DiffOptions) -> Diff:
     shared = shared_rows(first, second)
     columns = _columns(first, second)
     alike = [name for name in first.schema.names if name in second.schema.names and name not in columns and name != KEY]
-    decided = set(NOTED) <= set(alike)
+    decided = set(NOTED) <= {name for name in alike if is_text(first.schema.field(name).type)}
     alike = [name for name in alike if not decided or name not in NOTED]
     why = tuple(
         why_missing(shared.hashes[n][shared.only[n]], steps) for n, steps in enumerate((second_steps, first_steps))

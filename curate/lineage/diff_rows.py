@@ -167,7 +167,9 @@ def compare_decisions(
     rows = both.filter(differs).sort(pl.col("decision") == pl.col("decision_old"), maintain_order=True)
     rows = rows.with_columns(line=line.fill_null("?"))
     counts = rows["line"].value_counts().sort("count", "line", descending=[True, False])
-    named = rows.head(n_named).select(pl.col(KEY).cast(pl.String), pl.format("{}: {}", "line", "reason").fill_null("?"))
+    named = rows.head(n_named).select(
+        pl.col(KEY).cast(pl.String), pl.format("{}: {}", "line", pl.col("reason").fill_null("?"))
+    )
     return len(rows), dict(counts.iter_rows()), list(named.iter_rows())
 
 

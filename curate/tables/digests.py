@@ -233,7 +233,10 @@ def _list_bytes(column: pa.Array) -> pa.LargeBinaryArray:
         rows = np.ascontiguousarray(values.to_numpy(zero_copy_only=False), number)
         ends = np.arange(len(column) + 1, dtype=np.int64) * (kind.list_size * number.itemsize)
         return pa.Array.from_buffers(pa.large_binary(), len(column), [None, pa.py_buffer(ends), pa.py_buffer(rows)])
-    return pa.array([np.asarray(row or (), number).tobytes() for row in column.to_pylist()], pa.large_binary())
+    lists = (row or () for row in column.to_pylist())
+    return pa.array(
+        [repr(row).encode() if None in row else np.asarray(row, number).tobytes() for row in lists], pa.large_binary()
+    )
 
 
 def _counted(column: pa.Array) -> pa.Array:

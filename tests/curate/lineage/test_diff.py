@@ -163,3 +163,26 @@ def test_empty_tables_and_mistakes(made, tmp_path):
     best.subset.unlink()
     with pytest.raises(InputError, match="is no longer there"):
         curate.diff(best.receipt, tmp_path / "none.parquet")
+
+
+def test_columns_of_lists_and_decisions_of_yours_are_compared(tmp_path):
+    for name, decided in (("old", 1), ("new", 2)):
+        columns = {
+            "key": ["a", "b"],
+            "decision": [["x"], ["x"]],
+            "rule": [None, "r"],
+            "reason": ["", ""],
+            "votes": [[1, None], [decided, None]],
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    difference = curate.diff(tmp_path / "old.parquet", tmp_path / "new.parquet")
+    assert (difference.values.columns, difference.decisions.rows) == ({"votes": 1}, 0)
+
+
+def test_decisions_without_a_reason_are_named(tmp_path):
+    for name, decided in (("old", "keep"), ("new", "drop")):
+        nulls = pa.array([None], pa.string())
+        columns = {"key": ["a"], "decision": [decided], "rule": nulls, "reason": nulls}
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    ((key, line),) = curate.diff(tmp_path / "old.parquet", tmp_path / "new.parquet").decisions.named
+    assert (key, line.split(":")[0]) == ("a", "keep | drop")
