@@ -27,6 +27,7 @@ from trainers.ranks import PATIENCE, LostError
 
 MARKER = "marker"
 POLLED = 0.2  # seconds
+GOODBYE = 5.0  # seconds for Ray Train to end its helpers after a signal
 AGAIN = "repeat the command to go on from the last state"
 
 
@@ -113,6 +114,12 @@ def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path
         raise error.cause if isinstance(error.cause, InputError) else error from None
     except ray.exceptions.RayError as error:
         raise InputError(f"the Ray cluster was lost ({_why(error)}); {AGAIN}") from None
+    except BaseException:  # a signal: Ray Train ends its helpers, of which some would stay
+        ray.cancel(end)
+        until = time.monotonic() + GOODBYE
+        while not ray.wait([end], timeout=0)[0] and time.monotonic() < until:
+            time.sleep(POLLED)
+        raise
     return results[0]
 
 
