@@ -26,6 +26,8 @@ FAINT = 0.05  # contrast: fields from the air and faint drawings are as sharp as
 CONTRAST, JPEG = 0.1, 30.5
 COLOURS, DRAWN = "quality_colours", 4  # colours that cover 90 % of a drawing; a JPEG that was decoded has more
 ENTROPY = "quality_entropy"
+PALETTE = 256  # colours: noise of colour in a file without JPEG has more
+SAMPLED, EVERY, REPEATED = 160, 4, 0.8  # of ``quality_colours``: side, step, and share of its pixels; noise has 0.9
 SHADES, MANY = 4.5, 64  # bits of grey and colours: clean steps between a few, as in flags, look enlarged and are not
 NOISY_SHADES = 5.5  # bits of grey: noise has 6 and more; grids, dashes and small type are as sharp and have fewer
 LEAST_ENLARGED = 64  # pixels, short side: a smaller image may be the few pixels themselves
@@ -93,6 +95,15 @@ def _gridded(values: Mapping[str, Values]) -> Flags:
     return is_suspect | (suspects & ~(values[COLOURS] <= DRAWN))
 
 
+def _colourful(values: Mapping[str, Values]) -> Flags:
+    """All but images whose few colours repeat: dots and dithering of a palette are as coarse as noise of colour."""
+    colours = values.get(COLOURS, np.float32(np.nan))
+    sides = [np.ceil(np.minimum(values[name], SAMPLED) / EVERY) for name in _SIZES if name in values]
+    pixels = np.prod(sides, axis=0) if len(sides) == len(_SIZES) else np.inf
+    few = (colours <= PALETTE) & (colours < REPEATED * pixels)
+    return np.logical_or(values[JUNK] > SUSPECT_CUT, ~few) if JUNK in values else np.asarray(~few)
+
+
 def _noise(values: Mapping[str, Values]) -> Flags:
     return _is_junk(values) & (values["quality_contrast"] >= FAINT) & (values[ENTROPY] > NOISY_SHADES)
 
@@ -112,6 +123,12 @@ def _shapeless(values: Mapping[str, Values]) -> Flags:
 
 
 BY_JUNK = Witness((JUNK,), _is_junk, True, "p_junk above 0.5")
+BY_COLOURS = Witness(
+    (JUNK, COLOURS, *_SIZES),
+    _colourful,
+    False,
+    "p_junk above 0.1, or, where known, more than 256 colours or hardly one twice",
+)
 BY_NOISE = Witness(
     (JUNK, "quality_contrast", ENTROPY),
     _noise,
@@ -230,7 +247,7 @@ KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
     "low-contrast": Kind("blank, or nearly", ("quality_contrast",), True, 0.02, 0.05, log=True),
     "low-information": Kind("few shades of grey", ("quality_entropy",), True, 1.5, 2.2, witness=BY_CONTRAST),
     "blurry": Kind("the finest detail is gone", ("quality_sharpness",), True, 0.2, 0.27, log=True),
-    "noisy": Kind("noise of colour", ("quality_noise",), False, 4.0, 2.0),
+    "noisy": Kind("noise of colour", ("quality_noise",), False, 4.0, 2.0, witness=BY_COLOURS),
     "blocky": Kind("JPEG's grid shows", ("quality_blocking",), False, 1.8, 1.4, log=True, witness=BY_GRID),
     "compressed": Kind("a JPEG of very low quality", ("quality_jpeg",), True, 10.5, 20.5),
     "bordered": Kind("bars or a frame around the image", ("quality_border",), False, 0.25, 0.04),

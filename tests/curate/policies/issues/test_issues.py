@@ -148,6 +148,7 @@ def test_rows_are_dropped_only_by_name(tmp_path, kind):
         ("pure-noise", "p_junk", 0.2),  # sand, a sharp scan
         ("pure-noise", "quality_entropy", 5.2),  # a chess board
         ("pure-noise", "quality_entropy", 3.2),  # fine dashes
+        ("noisy", "quality_colours", 200.0),  # dots of a palette
         ("enlarged", "p_junk", 0.2),  # a smooth image
         ("enlarged", "quality_entropy", 1.8),  # a flag, whose clean steps are as coarse
         ("enlarged", "quality_colours", 29.0),  # a button with a gradient
@@ -163,6 +164,11 @@ def test_a_kind_with_a_witness_is_none_without_it(tmp_path, kind, measure, innoc
         suspect = {**seen, "p_junk": 0.2}
         monkeypatch.setitem(BAD, kind, suspect)
         assert curate.issues(dataset(tmp_path, **{kind: slice(9)})).kinds[kind]["n"] == 9
+
+
+def test_noise_of_a_small_image_has_few_colours_that_do_not_repeat(tmp_path, monkeypatch):
+    monkeypatch.setitem(BAD, "noisy", {**BAD["noisy"], "width": 64, "height": 48, "quality_colours": 172.0})
+    assert curate.issues(dataset(tmp_path, noisy=slice(9))).kinds["noisy"]["n"] == 9  # 0.9 of 16 x 12 pixels
 
 
 def page(draw, ground, noise, grey):
