@@ -98,8 +98,9 @@ def _report(result: "IssuesResult", *, requested: bool) -> None:
     if result.overlaps:
         pairs = [f"{first} and {second} {count:,}" for first, second, count in result.overlaps[:N_PAIRS]]
         line(f"both: {', '.join(pairs)}")
-    for kind, examples in groupby(result.examples, key=itemgetter("why")):
-        line(f"most {kind}: {', '.join(example['key'] for example in examples)}")
+    for why, examples in groupby(result.examples, key=itemgetter("why")):
+        most = "most " if why in result.kinds else ""
+        line(f"{most}{why}: {', '.join(example['key'] for example in examples)}")
     for text in uneven_notes(result):
         line(text)
     advice = "nothing was written: add --out" if result.dropped_by else "--drop KIND drops"

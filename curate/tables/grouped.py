@@ -12,9 +12,9 @@ from curate.tables.dataset import Dataset, sample_of
 from curate.tables.table import Table
 from scoring.junk.features import Scale, features_of
 from scoring.relative.columns import CLUSTER, UNLIKE
-from scoring.relative.model import DatasetFit, FittedScores
+from scoring.relative.model import DatasetFit, FittedScores, blocks, stored
 from scoring.relative.space import centred
-from scoring.relative.unlike import UnlikeGroup, group_of_clusters, unlike_groups
+from scoring.relative.unlike import UnlikeGroup, directions_of, unlike_groups
 
 
 def with_groups(
@@ -33,11 +33,9 @@ def with_groups(
     scaled = Scale.of(looks, looks).scaled(looks)[:, : looks.shape[1]] if looks.size else np.zeros((len(sample), 0))
     units = centred(sample.embedding, fit.mean).units
     groups = unlike_groups(units, said.columns[CLUSTER][: len(sample)], scaled)
-    fit = replace(fit, groups=group_of_clusters(groups, len(fit.clusters)))
-    cluster = said.columns[CLUSTER]
-    number = np.where(cluster >= 0, fit.groups[cluster.clip(0)], 0)
-    columns = {**said.columns, UNLIKE: np.where(number > 0, number, -1).astype(np.int32)}
-    return fit, replace(said, columns=columns), groups
+    fit = replace(fit, groups=directions_of(groups, len(fit.mean)))
+    parts = [fit.groups_of(centred(stored(part), fit.mean))[UNLIKE] for part in blocks(dataset.embeddings)]
+    return fit, replace(said, columns={**said.columns, UNLIKE: np.concatenate(parts)}), groups
 
 
 def group_facts(groups: Sequence[UnlikeGroup], column: pa.Array) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from scoring.relative.propagated import OTHER, KnownLabels, Propagated
 from scoring.relative.signals import ALONE
 from scoring.relative.space import centred, mean_of
 from scoring.relative.turns import in_turns
+from scoring.relative.unlike import directions_of
 
 REFERENCES = 20_000  # the most rows that a fitted model keeps to compare others with
 LEAST_ROWS = 20  # a dataset of fewer shows nothing
@@ -88,7 +89,7 @@ def _kept(
     if kept.signals["distance"].min() >= ALONE:
         raise InputError(f"expected images that differ, got {len(rows):,} copies of one image; curate dedup keeps one")
     clusters = fine_clusters(directions.units, seed=seed)
-    bare = DatasetFit(mean, rows[drawn], centres, {}, kept.closest, clusters, np.zeros(len(clusters), np.int32))
+    bare = DatasetFit(mean, rows[drawn], centres, {}, kept.closest, clusters, directions_of([], len(mean)))
     return rows, bare, kept, drawn
 
 

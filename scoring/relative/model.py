@@ -19,6 +19,7 @@ from scoring.relative.propagated import OTHER, Learned, Propagated
 from scoring.relative.rule import WEIGHTS, combined, composed, lifted
 from scoring.relative.signals import CLOSE, SIGNALS, RowPlaces, RowsAmongOthers
 from scoring.relative.space import BLOCK, Centred, centred, unit
+from scoring.relative.unlike import group_numbers
 from scoring.search.links import Recall
 
 AMBIGUITY = "ambiguity"  # what the rule makes of the signals
@@ -29,7 +30,7 @@ NO_JUNK = -10.0  # log odds of junk of a row of which none are known
 Floats = NDArray[np.float64]
 Columns = dict[str, NDArray[Any]]
 NO_NEAR = np.zeros((0, CLOSE), np.int32)
-NO_CLUSTERS, NO_GROUPS = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
+NO_CLUSTERS = NO_GROUPS = np.zeros((0, 0), np.float32)
 
 
 def far_from(outside: int, rows: int) -> str:
@@ -90,7 +91,8 @@ class DatasetFit:
         quantiles: of each signal among the references, and of ``ambiguity``, shape (1001,) each.
         near: the 10 nearest references of each, shape (R, 10), int32.
         clusters: centres of the clusters whose numbers rows get, shape (k, D), float32.
-        groups: of each cluster the number of the group of images unlike the rest, from 1, or 0; shape (k,), int32.
+        groups: of images unlike the rest: the direction of each and its bound, shape (G, D + 1), float32; see
+            ``scoring.relative.unlike``.
         junk: what separates the dataset from corrupted copies of its images; None where it is not known, or does not
             apply.
         weights: of the rule.
@@ -104,7 +106,7 @@ class DatasetFit:
     quantiles: Mapping[str, NDArray[np.float32]]
     near: NDArray[np.int32]
     clusters: NDArray[np.float32] = field(default_factory=lambda: NO_CLUSTERS)
-    groups: NDArray[np.int32] = field(default_factory=lambda: NO_GROUPS)
+    groups: NDArray[np.float32] = field(default_factory=lambda: NO_GROUPS)
     junk: JunkClassifier | None = None
     weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
     propagated: Propagated | None = None
@@ -211,8 +213,8 @@ class DatasetFit:
         if not len(self.clusters):
             return {CLUSTER: np.full(len(rows), -1, np.int32), UNLIKE: np.full(len(rows), -1, np.int32)}
         cluster = labels_of(rows.units, {len(self.clusters): self.clusters})[:, 0].astype(np.int32)
-        group = np.where(cluster >= 0, self.groups[cluster.clip(0)], 0)
-        return {CLUSTER: cluster, UNLIKE: np.where(group > 0, group, -1).astype(np.int32)}
+        group = group_numbers(rows.units, self.groups)
+        return {CLUSTER: cluster, UNLIKE: np.where((cluster >= 0) & (group > 0), group, -1).astype(np.int32)}
 
     def said(self, columns: Columns, recall: Recall | None = None) -> FittedScores:
         """Return columns with how many of the rows lie outside of what was fitted."""

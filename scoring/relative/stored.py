@@ -22,6 +22,7 @@ from scoring.relative.learn import MOST_CLASSES
 from scoring.relative.model import AMBIGUITY, DatasetFit, RowStanding
 from scoring.relative.propagated import OTHER, Propagated
 from scoring.relative.signals import CLOSE, SIGNALS
+from scoring.relative.unlike import MOST_GROUPS
 
 MOST_WEIGHT = 1e6  # of a signal; the rule's own are below 20
 MEAN, ROWS, NEAR, STANDING = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.near", f"{FIT}.standing"
@@ -131,7 +132,7 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Datase
     clusters, groups = arrays[CLUSTERS], arrays[GROUPS]
     if clusters.ndim != 2 or not 1 <= len(clusters) <= FINE[1] or clusters.shape[1] != len(mean):
         raise ValueError(f"clusters of shape {clusters.shape}")
-    if groups.shape != (len(clusters),) or groups.dtype != np.int32 or groups.min() < 0:
+    if groups.ndim != 2 or groups.shape[1] != len(mean) + 1 or len(groups) > MOST_GROUPS:
         raise ValueError(f"groups of shape {groups.shape}")
     junk = None if record["junk"] is None else from_json(record["junk"])
     if junk is not None and len(junk.mean) != len(mean):

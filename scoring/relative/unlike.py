@@ -1,12 +1,14 @@
-"""Groups of images unlike the rest: clusters that lie apart and differ in how the images look, merged and ranked.
+"""Groups of images unlike the rest: sets of rows that one direction separates, that lie apart and look different.
 
-A group is a branch of the dendrogram of clusters: so images of another domain are one group, though they show several
-classes. Whether such a group belongs to the dataset cannot be known from the images; it is shown, and never dropped
-unless requested.
+A group begins as a branch of a dendrogram (Ward 1963) of embeddings and of what the images look like. Fisher's
+discriminant of its rows against the rest then decides, twice, which rows belong to it: so a domain is one group though
+it shows several classes, and neither a seed nor the order of the rows matters.
+Whether a group belongs to the dataset cannot be known from the images; it is shown, and never dropped unless
+requested.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -14,18 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.metrics.ranking import auroc
+from scoring.relative.clusters import FINE, FINE_ROWS
 
 Floats = NDArray[np.float64]
+Inside = NDArray[np.bool_]
 
 MOST_GROUPS = 3
-LARGEST, MOST_LISTED = 0.2, 0.4  # share of the rows in one group, and in all
-LEAST_ROWS = 5
+LEAST_ROWS, LEAST_SHARE = 5, 0.01  # rows of a group, and their share
+LARGEST, MOST_LISTED = 0.2, 0.25  # share of the rows in one group, and in all
 LEAST_APART = 0.95
 APART_WEIGHT = 6.0  # of the logarithm of how far apart a group lies, against its separation in standard deviations
-LEAST_SCORE = 2.4  # chosen on 98 mixtures of two datasets; in 82 % of them 90 % of the smaller one is listed
-GROWS = 0.85  # a branch is preferred to a part of it with a score that is up to 1 / GROWS times as high
-FOLDS, RIDGE = 4, 0.02
-BLOCK = 1024
+LEAST_SCORE, OF_BEST = 2.0, 0.6  # of a group that is listed, and as a share of the best group's
+OVERLAP = 0.5  # share of a group's rows in groups listed before, above which it is one of these again
+DIMENSIONS, ROWS_A_DIMENSION = 64, 10  # principal components in which groups are separated, and rows for each
+SHRINKAGE = 0.05  # of the variances of components, towards none: a share of their mean is added
+BOUND = 0.4  # where a group ends, between the mean of the rest (0) and its own (1)
+RIDGE = 0.02
 
 
 @dataclass(frozen=True)
@@ -33,15 +39,16 @@ class UnlikeGroup:
     """A group of images unlike the rest.
 
     Attributes:
-        clusters: that it consists of.
-        rows: of the sample, in it.
+        direction: D numbers and a bound, shape (D + 1,), float32: the product with a centred row of length 1 is above
+            the bound for rows in the group.
+        rows: of the sample, in it and in no group before it.
         apart: median distance of its rows to the nearest row outside, over the usual distance between clusters.
-        auroc: held-out, of a linear classifier of what the images look like (quality columns), group against rest.
-        nearest: the cluster outside that it lies nearest to.
+        auroc: leave-one-out, of a linear classifier of what the images look like, group against rest.
+        nearest: the cluster outside that most of its rows are nearest to.
         score: by which groups are ranked.
     """
 
-    clusters: tuple[int, ...]
+    direction: NDArray[np.float32]
     rows: int
     apart: float
     auroc: float
@@ -50,59 +57,66 @@ class UnlikeGroup:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON for a table."""
-        return {
-            "clusters": list(self.clusters),
-            "apart": round(self.apart, 3),
-            "auroc": round(self.auroc, 3),
-            "nearest_cluster": self.nearest,
-        }
+        return {"apart": round(self.apart, 3), "auroc": round(self.auroc, 3), "nearest_cluster": self.nearest}
 
 
 def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks: Floats) -> list[UnlikeGroup]:
-    """Return the groups of images unlike the rest, at most 3, the most unlike first.
+    """Return the groups of images unlike the rest, at most 3, the most unlike first; the same in any order of the rows.
+
+    Time and memory grow with N squared: a sample of some thousands is enough.
 
     Args:
-        units: centred rows of length 1, shape (N, D); a sample of some thousands is enough.
-        cluster: of each row, shape (N,); -1 for none.
+        units: centred rows of length 1, shape (N, D).
+        cluster: of each row, shape (N,), by which the nearest one is named; -1 for a row without direction.
         looks: comparable numbers on what the images look like, shape (N, F); without any no group is listed, since
             distance alone lists classes.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped]
+
     known = cluster >= 0
-    if not known.all():
-        return unlike_groups(units[known], cluster[known], looks[known])
-    used, label = np.unique(cluster, return_inverse=True)
-    if len(units) < 2 * LEAST_ROWS or len(used) < 3 or not looks.shape[1]:
+    units, cluster, looks = units[known], cluster[known], looks[known]
+    n = len(units)
+    if n < 2 * LEAST_ROWS or not looks.shape[1]:
         return []
-    nearest = _nearest_by_cluster(units, label, len(used))  # distance of each row to each cluster, (N, K)
-    others = nearest.copy()
-    others[np.arange(len(label)), label] = np.inf
-    usual = float(np.median(others.min(1)))
+    components, axes = _principal(units)
+    if not components.any():
+        return []
+    tree = linkage(np.concatenate([_at_length_1(components), _at_length_1(looks - looks.mean(0))], axis=1), "ward")
+    inside, directions = _separated(components, axes, _branches(tree, n))
+    cosine = units @ units.T
+    label = fcluster(tree, int(np.clip(n // FINE_ROWS, *FINE)), "maxclust")
+    usual = float(np.median(np.concatenate([_nearest_outside(cosine, label == each)[0] for each in np.unique(label)])))
     if usual <= 0:
         return []
     groups = []
-    for branch in _branches(nearest, label):
-        inside = np.isin(label, branch)
-        if not LEAST_ROWS <= inside.sum() <= LARGEST * len(label):
-            continue
-        outside = np.setdiff1d(np.arange(len(used)), branch)
-        ways = nearest[inside][:, outside]
-        apart = float(np.median(ways.min(1))) / usual
+    for place in range(len(directions)):
+        distance, row = _nearest_outside(cosine, inside[:, place])
+        apart = float(np.median(distance)) / usual
         if apart < LEAST_APART:
             continue
-        area = _held_out_auroc(looks, inside)
+        area = left_out_auroc(looks, inside[:, place])
         score = separation(area) + APART_WEIGHT * float(np.log(apart))
-        names = tuple(int(used[each]) for each in branch)
-        near = int(used[outside[np.median(ways, axis=0).argmin()]])
-        groups.append(UnlikeGroup(names, int(inside.sum()), apart, area, near, score))
-    return _listed(groups, len(label))
+        near = int(np.bincount(cluster[row]).argmax())
+        groups.append(UnlikeGroup(directions[place], len(distance), apart, area, near, score))
+    return _listed(groups, units)
 
 
-def group_of_clusters(groups: Sequence[UnlikeGroup], n_clusters: int) -> NDArray[np.int32]:
-    """Return the number of the group of each cluster, from 1, or 0; shape (k,)."""
-    numbers = np.zeros(n_clusters, np.int32)
-    for number, group in enumerate(groups, 1):
-        numbers[list(group.clusters)] = number
-    return numbers
+def group_numbers(units: NDArray[np.float32], directions: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Return the number of the first group that each row is in, from 1, or 0; shape (N,).
+
+    Args:
+        units: centred rows of length 1, shape (N, D).
+        directions: of G groups, each with its bound, shape (G, D + 1).
+    """
+    if not len(directions):
+        return np.zeros(len(units), np.int32)
+    inside = units @ directions[:, :-1].T > directions[:, -1]
+    return np.where(inside.any(1), inside.argmax(1) + 1, 0).astype(np.int32)
+
+
+def directions_of(groups: Sequence[UnlikeGroup], width: int) -> NDArray[np.float32]:
+    """Return the directions of groups with their bounds, shape (G, D + 1), of embeddings of D numbers."""
+    return np.array([each.direction for each in groups], np.float32).reshape(len(groups), width + 1)
 
 
 def separation(area: float) -> float:
@@ -114,69 +128,104 @@ def separation(area: float) -> float:
     return float(np.sqrt(2) * NormalDist().inv_cdf(min(max(area, 0.5), 0.9995)))
 
 
-def _listed(groups: list[UnlikeGroup], n_rows: int) -> list[UnlikeGroup]:
-    """Return the best groups that do not overlap, each the largest branch around it that scores nearly as well."""
-    good = sorted((each for each in groups if each.score >= LEAST_SCORE), key=lambda each: (-each.score, each.clusters))
+def _listed(groups: list[UnlikeGroup], units: NDArray[np.float32]) -> list[UnlikeGroup]:
+    """Return the best groups of which each is mostly new, with the rows that are new."""
+    least = max([LEAST_SCORE, *(OF_BEST * each.score for each in groups)])
+    good = sorted((each for each in groups if each.score >= least), key=lambda each: (-each.score, -each.rows))
     listed: list[UnlikeGroup] = []
-    taken: set[int] = set()
+    taken = np.zeros(len(units), bool)
     for group in good:
-        if taken & set(group.clusters):
+        inside = group_numbers(units, group.direction[None]) > 0
+        new = inside & ~taken
+        if new.sum() < (1 - OVERLAP) * inside.sum() or (taken | inside).sum() > MOST_LISTED * len(units):
             continue
-        around = [
-            each
-            for each in good
-            if set(each.clusters) > set(group.clusters)
-            and each.score >= GROWS * group.score
-            and not taken & set(each.clusters)
-        ]
-        grown = max([group, *around], key=lambda each: len(each.clusters))
-        if sum(each.rows for each in listed) + grown.rows > MOST_LISTED * n_rows:
-            continue
-        listed.append(grown)
-        taken |= set(grown.clusters)
+        listed.append(replace(group, rows=int(new.sum())))
+        taken |= inside
         if len(listed) == MOST_GROUPS:
             break
     return listed
 
 
-def _nearest_by_cluster(units: NDArray[np.float32], label: NDArray[np.int64], count: int) -> Floats:
-    """Return 1 - cosine of each row to the nearest other row of each cluster, shape (N, K)."""
-    order = np.argsort(label, kind="stable")
-    starts = np.searchsorted(label[order], np.arange(count))
-    distances = np.empty((len(units), count))
-    for start in range(0, len(units), BLOCK):
-        rows = np.arange(start, min(start + BLOCK, len(units)))
-        cosine = units[rows] @ units.T
-        cosine[rows - start, rows] = -1
-        distances[rows] = 1 - np.maximum.reduceat(cosine[:, order], starts, axis=1)
-    return distances
+def _principal(units: NDArray[np.float32]) -> tuple[Floats, Floats]:
+    """Return the principal components of rows, shape (N, P), and what gives them of a row and 1, shape (D + 1, P)."""
+    mean = units.mean(0, dtype=np.float64)
+    moved = units - mean
+    count = max(1, min(DIMENSIONS, units.shape[1], len(units) // ROWS_A_DIMENSION))
+    axes = np.linalg.eigh(moved.T @ moved)[1][:, ::-1][:, :count]
+    return moved @ axes, np.concatenate([axes, -(mean @ axes)[None]])
 
 
-def _branches(nearest: Floats, label: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return the clusters of every branch of the average-linkage dendrogram, single clusters among them."""
-    from scipy.cluster.hierarchy import linkage  # type: ignore[import-untyped]
-    from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
-
-    count = nearest.shape[1]
-    between = np.stack([np.median(nearest[label == each], axis=0) for each in range(count)])
-    between = np.minimum(between, between.T)
-    np.fill_diagonal(between, 0)
-    branches = [np.array([each]) for each in range(count)]
-    for first, second, _, _ in linkage(squareform(between, checks=False), "average"):
-        branches.append(np.sort(np.concatenate([branches[int(first)], branches[int(second)]])))
-    return branches
+def _at_length_1(rows: Floats) -> Floats:
+    """Return rows in a unit in which the mean of their squared lengths is 1."""
+    return rows / max(float(np.sqrt(np.square(rows).sum(1).mean())), 1e-12)
 
 
-def _held_out_auroc(looks: Floats, inside: NDArray[np.bool_]) -> float:
-    """Return the AUROC of a ridge discriminant on rows that it has not seen."""
+def _branches(tree: Floats, n: int) -> Inside:
+    """Return the rows of every branch of a dendrogram of N rows that may be a group, shape (N, B)."""
+    rows = [[row] for row in range(n)]
+    branches = []
+    for first, second, _, size in tree:
+        small = size <= LARGEST * n
+        rows.append(rows[int(first)] + rows[int(second)] if small else [])
+        if small and size >= max(LEAST_ROWS, LEAST_SHARE * n):
+            branches.append(rows[-1])
+    inside = np.zeros((n, len(branches)), bool)
+    for place, branch in enumerate(branches):
+        inside[branch, place] = True
+    return inside
+
+
+def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside, NDArray[np.float32]]:
+    """Return groups that a direction separates from the rest, (N, G), each once, and directions, (G, D + 1).
+
+    By the covariance of all rows, Fisher's discriminant is the difference of the means where that covariance is one.
+
+    Args:
+        components: of the rows, shape (N, P).
+        axes: that gave them, shape (D + 1, P).
+        inside: rows of the groups to begin with, shape (N, B).
+    """
+    variance = np.square(components).mean(0)
+    scale = 1 / np.sqrt(variance + SHRINKAGE * variance.mean())
+    white = components * scale
+    ways, middle = _discriminants(white, inside, 0.5)
+    inside = white @ ways > middle
+    ways, bound = _discriminants(white, inside, BOUND)
+    size, inside = inside.sum(0), white @ ways > bound
+    directions = axes @ (ways * scale[:, None])
+    directions[-1] = bound - directions[-1]
+    possible = (size >= LEAST_ROWS) & (inside.mean(0) <= LARGEST)
+    inside, places = np.unique(inside[:, possible], axis=1, return_index=True)
+    return inside, directions[:, possible][:, places].T.astype(np.float32)
+
+
+def _discriminants(white: Floats, inside: Inside, at: float) -> tuple[Floats, Floats]:
+    """Return the direction from the mean of all other rows to that of each group, (P, G), and a bound, (G,).
+
+    Args:
+        white: rows whose covariance is one, shape (N, P).
+        inside: rows of the groups, shape (N, G).
+        at: where the bound is, between the mean of the rest (0) and the group's own (1).
+    """
+    size = np.maximum(inside.sum(0), 1)
+    own, rest = white.T @ inside / size, white.T @ ~inside / np.maximum(len(white) - size, 1)
+    ways = own - rest
+    return ways, (ways * (rest + at * ways)).sum(0)
+
+
+def _nearest_outside(cosine: NDArray[np.float32], inside: Inside) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return 1 - cosine of each row inside to the nearest row outside, and which row that is."""
+    outside = np.flatnonzero(~inside)
+    between = cosine[np.ix_(inside, ~inside)]
+    return 1 - between.max(1, initial=-1), outside[between.argmax(1)]
+
+
+def left_out_auroc(looks: Floats, inside: Inside) -> float:
+    """Return the AUROC of a ridge discriminant by what it says of each row without it (Allen 1974, PRESS)."""
     wide = np.concatenate([looks, np.ones((len(looks), 1))], axis=1)
     target = np.where(inside, 1.0, -1.0)
-    fold = np.arange(len(looks)) % FOLDS
-    score = np.zeros(len(looks))
-    for number in range(FOLDS):
-        seen = fold != number
-        ours = inside[seen]
-        weight = np.where(ours, 0.5 / max(ours.sum(), 1), 0.5 / max((~ours).sum(), 1))[:, None]
-        product = (wide[seen] * weight).T @ wide[seen] + RIDGE * np.eye(wide.shape[1])
-        score[~seen] = wide[~seen] @ np.linalg.solve(product, (wide[seen] * weight).T @ target[seen])
-    return auroc(score, inside)
+    weighted = wide * np.where(inside, 0.5 / inside.sum(), 0.5 / (~inside).sum())[:, None]
+    inverse = np.linalg.inv(weighted.T @ wide + RIDGE * np.eye(wide.shape[1]))
+    leverage = ((weighted @ inverse) * wide).sum(1)
+    said = wide @ (inverse @ (weighted.T @ target))
+    return auroc((said - leverage * target) / (1 - leverage), inside)

@@ -157,7 +157,10 @@ class Issues(Request):
             schema=SCHEMA,
             meanings=MEANINGS,
             result=result,
-            examples={name: each for name, each in worst.items() if len(each)},
+            examples={
+                **{name: each for name, each in worst.items() if len(each) and name != GROUPS},
+                **{f"group {group['group']}": np.array(group["examples"], np.int64) for group in groups},
+            },
         )
 
     def look(self, kinds: Mapping[str, Kind], columns: Mapping[str, Values], ok: np.ndarray) -> Looked:

@@ -27,7 +27,7 @@ def fitted():
     dataset = JunkInputs({"unc_losspred": draw.uniform(1, 2, 100)}, rows)
     junk = rounded(train(dataset, copies, np.arange(90) % 30, ["dark"] * 90).classifier)
     fit = fit_dataset(rows, odds)[0]
-    return replace(fit, junk=junk, groups=(np.arange(len(fit.clusters)) % 3).astype(np.int32))
+    return replace(fit, junk=junk, groups=np.eye(2, len(fit.mean) + 1, dtype=np.float32))
 
 
 def test_a_fitted_model_is_its_base_and_what_it_was_fitted_to(tmp_path, tiny_checkpoint, fitted):

@@ -238,6 +238,7 @@ def test_a_group_is_reported_and_dropped_by_its_number(tmp_path):
     result = curate.issues(path)
     assert (result.n_issues, result.n_unlike) == (0, 20)
     assert result.groups == [{"group": 2, "rows": 20, "examples": [10, 11, 12], "dropped": False}]
+    assert [each["key"] for each in result.examples if each["why"] == "group 2"] == ["0010", "0011", "0012"]
     dropped = curate.issues(path, out, drop_group=[2])
     assert (dropped.dropped, dropped.dropped_by) == (20, {GROUPS: 20})
     rows = pq.read_table(dropped.decisions).to_pylist()
