@@ -1,8 +1,8 @@
 """Groups of images unlike the rest: sets of rows that one direction separates, that lie apart and look different.
 
 A group begins as a branch of a dendrogram (Ward 1963) of embeddings and of what the images look like. Fisher's
-discriminant of its rows against the rest then decides, twice, which rows belong to it: so a domain is one group though
-it shows several classes, and neither a seed nor the order of the rows matters.
+discriminant of its rows against the rest then decides which rows belong to it, until none changes or for 10 rounds: so
+a domain is one group though it shows several classes, and neither a seed nor the order of the rows matters.
 Whether a group belongs to the dataset cannot be known from the images; it is shown, and never dropped unless
 requested.
 """
@@ -31,6 +31,7 @@ OVERLAP = 0.5  # share of a group's rows in groups listed before, above which it
 DIMENSIONS, ROWS_A_DIMENSION = 64, 10  # principal components in which groups are separated, and rows for each
 SHRINKAGE = 0.05  # of the variances of components, towards none: a share of their mean is added
 BOUND = 0.4  # where a group ends, between the mean of the rest (0) and its own (1)
+ROUNDS = 10
 RIDGE = 0.02
 
 
@@ -188,8 +189,11 @@ def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside
     variance = np.square(components).mean(0)
     scale = 1 / np.sqrt(variance + SHRINKAGE * variance.mean())
     white = components * scale
-    ways, middle = _discriminants(white, inside, 0.5)
-    inside = white @ ways > middle
+    for _ in range(ROUNDS):
+        ways, middle = _discriminants(white, inside, 0.5)
+        before, inside = inside, white @ ways > middle
+        if np.array_equal(before, inside):
+            break
     ways, bound = _discriminants(white, inside, BOUND)
     size, inside = inside.sum(0), white @ ways > bound
     directions = axes @ (ways * scale[:, None])
