@@ -1,8 +1,9 @@
 """Groups of images unlike the rest: sets of rows that one direction separates, that lie apart and look different.
 
 A group begins as a branch of a dendrogram (Ward 1963) of embeddings and of what the images look like. Fisher's
-discriminant of its rows against the rest then decides which rows belong to it, until none changes or for 10 rounds: so
-a domain is one group though it shows several classes, and neither a seed nor the order of the rows matters.
+discriminant of its rows against the rest then decides which rows belong to it, until none changes or for 10 rounds. A
+group ends where its spread and the rest's are equally far (Anderson and Bahadur 1962). So a domain is one group though
+it shows several classes, and neither a seed nor the order of the rows matters.
 Whether a group belongs to the dataset cannot be known from the images; it is shown, and never dropped unless
 requested.
 """
@@ -30,7 +31,7 @@ LEAST_SCORE, OF_BEST = 2.0, 0.6  # of a group that is listed, and as a share of 
 OVERLAP = 0.5  # share of a group's rows in groups listed before, above which it is one of these again
 DIMENSIONS, ROWS_A_DIMENSION = 64, 10  # principal components in which groups are separated, and rows for each
 SHRINKAGE = 0.05  # of the variances of components, towards none: a share of their mean is added
-BOUND = 0.4  # where a group ends, between the mean of the rest (0) and its own (1)
+LEAST_BOUND = 0.4  # where a group ends at the earliest, between the mean of the rest (0) and its own (1)
 ROUNDS = 10
 RIDGE = 0.02
 
@@ -179,7 +180,8 @@ def _branches(tree: Floats, n: int) -> Inside:
 def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside, NDArray[np.float32]]:
     """Return groups that a direction separates from the rest, (N, G), each once, and directions, (G, D + 1).
 
-    By the covariance of all rows, Fisher's discriminant is the difference of the means where that covariance is one.
+    Where the covariance of all rows is one, Fisher's discriminant is the difference of the means. The bound is as many
+    standard deviations from either mean.
 
     Args:
         components: of the rows, shape (N, P).
@@ -190,12 +192,15 @@ def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside
     scale = 1 / np.sqrt(variance + SHRINKAGE * variance.mean())
     white = components * scale
     for _ in range(ROUNDS):
-        ways, middle = _discriminants(white, inside, 0.5)
-        before, inside = inside, white @ ways > middle
+        ways, own, rest = _discriminants(white, inside)
+        before, inside = inside, white @ ways > (own + rest) / 2
         if np.array_equal(before, inside):
             break
-    ways, bound = _discriminants(white, inside, BOUND)
-    size, inside = inside.sum(0), white @ ways > bound
+    ways, own, rest = _discriminants(white, inside)
+    value = white @ ways
+    wide, narrow = _spread(value, ~inside, rest), _spread(value, inside, own)
+    bound = rest + np.maximum(LEAST_BOUND, wide / np.maximum(wide + narrow, 1e-12)) * (own - rest)
+    size, inside = inside.sum(0), value > bound
     directions = axes @ (ways * scale[:, None])
     directions[-1] = bound - directions[-1]
     possible = (size >= LEAST_ROWS) & (inside.mean(0) <= LARGEST)
@@ -203,18 +208,22 @@ def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside
     return inside, directions[:, possible][:, places].T.astype(np.float32)
 
 
-def _discriminants(white: Floats, inside: Inside, at: float) -> tuple[Floats, Floats]:
-    """Return the direction from the mean of all other rows to that of each group, (P, G), and a bound, (G,).
+def _discriminants(white: Floats, inside: Inside) -> tuple[Floats, Floats, Floats]:
+    """Return the direction from the mean of all other rows to that of each group, (P, G), and both means along it, (G,).
 
     Args:
         white: rows whose covariance is one, shape (N, P).
         inside: rows of the groups, shape (N, G).
-        at: where the bound is, between the mean of the rest (0) and the group's own (1).
     """
     size = np.maximum(inside.sum(0), 1)
     own, rest = white.T @ inside / size, white.T @ ~inside / np.maximum(len(white) - size, 1)
     ways = own - rest
-    return ways, (ways * (rest + at * ways)).sum(0)
+    return ways, (ways * own).sum(0), (ways * rest).sum(0)
+
+
+def _spread(value: Floats, inside: Inside, mean: Floats) -> Floats:
+    """Return the standard deviation around a mean of the values of each group's rows, shape (G,)."""
+    return np.sqrt((np.square(value - mean) * inside).sum(0) / np.maximum(inside.sum(0), 1))
 
 
 def _nearest_outside(cosine: NDArray[np.float32], inside: Inside) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
