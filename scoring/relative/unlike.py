@@ -192,14 +192,14 @@ def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside
     scale = 1 / np.sqrt(variance + SHRINKAGE * variance.mean())
     white = components * scale
     for _ in range(ROUNDS):
-        ways, own, rest = _discriminants(white, inside)
-        before, inside = inside, white @ ways > (own + rest) / 2
+        ways, inner, outer = _discriminants(white, inside)
+        before, inside = inside, white @ ways > (inner + outer) / 2
         if np.array_equal(before, inside):
             break
-    ways, own, rest = _discriminants(white, inside)
+    ways, inner, outer = _discriminants(white, inside)
     value = white @ ways
-    wide, narrow = _spread(value, ~inside, rest), _spread(value, inside, own)
-    bound = rest + np.maximum(LEAST_BOUND, wide / np.maximum(wide + narrow, 1e-12)) * (own - rest)
+    wide, narrow = _spread(value, ~inside, outer), _spread(value, inside, inner)
+    bound = outer + np.maximum(LEAST_BOUND, wide / np.maximum(wide + narrow, 1e-12)) * (inner - outer)
     size, inside = inside.sum(0), value > bound
     directions = axes @ (ways * scale[:, None])
     directions[-1] = bound - directions[-1]
@@ -209,16 +209,16 @@ def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside
 
 
 def _discriminants(white: Floats, inside: Inside) -> tuple[Floats, Floats, Floats]:
-    """Return the direction from the mean of all other rows to that of each group, (P, G), and both means along it, (G,).
+    """Return the direction from the mean of other rows to that of each group, (P, G), and both means along it, (G,).
 
     Args:
         white: rows whose covariance is one, shape (N, P).
         inside: rows of the groups, shape (N, G).
     """
     size = np.maximum(inside.sum(0), 1)
-    own, rest = white.T @ inside / size, white.T @ ~inside / np.maximum(len(white) - size, 1)
-    ways = own - rest
-    return ways, (ways * own).sum(0), (ways * rest).sum(0)
+    inner, outer = white.T @ inside / size, white.T @ ~inside / np.maximum(len(white) - size, 1)
+    ways = inner - outer
+    return ways, (ways * inner).sum(0), (ways * outer).sum(0)
 
 
 def _spread(value: Floats, inside: Inside, mean: Floats) -> Floats:
