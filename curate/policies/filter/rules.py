@@ -39,7 +39,7 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
 
 def needs_of(rules: Sequence[Rule], table: Table) -> Needs:
     """Return the columns and facts of a table that these rules need."""
-    needs = [rule.needs(table) for rule in rules]
+    needs = [_checked_needs(rule, rule.needs(table)) for rule in rules]
     return Needs(
         exact=tuple(name for each in needs for name in each.exact),
         groups=tuple(dict.fromkeys(name for each in needs for name in each.groups)),
@@ -101,6 +101,13 @@ def _check_ruling(rule: Rule, ruling: Any, n: int) -> None:
             raise InputError(
                 f"--{rule.name} has to return {name} as an array of shape ({n},) of bool, got {got}; repair its package"
             )
+
+
+def _checked_needs(rule: Rule, needs: object) -> Needs:
+    """Return the needs of a rule; InputError for another type, as a rule of another package may return."""
+    if not isinstance(needs, Needs):
+        raise InputError(f"--{rule.name} has to return Needs, got {type(needs).__name__}; repair its package")
+    return needs
 
 
 def notes_of(rule: Rule, result: RuleResult) -> list[str]:

@@ -103,6 +103,11 @@ class Silent(EveryNth):
     def judge(self, table_rows, rows, inside):
         return None
 
+class Needless(EveryNth):
+    name = "needless"
+    def needs(self, table):
+        return None
+
 class Raises(EveryNth):
     name = "raises"
     def judge(self, table_rows, rows, inside):
@@ -263,6 +268,7 @@ def test_a_rule_that_does_not_judge_each_row_is_refused_in_one_line(folder):
         "nulls": "a reason .* nulls",
         "absent": "as a Rule, got NoneType",
         "noted": "notes .* got 'text'",
+        "needless": "Needs, got NoneType",
     }
     entries = "\n".join(f"{name} = acme_rules:{name.capitalize()}" for name in said_of)
     install(folder / "wrong", "acme_rules", entries, CODE.replace("settings = {", "others = {", 1))
