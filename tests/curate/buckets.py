@@ -77,91 +77,93 @@ class Faults:
         return sum(contains in each and each.startswith(method + " ") for each in self.requests)
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Serve what lies behind, with faults on demand; ``handler_of`` gives both."""
+
+    faults, behind = None, None
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer takes 40 ms
+
+    def serve(self):
+        with self.faults.lock:
+            self.faults.at_once += 1
+            self.faults.most = max(self.faults.most, self.faults.at_once)
+        try:
+            self.answer()
+        finally:
+            with self.faults.lock:
+                self.faults.at_once -= 1
+
+    def answer(self):
+        body = self.body()
+        do = self.faults.of(self.command, self.path)
+        time.sleep(self.faults.delay)
+        if isinstance(do, int):
+            self.fail(do, {503: "SlowDown", 500: "InternalError", 403: "AccessDenied"}.get(do, "Error"))
+        elif do == "expired":
+            self.fail(400, "ExpiredToken")
+        elif do == "reset":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+            self.connection.close()
+        elif do == "hang":
+            time.sleep(5)
+            self.close_connection = True
+        elif callable(do):
+            do(self)
+        else:
+            self.forward(body, cut=do == "cut")
+
+    def body(self):
+        if self.headers.get("Transfer-Encoding", "") == "chunked":
+            pieces = []
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                pieces.append(self.rfile.read(size))
+                self.rfile.readline()
+            while self.rfile.readline().strip():
+                pass
+            del self.headers["Transfer-Encoding"]
+            return b"".join(pieces)
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def fail(self, status, code):
+        text = b"" if self.command == "HEAD" else ERROR.format(code, "on demand").encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def forward(self, body, *, cut):
+        connection = http.client.HTTPConnection(*self.behind, timeout=30)
+        headers = {k: v for k, v in self.headers.items() if k.lower() not in ("connection", "content-length", "expect")}
+        connection.request(self.command, self.path, body, headers)
+        answer = connection.getresponse()
+        data = answer.read()
+        connection.close()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "connection", "content-length", "date", "server"):
+                self.send_header(name, value)
+        size = answer.getheader("Content-Length") if self.command == "HEAD" else len(data)
+        self.send_header("Content-Length", str(size or 0))
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2] if cut else data)
+        self.close_connection = self.close_connection or cut
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
+
+    def log_message(self, *_):
+        return
+
+    def handle_one_request(self):
+        try:
+            super().handle_one_request()
+        except OSError:  # a client that went away, or a connection that was reset on demand
+            self.close_connection = True
+
+
 def handler_of(faults, behind):
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # else each answer takes 40 ms
-
-        def serve(self):
-            with faults.lock:
-                faults.at_once += 1
-                faults.most = max(faults.most, faults.at_once)
-            try:
-                self.answer()
-            finally:
-                with faults.lock:
-                    faults.at_once -= 1
-
-        def answer(self):
-            body = self.body()
-            do = faults.of(self.command, self.path)
-            time.sleep(faults.delay)
-            if isinstance(do, int):
-                self.fail(do, {503: "SlowDown", 500: "InternalError", 403: "AccessDenied"}.get(do, "Error"))
-            elif do == "expired":
-                self.fail(400, "ExpiredToken")
-            elif do == "reset":
-                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                self.close_connection = True
-                self.connection.close()
-            elif do == "hang":
-                time.sleep(5)
-                self.close_connection = True
-            elif callable(do):
-                do(self)
-            else:
-                self.forward(body, cut=do == "cut")
-
-        def body(self):
-            if self.headers.get("Transfer-Encoding", "") == "chunked":
-                pieces = []
-                while size := int(self.rfile.readline().split(b";")[0], 16):
-                    pieces.append(self.rfile.read(size))
-                    self.rfile.readline()
-                while self.rfile.readline().strip():
-                    pass
-                del self.headers["Transfer-Encoding"]
-                return b"".join(pieces)
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
-        def fail(self, status, code):
-            text = b"" if self.command == "HEAD" else ERROR.format(code, "on demand").encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def forward(self, body, *, cut):
-            connection = http.client.HTTPConnection(*behind, timeout=30)
-            headers = {
-                k: v for k, v in self.headers.items() if k.lower() not in ("connection", "content-length", "expect")
-            }
-            connection.request(self.command, self.path, body, headers)
-            answer = connection.getresponse()
-            data = answer.read()
-            connection.close()
-            self.send_response(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() not in ("transfer-encoding", "connection", "content-length", "date", "server"):
-                    self.send_header(name, value)
-            size = answer.getheader("Content-Length") if self.command == "HEAD" else len(data)
-            self.send_header("Content-Length", str(size or 0))
-            self.end_headers()
-            self.wfile.write(data[: len(data) // 2] if cut else data)
-            self.close_connection = self.close_connection or cut
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
-
-        def log_message(self, *_):
-            return
-
-        def handle_one_request(self):
-            try:
-                super().handle_one_request()
-            except OSError:  # a client that went away, or a connection that was reset on demand
-                self.close_connection = True
-
-    return Handler
+    return type("Handler", (Handler,), {"faults": faults, "behind": behind})
 
 
 class Server(ThreadingHTTPServer):

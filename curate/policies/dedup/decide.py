@@ -132,10 +132,7 @@ def decide_duplicates(
     foreign, held = work.foreign(other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT))
     at_home = protected | reviewed.answered(COPY, KEPT) | reviewed.apart
     stars = work.inside(open_rows, at_home)
-    large = enlarged(rows, stars.owner) if any(each.typed == LEAST_LOST for each in criteria) else None
-    if large is not None and large.any():
-        work = replace(work, order=order(large=large))
-        stars = work.inside(open_rows, at_home)
+    work, stars, large = _enlarged_last(work, stars, criteria, order, open_rows, at_home)
     loose, waiting = work.loose(stars)
     # with --report-only a row that has a better one here goes for that
     outside = (foreign.finder >= 0) & (stars.finder < 0)
@@ -239,6 +236,24 @@ class _Work:
         if self.request.groups == CHAIN:
             return find_chains(order, searches, thresholds, open_rows, protected)
         return find_stars(order, searches, open_rows, protected, compared=self.compared)
+
+
+def _enlarged_last(
+    work: _Work,
+    stars: Stars,
+    criteria: Sequence[Criterion],
+    order: Callable[..., NDArray[np.int64]],
+    open_rows: Marked,
+    at_home: Marked,
+) -> tuple[_Work, Stars, Marked | None]:
+    """Group again where a kept image is only an enlarged one; return also which rows are, None where unknown."""
+    if all(each.typed != LEAST_LOST for each in criteria):
+        return work, stars, None
+    large = enlarged(work.rows, stars.owner)
+    if large.any():
+        work = replace(work, order=order(large=large))
+        stars = work.inside(open_rows, at_home)
+    return work, stars, large
 
 
 def _protected(rows: Rows, request: DedupRequest) -> Marked:

@@ -375,17 +375,8 @@ def test_overwrite_replaces_a_checkpoint_only_when_the_new_one_is_whole(trained,
 
 def test_low_resolution_views_that_are_larger_than_the_others_are_said(tmp_path):
     Image.new("RGB", (8, 8)).save(tmp_path / "one.png")  # too few to train on: what is reported comes before
-    typed = [
-        "train",
-        "simsiam",
-        tmp_path,
-        "-o",
-        tmp_path / "m.safetensors",
-        "--backbone",
-        "test_resnet",
-        "--size",
-        "32",
-    ]
+    out = tmp_path / "m.safetensors"
+    typed = ["train", "simsiam", tmp_path, "-o", out, "--backbone", "test_resnet", "--size", "32"]
     words = "low-resolution views, of 96 pixels, are larger than the others, of 32, and cost more: --set small_size=16"
     for settings, is_said in ((["n_small=6"], True), (["n_small=0"], False), (["small_size=32"], False)):
         result = run(*typed, "--device", "cpu", *(word for setting in settings for word in ("--set", setting)))
