@@ -31,7 +31,7 @@ LEAST_SCORE, OF_BEST = 2.0, 0.6  # of a group that is listed, and as a share of 
 OVERLAP = 0.5  # share of a group's rows in groups listed before, above which it is one of these again
 DIMENSIONS, ROWS_A_DIMENSION = 64, 10  # principal components in which groups are separated, and rows for each
 SHRINKAGE = 0.05  # of the variances of components, towards none: a share of their mean is added
-LEAST_BOUND = 0.4  # where a group ends at the earliest, between the mean of the rest (0) and its own (1)
+LEAST_BOUND, MOST_BOUND = 0.4, 0.9  # where a group ends, between the mean of the rest (0) and its own (1)
 ROUNDS = 10
 RIDGE = 0.02
 
@@ -199,11 +199,12 @@ def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside
     ways, inner, outer = _discriminants(white, inside)
     value = white @ ways
     wide, narrow = _spread(value, ~inside, outer), _spread(value, inside, inner)
-    bound = outer + np.maximum(LEAST_BOUND, wide / np.maximum(wide + narrow, 1e-12)) * (inner - outer)
-    size, inside = inside.sum(0), value > bound
+    between = np.clip(wide / np.maximum(wide + narrow, 1e-12), LEAST_BOUND, MOST_BOUND)  # equal rows have no spread
+    bound = outer + between * (inner - outer)
+    inside = value > bound
     directions = axes @ (ways * scale[:, None])
     directions[-1] = bound - directions[-1]
-    possible = (size >= LEAST_ROWS) & (inside.mean(0) <= LARGEST)
+    possible = (inside.sum(0) >= LEAST_ROWS) & (inside.mean(0) <= LARGEST)
     inside, places = np.unique(inside[:, possible], axis=1, return_index=True)
     return inside, directions[:, possible][:, places].T.astype(np.float32)
 

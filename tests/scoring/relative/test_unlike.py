@@ -121,6 +121,17 @@ def groups_without(units, cluster, looks):
     return [(group.rows, group.score) for group in unlike_groups(units, cluster, looks)]
 
 
+@pytest.mark.parametrize("seed", [1, 4])
+def test_equal_rows_apart_from_the_rest_are_all_in_a_group(seed):
+    draw = np.random.default_rng(seed)
+    rows, looks = draw.normal(size=(300, 32)), draw.normal(size=(300, 5))
+    rows[:20], looks[:20] = 2 * draw.normal(size=32), looks[:20] + 6
+    rows = unit(rows - rows.mean(0)).astype(np.float32)
+    (group,) = unlike_groups(rows, np.zeros(300, np.int32), looks)
+    assert group.rows == 20
+    assert np.flatnonzero(group_numbers(rows, group.direction[None])).tolist() == list(range(20))
+
+
 def test_rows_without_a_cluster_are_left_out():
     units, looks, _ = dataset(60)
     centres = fine_clusters(units)
