@@ -91,33 +91,6 @@ def measure(pairs: Pairs, truth: Truth, threshold: float | None = None) -> Measu
     return Measured(dict(zip(names, np.stack([value, low, high], 1), strict=True)), n_reached)
 
 
-def gain(pairs: Pairs, baseline: Pairs, truth: Truth) -> np.ndarray:
-    """Return by how much the average precision is higher than for other pairs: value, low, high.
-
-    Both see the same resamples, so the interval is the difference's.
-    """
-    sorted_ = [_counted(each, truth) for each in (pairs, baseline)]
-
-    def difference(counts: np.ndarray) -> np.ndarray:
-        total = (counts[truth.same[:, 0]] * counts[truth.same[:, 1]]).sum()
-        if not total:
-            return np.array([np.nan])
-        first, second = (_average_precision(a, b, right, counts) for a, b, _, right in sorted_)
-        return np.array([(first - second) / total])
-
-    value = difference(np.ones(truth.n, np.int64))
-    low, high = percentiles(np.stack([difference(counts) for counts in resamples(truth.n, repeats=REPEATS, seed=0)]))
-    return np.array([value[0], low[0], high[0]])
-
-
-def _average_precision(a: np.ndarray, b: np.ndarray, right: np.ndarray, counts: np.ndarray) -> float:
-    """Return the sum, over pairs that are the same, of the precision down to there."""
-    weight = (counts[a] * counts[b]).astype(float)
-    reached = np.cumsum(weight)
-    precision = np.divide(np.cumsum(weight * right), reached, out=np.zeros_like(reached), where=reached > 0)
-    return float((precision * weight * right).sum())
-
-
 def _counted(pairs: Pairs, truth: Truth) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return rows, rows, score and whether they are the same, of the pairs that count, the most alike first."""
     code = truth.codes(np.stack([pairs.a, pairs.b], 1))

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from dedup_curves import PRECISIONS, Measured, Pairs, Truth, gain, measure
+from dedup_curves import PRECISIONS, Measured, Pairs, Truth, measure
 from dedup_speed import other_python, speed
 from named_data import add_data, open_data
 
@@ -55,12 +55,6 @@ AS_RUN: dict[str, dict] = {
     "default --mirrored": {"mirrored": True},
     "default --mirrored --cropped": {"mirrored": True, "cropped": True},
     "near-duplicate --mirrored": {"finder": ["bytes", "near-duplicate"], "mirrored": True},
-    "with elk, --mirrored": {
-        "finder": ["bytes", "signature", "embedding"],
-        "similarity": "elk",
-        "kappa": "kappa_visimsiam",
-        "mirrored": True,
-    },
 }
 
 FILES = ("near_dup_small", "caltech_subset", "caltech_subset_pairs")
@@ -121,13 +115,12 @@ def scored(judged: Judged, folder: Path) -> Path:
     return out
 
 
-def rows_of(path: Path, keys: list[str]) -> tuple[Rows, tuple[str, ...]]:
-    """Return the scored rows, in the order of the keys, and the names of the kappa columns."""
+def rows_of(path: Path, keys: list[str]) -> Rows:
+    """Return the scored rows, in the order of the keys."""
     table = open_table(path)
     if pq.read_table(path, columns=["key"])["key"].to_pylist() != keys:
         raise ValueError(f"{path} has other rows, or in another order")
-    kappas = tuple(name for name in table.schema.names if name.startswith("kappa_"))
-    return read_rows(table, Needs(representations=REPRESENTATIONS, numbers=kappas)), kappas
+    return read_rows(table, Needs(representations=REPRESENTATIONS))
 
 
 def pairs_by(name: str, rows: Rows, options: Options | None = None) -> Pairs:
@@ -161,7 +154,7 @@ def _or_none(call: Callable[[], str]) -> str | None:
         return None
 
 
-def finders(judged: Judged, rows: Rows, kappas: tuple[str, ...]) -> Iterator[tuple[str, Pairs, float]]:
+def finders(judged: Judged, rows: Rows) -> Iterator[tuple[str, Pairs, float]]:
     """Yield (name, pairs, threshold) of every way to find pairs; the threshold is of the pairs' score."""
     names = ("hash", "signature", "crop", "embedding")
     bits, cosine, part, content = (FINDERS[name].threshold or 0.0 for name in names)
@@ -175,8 +168,6 @@ def finders(judged: Judged, rows: Rows, kappas: tuple[str, ...]) -> Iterator[tup
     yield "embedding", pairs_by("embedding", rows), content
     both = Options(views(mirrored=True))
     yield "near-duplicate, mirrored", pairs_by("near-duplicate", rows, both), FINDERS["near-duplicate"].threshold or 0.0
-    for kappa in kappas:
-        yield f"embedding, elk {kappa}", pairs_by("embedding", rows, Options(kappa=kappa)), content
 
 
 def as_run(path: Path, keys: list[str], folder: Path) -> Iterator[tuple[str, Pairs, float]]:
@@ -220,32 +211,20 @@ def show(name: str, measured: Measured, threshold: float) -> None:
 def quality(judged: Judged, folder: Path, python: str | None) -> None:
     """Print the table of one set."""
     path = scored(judged, folder)
-    rows, kappas = rows_of(path, judged.keys)
+    rows = rows_of(path, judged.keys)
     print(
         f"\n{judged.name}: {judged.truth.n:,} rows, {int(rows.ok.sum()):,} readable, "
         f"{len(judged.truth.same)} pairs the same"
     )
     heads = [f"recall at precision {least:g}" for least in PRECISIONS] + ["precision at its threshold", "recall there"]
     print(f"{'':<42}" + "  ".join(f"{head:<26}" for head in heads) + "  threshold (pairs)")
-    embedding: dict[str, Pairs] = {}
-    for name, pairs, threshold in finders(judged, rows, kappas):
+    for name, pairs, threshold in finders(judged, rows):
         show(name, measure(pairs, judged.truth, threshold), threshold)
-        if name.startswith("embedding"):
-            embedding[name] = pairs
     for name, pairs, threshold in as_run(path, judged.keys, folder):
         show(name, measure(pairs, judged.truth, threshold), threshold)
     if python:
         for name, pairs, threshold in imagededup(python, judged, rows, folder):
             show(name, measure(pairs, judged.truth, threshold), threshold)
-    show_gains(embedding, judged.truth)
-
-
-def show_gains(embedding: dict[str, Pairs], truth: Truth) -> None:
-    """Print how good the radius that follows kappa is: average precision, minus the cosine's."""
-    for name, pairs in embedding.items():
-        if name != "embedding":
-            value, low, high = gain(pairs, embedding["embedding"], truth)
-            print(f"{name}: average precision {value:+.3f} [{low:+.3f}, {high:+.3f}] next to the cosine", flush=True)
 
 
 def main() -> None:

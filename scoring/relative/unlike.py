@@ -210,7 +210,7 @@ def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside
 
 
 def _discriminants(white: Floats, inside: Inside) -> tuple[Floats, Floats, Floats]:
-    """Return the direction from the mean of other rows to that of each group, (P, G), and both means along it, (G,).
+    """Return the direction from the mean of other rows to the mean of each group, (P, G), and both means along it.
 
     Args:
         white: rows whose covariance is one, shape (N, P).

@@ -210,10 +210,6 @@ REFUSED = {
         lambda table, **how: curate.dedup(table, None, "embedding", estimate_recall=9, dry_run=True, **how),
         "--estimate-recall embeds edited images",
     ),
-    "elk": (
-        lambda table, **how: curate.dedup(table, None, similarity="elk", dry_run=True, **how),
-        "name a column with --kappa",
-    ),
     "image": (lambda table, **how: curate.filter(table, like=__file__, dry_run=True, **how), "give the key of a row"),
 }
 

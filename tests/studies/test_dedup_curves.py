@@ -11,7 +11,7 @@ import curate
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import dedup_quality
-from dedup_curves import PRECISIONS, Pairs, Truth, gain, measure
+from dedup_curves import PRECISIONS, Pairs, Truth, measure
 
 pytestmark = pytest.mark.study
 
@@ -95,15 +95,6 @@ def test_pairs_come_once_whatever_their_direction_with_the_best_score():
 def test_pairs_within_groups_are_all_of_each_group_and_none_of_no_group():
     pairs = Pairs.within(np.array([0, -1, 0, 5, 0, -1, 5]))
     assert set(zip(pairs.a.tolist(), pairs.b.tolist(), strict=True)) == {(0, 2), (0, 4), (2, 4), (3, 6)}
-
-
-def test_gain_is_the_difference_of_average_precisions_and_nothing_beside_itself():
-    truth = Truth(8, np.array([[0, 1], [2, 3], [4, 5]]), np.array([[6, 7]]))
-    listed = np.array([[0, 1], [6, 7], [2, 3], [0, 2], [4, 5]])  # 1, left out, 1, wrong, right: (1 + 1 + 3/4) / 3
-    some = Pairs(listed[:, 0], listed[:, 1], np.array([5.0, 4.5, 4.0, 3.0, 2.0]))
-    swapped = Pairs(listed[:, 0], listed[:, 1], np.array([5.0, 4.5, 3.0, 4.0, 2.0]))  # (1 + 2/3 + 3/4) / 3
-    assert gain(some, swapped, truth)[0] == pytest.approx((1 - 2 / 3) / 3)
-    assert (gain(some, some, truth) == 0).all()
 
 
 def test_whole_runs_ask_for_what_there_is():

@@ -126,7 +126,7 @@ def decide_duplicates(
     first = key_ranks(table), protected, preferred
     order = partial(keep_order, rows, criteria, *first, apart=reviewed.apart, files=equal_files(rows))
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
-    options = Options(request.views(), request.kappa, stored)
+    options = Options(request.views(), stored)
     work = _Work(rows, request, order(), build(rows, request.thresholds, options), options, compared)
     open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))
     foreign, held = work.foreign(other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT))

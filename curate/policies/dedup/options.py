@@ -50,8 +50,6 @@ class DedupOptions:
     groups: Annotated[
         str, Option("star: none further from the one that stays than the threshold; chain: connected.")
     ] = "star"
-    similarity: Annotated[str, Option("Of embeddings: cosine, or elk, whose radius follows kappa.")] = "cosine"
-    kappa: Annotated[str | None, Option("Kappa column for elk.", metavar="COLUMN")] = None
     graph: Annotated[str | Path | None, shared("--graph", "; for --finder embedding and near-duplicate")] = None
     verdicts: fields.Verdicts = None
     estimate_recall: Annotated[

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from curate.columns import SIGNATURE, is_less_certain
+from curate.columns import SIGNATURE
 from curate.policies.dedup.changes import COMPARED
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
@@ -14,7 +14,6 @@ from curate.policies.request import Request
 from curate.policies.reviewed import LINES
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.tables.needs import Needs, is_plain
-from curate.tables.signals import kappa_of
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.images.views import SignatureView, views
@@ -22,8 +21,6 @@ from scoring.lookup import lookup, name_list
 
 STAR, CHAIN = "star", "chain"
 GROUPS = {STAR: "no row further from the one that stays than the threshold", CHAIN: "rows that a chain of pairs joins"}
-COSINE, ELK = "cosine", "elk"
-SIMILARITIES = {COSINE: "cosine of the embeddings", ELK: "expected likelihood kernel: the radius follows kappa"}
 DEFAULT_FINDERS = ("bytes", "signature")
 WITHOUT_SIGNATURE = ("bytes", "hash")
 CROP = "crop"
@@ -61,8 +58,6 @@ class DedupRequest(Request):
     protect: str | None = None
     label: str | None = None
     groups: str = STAR
-    similarity: str = COSINE
-    kappa: str | None = None
     report_only: bool = False
     only_against: bool = False
     source: str | None = None
@@ -78,7 +73,6 @@ class DedupRequest(Request):
         if not all(glob.strip() for glob in self.prefer):
             raise InputError("--prefer needs a pattern of keys, got an empty text; write it like: --prefer 'sorted/*'")
         lookup(GROUPS, self.groups, kind="kind of groups")
-        lookup(SIMILARITIES, self.similarity, kind="similarity")
         if self.protect is not None and not self.protect.strip():
             raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
 
@@ -117,13 +111,12 @@ class DedupRequest(Request):
     def needs_of_other(self, facts: Collection[str] = ()) -> Needs:
         """Return the columns and facts to read of the table of rows to compare with."""
         needed = {column for name in self.thresholds for column in FINDERS[name].needs}
-        sizes = ("width", "height") if "pixels" in self.thresholds else ()
         return Needs(
             representations=frozenset(needed - {"width", "height"}),
             flat=self.without_flat,
             exact=tuple(dict.fromkeys(name for name in facts if name != FORMAT)),
             names=(FORMAT,) if FORMAT in facts else (),
-            numbers=(*sizes, *([self.kappa] if self.kappa else [])),
+            numbers=("width", "height") if "pixels" in self.thresholds else (),
         )
 
 
@@ -133,7 +126,7 @@ def resolved(
     """Return the request with the thresholds and columns that it means in a table, and where these are too few.
 
     Args:
-        request: without thresholds; ``kappa`` and ``label`` may be None for the table's own.
+        request: without thresholds; ``label`` may be None for the table's own.
         table: to deduplicate.
         finder: one or several, or name -> threshold, None for its own; None for the default ones.
 
@@ -148,8 +141,6 @@ def resolved(
     )
     if request.cropped:
         finders.setdefault(CROP, None)
-    if request.similarity == ELK:
-        finders.setdefault(EMBEDDING, None)
     if not finders:
         raise InputError(f"expected a finder, got none; leave finder out, or name some of {', '.join(FINDERS)}")
     for name in finders:
@@ -169,8 +160,8 @@ def resolved(
     flat = EMBEDDING in thresholds and SIGNATURE in table.schema.names
     facts = facts_in(table, COMPARED)
     held_back = tuple(name for name in thresholds if _is_held_back(name, finders[name]))
-    request = replace(request, thresholds=thresholds, label=label, kappa=_kappa(request, table), held_back=held_back)
-    return replace(request, without_flat=flat, facts=facts), few
+    request = replace(request, thresholds=thresholds, label=label, held_back=held_back, without_flat=flat, facts=facts)
+    return request, few
 
 
 def _is_held_back(name: str, chosen: float | None) -> bool:
@@ -183,16 +174,12 @@ def refuse_graph(request: DedupRequest) -> None:
     """Refuse a graph of nearest neighbours where nothing is compared that it could know.
 
     Raises:
-        InputError: where embeddings are not compared, or by another measure than the cosine.
+        InputError: where embeddings are not compared.
     """
     if not set(WITH_GRAPH) & set(request.thresholds):
         raise InputError(
             f"--graph is for the finders {', '.join(WITH_GRAPH)}; got {', '.join(request.thresholds)}; add --finder "
             f"{EMBEDDING}, or leave --graph out"
-        )
-    if request.similarity != COSINE:
-        raise InputError(
-            f"--graph knows neighbours by the cosine, got --similarity {request.similarity}; leave --graph out"
         )
 
 
@@ -229,31 +216,6 @@ def _has(table: Table, name: str) -> None:
             f"the finder {name} needs the column {' and '.join(missing)}, which {table.path} does not have; score the "
             f"images again{advice}{f', or use --finder {other}' if other else ''}"
         )
-
-
-def _kappa(request: DedupRequest, table: Table) -> str | None:
-    """The column of the kappas for ``elk``: as requested, or the table's own; None for another similarity."""
-    if request.similarity != ELK:
-        if request.kappa is not None:
-            raise InputError(f"--kappa {request.kappa} is for --similarity elk; add it, or leave --kappa out")
-        return None
-    if table.embedding_column is not None and request.kappa is None:
-        raise InputError(
-            "--similarity elk takes its radius from the kappa of the model that made the embeddings, and it is unknown "
-            f"which model made the column {table.embedding_column!r} of --embedding; name a column with --kappa, "
-            "or leave elk out"
-        )
-    column = request.kappa or kappa_of(table)
-    if column is None:
-        kappas = [name for name in table.schema.names if name.startswith("kappa_")]
-        raise InputError(
-            "--similarity elk takes its radius from a kappa column; name one with --kappa "
-            f"(there are: {', '.join(kappas) or 'none'})"
-        )
-    if is_less_certain(column):
-        raise InputError(f"--kappa takes a column that is higher where the model is certain, got {column!r}")
-    table.require([column])
-    return column
 
 
 def finders_in_order(typed: Sequence[tuple[str, str]]) -> dict[str, float | None] | None:

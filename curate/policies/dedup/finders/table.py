@@ -26,12 +26,10 @@ class Options:
 
     Attributes:
         views: of an image.
-        kappa: column, for ``elk``; or None.
         graph: of the embeddings of rows that can be compared, in their order; or None.
     """
 
     views: Views = SINGLE_VIEW
-    kappa: str | None = None
     graph: Stored | None = None
 
 
@@ -97,11 +95,7 @@ def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
     if rows.embedding is None:
         raise ValueError("rows were read without embedding")
     search: Search
-    if options.kappa is not None:
-        from curate.policies.dedup.finders.distributions import NearDistribution
-
-        search = NearDistribution(rows, threshold, options.kappa)
-    elif options.graph is not None:
+    if options.graph is not None:
         from curate.policies.dedup.finders.neighboured import NearGraph
 
         search = NearGraph(rows.embedding, threshold, options.graph, rows.compared(), rows.hashes)

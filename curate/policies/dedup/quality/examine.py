@@ -157,7 +157,7 @@ def _nearly(
     for name, threshold in judged.items():
         finder = FINDERS[name]
         looser = float(np.clip(threshold + LOOSER[name], finder.lowest, finder.highest))
-        search = build(rows, {name: looser}, Options(request.views(), request.kappa))[name]
+        search = build(rows, {name: looser}, Options(request.views()))[name]
         for some in chunks(queried):
             links = search.links(some.rows, among)
             some.n_pairs = len(links)

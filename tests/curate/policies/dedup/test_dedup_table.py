@@ -339,7 +339,6 @@ def test_a_copied_folder_is_verified_by_its_files_unless_the_original_alone_has_
         {"mirrored": "yes"},
         {"groups": "heap"},
         {"groups": []},
-        {"similarity": "sine"},
         {"source": [1]},
         {"against": {}},
         {"against": {"path": 5}},

@@ -207,14 +207,11 @@ def test_a_dry_run_writes_no_graph_and_none_is_written_over_an_output(tmp_path):
         curate.dedup(table, tmp_path / "g.parquet", EMBEDDING, graph=tmp_path / "g.decisions.parquet")
 
 
-def test_a_graph_where_nothing_is_compared_by_cosine_is_refused(tmp_path):
+def test_a_graph_where_no_embeddings_are_compared_is_refused(tmp_path):
     vectors, _ = grouped(4, [20, *[1] * 30])
-    columns = {"sha256": pa.array([f"s{i}" for i in range(50)]), "kappa_a": pa.array(np.full(50, 20.0))}
-    table = scored(tmp_path / "t.parquet", vectors, **columns)
+    table = scored(tmp_path / "t.parquet", vectors, sha256=pa.array([f"s{i}" for i in range(50)]))
     with pytest.raises(
         InputError,
         match="--graph is for the finders embedding, crop, near-duplicate; got bytes; add --finder embedding",
     ):
         curate.dedup(table, None, {"bytes": None}, dry_run=True, graph=tmp_path / "g.parquet")
-    with pytest.raises(InputError, match="neighbours by the cosine, got --similarity elk; leave --graph out"):
-        curate.dedup(table, None, {"embedding": 0.9}, dry_run=True, graph=tmp_path / "g.parquet", similarity="elk")

@@ -6,7 +6,6 @@ import pytest
 from made import jittered, plain_rows, random_signatures
 from test_stars import cosines
 
-from curate.policies.dedup.finders.distributions import NearDistribution
 from curate.policies.dedup.finders.links import Links, best_of, first_of
 from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.passing import OfColour
@@ -137,22 +136,7 @@ def near_graph(generator):
     return search, foreign, cosine, linked
 
 
-def near_distribution(generator):
-    base = generator.normal(size=(12, 16))
-    mine, others = ((base[np.arange(n) % 12] + generator.normal(0, 0.1, (n, 16))).astype(np.float32) for n in (N, M))
-    kappas = [generator.uniform(200, 400, n) for n in (N, M)]
-    rows = plain_rows(embedding=mine, numbers={"kappa_a": kappas[0]})
-    foreign = plain_rows(n=M, embedding=others, numbers={"kappa_a": kappas[1]})
-    search = NearDistribution(rows, 0.97, "kappa_a")
-    alike = []
-    for side, kappa in zip((mine, others), kappas, strict=True):
-        cosine = cosines(np.concatenate([side, mine]))[: len(side), len(side) :]
-        pairs = np.repeat(kappa, N), np.tile(kappas[0], len(side))
-        alike.append(search.radius.similarity(cosine.ravel(), *pairs).reshape(cosine.shape))
-    return search, foreign, alike, [a >= 0.97 for a in alike]
-
-
-KINDS = [same_text, near_hash, near_signature, of_colour, near_embedding, near_graph, near_distribution]
+KINDS = [same_text, near_hash, near_signature, of_colour, near_embedding, near_graph]
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.__name__)

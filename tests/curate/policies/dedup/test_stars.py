@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made import Matrix, jittered, plain_rows, random_signatures, symmetric
 
-from curate.policies.dedup.finders.distributions import NearDistribution
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.grouping import stars as star_groups
 from curate.policies.dedup.grouping.stars import NOBODY, find_stars
@@ -186,22 +185,6 @@ def test_views_of_signatures_match_the_definition(seed, rounds):
     gone = np.flatnonzero(stars.finder >= 0)
     assert len(gone) == 50 - 12
     assert stars.view[gone].tolist() == [int(views_of[:, stars.owner[row], row].argmax()) for row in gone]
-
-
-def test_elk_matches_the_definition(rounds, monkeypatch):
-    monkeypatch.setattr("curate.policies.dedup.finders.distributions.QUERIED", 7)
-    generator = np.random.default_rng(0)
-    n = 60
-    vectors = (generator.normal(size=(12, 16))[np.arange(n) % 12] + generator.normal(0, 0.12, (n, 16))).astype("f4")
-    kappas = generator.uniform(200, 400, n)
-    search = NearDistribution(plain_rows(embedding=vectors, numbers={"kappa_a": kappas}), 0.97, "kappa_a")
-    all_rows = np.repeat(np.arange(n), n), np.tile(np.arange(n), n)
-    cosine = cosines(vectors)
-    alike = search.radius.similarity(cosine[all_rows], kappas[all_rows[0]], kappas[all_rows[1]]).reshape(n, n)
-    linked = (alike >= 0.97) & ~np.eye(n, dtype=bool)
-    assert 20 < linked.sum() < n * n / 2
-    order = generator.permutation(n)
-    check(order, [linked], np.ones(n, bool), np.zeros(n, bool), {"embedding": search}, [alike])
 
 
 def test_the_order_of_the_rows_in_the_file_changes_nothing(rounds):
