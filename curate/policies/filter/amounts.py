@@ -19,7 +19,9 @@ from curate.tables.signals import amount_column, default_column
 from scoring.relative.columns import CLUSTER, FITTED, LOCAL
 from scoring.relative.rule import PICTURE
 
-MOST = Fraction(5, 4)  # times the average share that a class may lose by its junk; a cluster may be all junk
+MOST = Fraction(5, 4)  # times the average share that a class may lose by its junk
+MOST_OF_CLUSTER = Fraction(2)  # the same of a cluster, which may be a group of junk: what is surely junk is not limited
+SURELY = 0.9  # probability of junk
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,9 @@ class AmountRule(ScoreRule):
         if self.even is not None:
             of_rows, is_relative = table_rows.groups[self.even], self.column in (FITTED, LOCAL)
             junk = values > PICTURE if is_relative else np.zeros(len(values), bool)
-            most = None if self.even == CLUSTER else MOST
-            by = Groups(self.even, of_rows.codes[rows], of_rows.names, junk, most)
+            is_cluster = self.even == CLUSTER
+            most, surely = MOST_OF_CLUSTER if is_cluster else MOST, junk & (values > SURELY) & is_cluster
+            by = Groups(self.even, of_rows.codes[rows], of_rows.names, junk, most, surely)
             even_cut = even_best(values, competing, self.n_kept, ties, by, low_is_best=low_is_best)
             return Ruling(even_cut.keep, valid, even_cut.cuts, even_cut)
         if self.per is None:
