@@ -182,6 +182,7 @@ def hub(hub_behind_faults, monkeypatch, tmp_path):
     # HF_ENDPOINT is read when the package is imported
     monkeypatch.setitem(fsspec.config.conf, "hf", {"endpoint": hub_behind_faults.endpoint})
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr(remote, "PAUSE", 0.01)
     monkeypatch.setattr(schemes, "_SHARED", {})
