@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, is_less_certain
 from curate.tables.digests import key_bytes, tie_breaks
-from curate.tables.needs import EMBEDDINGS, Needs, is_number
+from curate.tables.needs import EMBEDDINGS, Needs, require_numbers
 from curate.tables.rows import read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import MISSING, rows_of
@@ -71,10 +71,7 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
             f"{name_list(table.schema.names, 'kappa_')}; score the images with curate score, or name one with --column"
         )
     table.require(names)
-    for name in names:
-        kind = table.schema.field(name).type
-        if not is_number(kind):
-            raise InputError(f"--column: expected numbers in {name!r} of {table.path}, got {kind}; choose another")
+    require_numbers(table, names, "choose another with --column")
     return names, doubles
 
 

@@ -1,6 +1,7 @@
 """Which columns a policy, a strategy or a measure needs of a table, and as what; checked before anything is read."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -100,10 +101,7 @@ class Needs:
             )
 
     def _check_types(self, table: Table) -> None:
-        numeric = [field.name for field in table.schema if is_number(field.type) and not _is_wide(field.type)]
-        for name in (*self.exact, *self.numbers):
-            if name not in numeric:
-                _refuse(table, name, "numbers", f"{self.advice} (numbers: {', '.join(numeric) or 'none'})")
+        require_numbers(table, (*self.exact, *self.numbers), self.advice)
         for expected, columns in (
             ("names or numbers", [*self.groups, *self.names]),
             ("text", [*self.texts, *({SHA256} & self.representations)]),
@@ -114,6 +112,17 @@ class Needs:
         refuse_other_status(table.schema, table.path)
         if PHASH in self.representations and not pa.types.is_integer(table.schema.field(PHASH).type):
             _refuse(table, PHASH, "whole numbers", "score the images again")
+
+
+def require_numbers(table: Table, names: Iterable[str], advice: str) -> None:
+    """Raise InputError for the first of some columns that holds no numbers; `advice` says what to do instead."""
+    numeric = [field.name for field in table.schema if is_number(field.type)]
+    for name in names:
+        if name not in numeric:
+            wide = pa.types.is_decimal(table.schema.field(name).type)
+            expected = f"numbers of at most {MOST_DIGITS} digits" if wide else "numbers"
+            cast = "cast it to decimal128 or float64, or " if wide else ""
+            _refuse(table, name, expected, f"{cast}{advice} (numbers: {', '.join(numeric) or 'none'})")
 
 
 def refuse_other_status(schema: pa.Schema, path: object) -> None:
@@ -131,13 +140,9 @@ def _refuse(table: Table, name: str, expected: str, advice: str) -> None:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type holds numbers: whole, floating or decimal."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _is_wide(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type holds decimals of more digits than two scores can be compared in."""
-    return bool(pa.types.is_decimal256(kind)) and kind.precision > MOST_DIGITS
+    """Return whether an Arrow type holds numbers that are read: whole, floating or decimal of at most 38 digits."""
+    is_decimal = bool(pa.types.is_decimal(kind)) and kind.precision <= MOST_DIGITS
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_decimal)
 
 
 def is_plain(kind: pa.DataType) -> bool:

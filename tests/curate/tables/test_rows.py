@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 
+from curate.reporting.columns import shown_columns
 from curate.tables import batches as batches_module
 from curate.tables.digests import RowDigest, tie_breaks
 from curate.tables.needs import Needs
@@ -198,6 +199,8 @@ def test_decimals_of_more_than_38_digits_are_no_scores(tmp_path):
     values = pa.array([Decimal(1)], pa.decimal256(45, 0))
     pq.write_table(pa.table({"key": ["a"], "wide": values, "x": values.cast(pa.decimal128(38, 0))}), tmp_path / "t")
     table = open_table(tmp_path / "t")
-    with pytest.raises(InputError, match=r"numbers in column 'wide' .* decimal256.*\(numbers: x\)"):
+    with pytest.raises(InputError, match=r"38 digits in column 'wide' .* decimal256.*cast .*float64.*\(numbers: x\)"):
         read_rows(table, Needs(exact=("wide",)))
     assert read_rows(table, Needs(exact=("x",))).exact["x"].values.tolist() == [1]
+    shown, _ = shown_columns(table, None)  # a report does not stop for the user's own column of them
+    assert {each.column: each.is_number for each in shown} == {"wide": False, "x": True}
