@@ -89,6 +89,9 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **kwargs)
             sys.stdout.flush()
         except InputError as error:
+            if not str(error):
+                _stop_for_package(error)
+                raise
             _stop(f"error: {error}", EXIT_MISTAKE)
         except KeyboardInterrupt:
             _stop(f"interrupted; {AGAIN}", EXIT_INTERRUPTED)
@@ -96,6 +99,9 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
             with suppress(OSError):  # the terminal that it would be said on
                 say(f"{ENDED[ended.number.name]}; {AGAIN}")
             raise typer.Exit(128 + ended.number) from None
+        except SystemExit as stop:  # a command ends by typer.Exit, so another process has said why, or a plug-in stops
+            _stop_for_package(stop)
+            raise
         except BrokenPipeError:
             with suppress(OSError):  # or the interpreter complains when it flushes at exit
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -115,7 +121,7 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
     return guarded
 
 
-def _stop_for_package(error: Exception) -> None:
+def _stop_for_package(error: BaseException) -> None:
     """Stop in one line where the code of a package that adds something to curate raised an exception."""
     from scoring.plugins import package_in
 

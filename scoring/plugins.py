@@ -41,7 +41,7 @@ def load_plugin(point: "EntryPoint") -> Any:
     """
     try:
         return point.load()
-    except Exception as error:  # of any kind: the code is another package's
+    except (Exception, SystemExit) as error:  # of any kind: the code is another package's
         text = str(error).splitlines()[0] if str(error) else "no message"
         raise InputError(
             f"{point.name!r} of {package_of(point)} cannot be loaded ({type(error).__name__}: {text}); repair or "
@@ -49,11 +49,19 @@ def load_plugin(point: "EntryPoint") -> Any:
         ) from None
 
 
-def package_in(error: Exception) -> str:
-    """Return the package with an entry point whose code raised or passed an exception; an empty text for none."""
+def package_in(error: BaseException) -> str:
+    """Return which entry point's code raised or passed an exception, and its package; an empty text for none.
+
+    Where its code is inherited, or a function next to it, only the package is known.
+    """
     from importlib.metadata import entry_points
 
-    names = (str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__))
-    modules = {name.partition(".")[0] for name in names} - {"curate", "scoring", "trainers"}
-    points = (point for group in (METHODS, BACKBONES, RULES) for point in entry_points(group=group))
-    return next((package_of(point) for point in points if point.module.partition(".")[0] in modules), "")
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    places = {(str(frame.f_globals.get("__name__")), frame.f_code.co_qualname.partition(".")[0]) for frame in frames}
+    modules = {module.partition(".")[0] for module, _ in places} - {"curate", "scoring", "trainers"}
+    points = [point for group in (METHODS, BACKBONES, RULES) for point in entry_points(group=group)]
+    of_package = [point for point in points if point.module.partition(".")[0] in modules]
+    exact = [point for point in of_package if (point.module, point.attr) in places]
+    if exact:
+        return f"{exact[-1].name!r} of {package_of(exact[-1])}"
+    return package_of(of_package[0]) if of_package else ""

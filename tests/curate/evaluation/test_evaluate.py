@@ -231,7 +231,7 @@ MISTAKES = {
     "fractions": (["--label", "label"], {"label": np.arange(120) / 7}, "expected classes in 'label', got fractions"),
     "lists as labels": (["--label", "votes"], {}, "expected one label a row in 'votes'"),
     "no score": (["--label", "label"], {"kappa_a": None, "unc_b": None}, "expected a score column"),
-    "a score of text": (["--label", "label", "--column", "key"], {}, "expected numbers in 'key'"),
+    "a score of text": (["--label", "label", "--column", "key"], {}, "numbers in column 'key'"),
     "scores of NaN": (["--label", "label"], {"unc_b": [float("nan")] * 120}, "got null or NaN in every row"),
     "votes of several lengths": (
         ["--votes", "votes"],

@@ -171,7 +171,7 @@ def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
         ("s.parquet histogram -o x.jpg", "ends in .png, .svg or .pdf, got x.jpg"),
         ("s.parquet histogram", "expected -o NAME.png, .svg or .pdf, or --json"),
         ("s.parquet histogram --column kapa_a -o x.svg", "did you mean 'kappa_a'"),
-        ("s.parquet histogram --column label -o x.svg", "expected numbers in 'label'"),
+        ("s.parquet histogram --column label -o x.svg", "numbers in column 'label'"),
         ("s.parquet histogram --column none -o x.svg", "got null, NaN or infinity in every row of 60"),
         ("s.parquet histogram --column nan -o x.svg", "got null, NaN or infinity in every row of 60"),
         ("s.parquet histogram --label label -o x.svg", "--label is not for histogram"),

@@ -113,6 +113,16 @@ class Raises(EveryNth):
     def judge(self, table_rows, rows, inside):
         return 1 // 0
 
+class Exits(EveryNth):
+    name = "exits"
+    def needs(self, table):
+        raise SystemExit
+
+class Wordless(EveryNth):
+    name = "wordless"
+    def judge(self, table_rows, rows, inside):
+        raise InputError
+
 class Lost(EveryNth):
     name = "lost"
     @classmethod
@@ -283,22 +293,28 @@ def test_a_rule_that_does_not_judge_each_row_is_refused_in_one_line(folder):
 
 
 def test_what_the_code_of_a_rule_raises_is_one_line_with_its_package(folder):
-    entries = "raises = acme_rules:Raises\nlost = acme_rules:Lost"
+    raised = {
+        "raises": "ZeroDivisionError",
+        "lost": "FileNotFoundError",
+        "exits": "SystemExit",
+        "wordless": "InputError",
+    }
+    entries = "\n".join(f"{name} = acme_rules:{name.capitalize()}" for name in raised)
     install(folder / "raising", "acme_rules", entries, CODE.replace("settings = {", "others = {", 1))
-    lines = [f"filter s.parquet --{name} 3 -o raised.parquet" for name in ("raises", "lost")]
+    lines = [f"filter s.parquet --{name} 3 -o raised.parquet" for name in raised]
     result = python("-c", EVERY_LINE, *lines, folder=folder, packages="raising")
-    divided, lost, _ = result.stdout.split("END 1")
-    for text, said in ((divided, "ZeroDivisionError"), (lost, "FileNotFoundError")):
-        assert text.strip().startswith("error: the package acme_rules"), text
+    *texts, _ = result.stdout.split("END 1")
+    for text, (name, said) in zip(texts, raised.items(), strict=True):
+        assert text.strip().startswith(f"error: '{name}' of the package acme_rules"), text
         assert (said in text, "CURATE_TRACEBACK=1" in text, text.strip().count("\n")) == (True, True, 0)
     code = "import os; os.environ['CURATE_TRACEBACK'] = '1'" + EVERY_LINE
     result = python("-c", code, lines[0], folder=folder, packages="raising")
-    assert "in judge" not in divided
+    assert "in judge" not in texts[0]
     assert "in judge" in result.stdout + result.stderr
 
 
 def test_a_package_that_cannot_be_loaded_ends_only_what_uses_it(folder):
-    install(folder / "broken", "acme_rules", "every-nth = acme_rules:EveryNth", "1 // 0")
+    install(folder / "broken", "acme_rules", "every-nth = acme_rules:EveryNth", "raise SystemExit")
     lines = {
         "filter s.parquet --max 1 -o whole.parquet": "kept",
         "filter --help": "--max",
