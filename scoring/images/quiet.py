@@ -28,6 +28,7 @@ class _DecodingThread(threading.local):
 
 
 _decoding = _DecodingThread()
+_changing = threading.Lock()
 _FILTER = ("ignore", _decoding, Warning, None, 0)
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())
@@ -36,14 +37,24 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 @contextmanager
 def quiet() -> Iterator[None]:
     """Ignore every warning that this thread raises inside the block."""
-    filters = cast("list[Any]", warnings.filters)
-    if not any(entry is _FILTER for entry in filters):  # other code reset the filters
-        filters.insert(0, _FILTER)
+    _put_first()
     _decoding.depth += 1
     try:
         yield
     finally:
         _decoding.depth -= 1
+
+
+def _put_first() -> None:
+    """Make the filter the first one: other code resets the filters, or puts its own in front."""
+    filters = cast("list[Any]", warnings.filters)
+    if filters and filters[0] is _FILTER:
+        return
+    with _changing:
+        filters.insert(0, _FILTER)
+        for at in range(len(filters) - 1, 0, -1):
+            if filters[at] is _FILTER:
+                del filters[at]
 
 
 @cache

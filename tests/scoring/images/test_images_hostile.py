@@ -210,8 +210,12 @@ def test_webp_canvas_reads_the_three_kinds_of_header():
 
 def test_warnings_are_silent_while_decoding_and_nowhere_else():
     with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
+        for _ in range(3):
+            with quiet():
+                warnings.simplefilter("always")  # its filter goes in front of all
+        n_filters = len(warnings.filters)
         with quiet():
+            assert len(warnings.filters) == n_filters
             warnings.warn("inside", UserWarning, stacklevel=1)
             other = threading.Thread(target=lambda: warnings.warn("other thread", UserWarning, stacklevel=1))
             other.start()
