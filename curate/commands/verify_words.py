@@ -40,7 +40,7 @@ FINDINGS = {
     "rewritten": "{0.what} is another file than was read then, with the same rows as far as the rules read them",
     "moved": "{0.then} is now {0.now}",
     "neither": "neither {0.then} has the bytes of the input then; {0.what} is compared: --table names another",
-    "not nearest": "{0.then} has other bytes than the input then; {0.what} has them and is compared",
+    "not nearest": "{0.then} has other bytes than were read then; {0.what} has them and is compared",
     "other model": "the input was scored by other weights: {0.now:.16}... now, {0.then:.16}... then",
     "other version": "it was written by curate {0.then}, this is {0.now}",
     "other package": "{0.what} was {0.then} then and is {0.now} now, which can move last digits",

@@ -76,6 +76,13 @@ class Searched:
         existing = [place for place in (*self._below(path), path) if self._allowed(place) and place.exists()]
         return list({place.resolve(): place for place in existing}.values())
 
+    def is_copied(self, receipt: AnyPath, near: AnyPath, path: AnyPath) -> bool:
+        """Return whether a receipt and a file near it also lie where the file was: their folder was copied."""
+        if not (isinstance(near, Path) and isinstance(path, Path) and isinstance(self.folder, Path)):
+            return False
+        original = path.parents[len(near.relative_to(self.folder).parts) - 1] / receipt.name
+        return self._allowed(original) and original.is_file() and sha256_of(original) == sha256_of(receipt)
+
     def source_of(self, noted: Mapping[str, Any]) -> AnyPath | None:
         """Return where the input of a receipt is; None where it is nowhere."""
         about = noted["input"]

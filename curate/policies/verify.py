@@ -67,7 +67,7 @@ def verify(
     result = Verification(n_rows=len(again.outcome), input=str(source.path), model=_model(source))
     _compare_origin(noted, source, result)
     if table is None:
-        _note_places(searched.places(path_to_read(str(noted["input"]["path"]))), noted, source, result)
+        _note_places(receipt, noted, source, searched, result)
     result.check_digest("the input", again.digest, noted["input"]["digest"])
     _compare_files(again.policy, noted["policy"], source, result)
     outputs = _outputs(receipt.parent, noted, searched, result)
@@ -78,7 +78,7 @@ def verify(
     _compare_rules(noted, outputs, result)
     _compare_bytes(noted, source, result, meant=table is not None)
     for path, digest in noted.get("read", {}).items():
-        _compare_read(path, digest, searched, result)
+        _compare_read(receipt, path_to_read(path), digest, searched, result)
     if result.n_different and not result.problems:
         result.problem(Finding(findings.OTHER_RULES))
     if not result.identical:
@@ -144,15 +144,22 @@ def _compare_origin(noted: Mapping[str, Any], source: Table, result: Verificatio
         result.problem(Finding(findings.OTHER_MODEL, "the input", model or "unknown", before or "unknown"))
 
 
-def _note_places(places: Sequence[AnyPath], noted: Mapping[str, Any], source: Table, result: Verification) -> None:
+def _note_places(
+    receipt: AnyPath, noted: Mapping[str, Any], source: Table, searched: Searched, result: Verification
+) -> None:
     """Note which of several files of the name of the input is compared, where the nearest has not the bytes of then."""
-    then = noted["input"].get("sha256")
+    path = path_to_read(str(noted["input"]["path"]))
+    then, places = noted["input"].get("sha256"), searched.places(path)
     if len(places) < 2 or not then or None in then:
         return
     if digests_of(source) != then:
         result.notes.append(Finding(findings.NEITHER, str(source.path), then=" nor ".join(map(str, places))))
     elif places[0].resolve() != source.path.resolve():
-        result.notes.append(Finding(findings.NOT_NEAREST, str(source.path), then=str(places[0])))
+        note = Finding(findings.NOT_NEAREST, str(source.path), then=str(places[0]))
+        if searched.is_copied(receipt, places[0], path):
+            result.problem(note)
+        else:  # another file of that name, as of a table in the folder that a result was written to
+            result.notes.append(note)
 
 
 def _compare_receipt(
@@ -315,13 +322,15 @@ def _compare_bytes(noted: Mapping[str, Any], source: Table, result: Verification
         result.notes.append(Finding(findings.REWRITTEN, str(source.path)))
 
 
-def _compare_read(path: str, digest: str, searched: Searched, result: Verification) -> None:
+def _compare_read(receipt: AnyPath, path: AnyPath, digest: str, searched: Searched, result: Verification) -> None:
     """Compare the bytes of a file that was read next to the input; of one that is gone its policy says so."""
-    place = searched.find(path_to_read(path), [digest])
+    place = searched.find(path, [digest])
     if place is None or any(note.what == str(place) for note in result.notes):
         return
     if sha256_of(place) != digest:
         result.problem(Finding(findings.OTHER_BESIDE, str(place)))
+    elif (near := next(iter(searched.places(path)), place)) != place and searched.is_copied(receipt, near, path):
+        result.problem(Finding(findings.NOT_NEAREST, str(place), then=str(near)))
 
 
 def packages_then(receipt: Mapping[str, Any]) -> list[Finding]:

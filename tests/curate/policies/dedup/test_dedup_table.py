@@ -325,9 +325,19 @@ def test_a_copied_folder_is_verified_by_its_files_unless_the_original_alone_has_
     (note,) = [note for note in lines_of(neither)["notes"] if "--table" in note]
     assert all(str(folder / "new.parquet") in note for folder in (copied, done))
     (done / "original.parquet").replace(done / "new.parquet")
-    original = verify(copied / "out.receipt.json")
-    assert (original.identical, Path(original.input)) == (True, done / "new.parquet")
-    assert [note for note in lines_of(original)["notes"] if str(copied / "new.parquet") in note]
+    shutil.copy(done / "out.receipt.json", done / "kept")
+    for folder_was_copied in (True, False):  # else it is another file of that name
+        original = verify(copied / "out.receipt.json")
+        assert (original.identical, Path(original.input)) == (not folder_was_copied, done / "new.parquet")
+        assert [note for note in lines_of(original)["notes"] if str(copied / "new.parquet") in note]
+        (done / "out.receipt.json").unlink(missing_ok=True)
+    (done / "kept").replace(done / "out.receipt.json")
+    shutil.copy(done / "new.parquet", copied / "new.parquet")
+    shutil.copy(copied / "old.parquet", done / "old.parquet")
+    assert verify(copied / "out.receipt.json").identical
+    rewrite(copied / "old.parquet", "y")
+    assert not verify(copied / "out.receipt.json").identical
+    assert verify(done / "out.receipt.json").identical
 
 
 @pytest.mark.parametrize(
