@@ -29,7 +29,7 @@ from dedup_speed import other_python, speed
 from named_data import add_data, open_data
 
 import curate
-from curate.policies.dedup.finders.table import FINDERS, Options
+from curate.policies.dedup.finders.table import FINDERS
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import open_table
@@ -123,9 +123,9 @@ def rows_of(path: Path, keys: list[str]) -> Rows:
     return read_rows(table, Needs(representations=REPRESENTATIONS))
 
 
-def pairs_by(name: str, rows: Rows, options: Options | None = None) -> Pairs:
+def pairs_by(name: str, rows: Rows, *, mirrored: bool = False) -> Pairs:
     """Return the pairs that a finder sees at the floor, by the search that ``curate dedup`` runs."""
-    search = FINDERS[name].build(rows, FLOOR.get(name, 1.0), options or Options())
+    search = FINDERS[name].build(rows, FLOOR.get(name, 1.0), views(mirrored=mirrored))
     links = search.links(np.flatnonzero(rows.ok), rows.ok)
     return Pairs.of(links.query, links.row, links.similarity if search.higher else -links.similarity)
 
@@ -163,11 +163,11 @@ def finders(judged: Judged, rows: Rows) -> Iterator[tuple[str, Pairs, float]]:
     yield "hash", pairs_by("hash", rows), -bits
     yield "hash, mirrored", mirrored_hashes(judged, rows), -bits
     for name, mirrored in (("", False), (", mirrored", True)):
-        yield f"signature{name}", pairs_by("signature", rows, Options(views(mirrored=mirrored))), cosine
-    yield "crop, mirrored", pairs_by("crop", rows, Options(views(mirrored=True))), part
+        yield f"signature{name}", pairs_by("signature", rows, mirrored=mirrored), cosine
+    yield "crop, mirrored", pairs_by("crop", rows, mirrored=True), part
     yield "embedding", pairs_by("embedding", rows), content
-    both = Options(views(mirrored=True))
-    yield "near-duplicate, mirrored", pairs_by("near-duplicate", rows, both), FINDERS["near-duplicate"].threshold or 0.0
+    near = FINDERS["near-duplicate"].threshold or 0.0
+    yield "near-duplicate, mirrored", pairs_by("near-duplicate", rows, mirrored=True), near
 
 
 def as_run(path: Path, keys: list[str], folder: Path) -> Iterator[tuple[str, Pairs, float]]:

@@ -33,15 +33,12 @@ class Stored:
 
     Attributes:
         graph: indices are positions among the rows requested; neighbours that are not among these are left out.
-        reach: cosine of the last neighbour that the file knows of each row, shape (N,) float32: every row that is
-            more alike than this is among its neighbours. -inf where the file knows all others.
         path: of the file.
         digest: of the file's bytes; empty where it was not written.
         notes: notes for the user.
     """
 
     graph: Graph
-    reach: NDArray[np.float32]
     path: str
     digest: str
     notes: tuple[str, ...]
@@ -112,21 +109,15 @@ def _computed(hashes: NDArray[np.uint64], vectors: NDArray) -> tuple[NDArray[np.
 
 def _in_order(order: NDArray[np.int64], graph: Graph, path: Path, digest: str, notes: tuple[str, ...]) -> Stored:
     """Return a graph of rows in some order as one of the rows as they were given."""
-    reach = _reach(graph.index, graph.cosine, len(order))
     if np.array_equal(order, np.arange(len(order))):
-        return Stored(graph, reach, str(path), digest, notes)
-    index, cosine, placed = _room(len(order), graph.index.shape[1])
+        return Stored(graph, str(path), digest, notes)
+    index, cosine = _room(len(order), graph.index.shape[1])
     _place(index, cosine, graph.index, graph.cosine, order, np.append(order, -1).astype(np.int32))
-    placed[order] = reach
-    return Stored(Graph(index, cosine, graph.recall), placed, str(path), digest, notes)
+    return Stored(Graph(index, cosine, graph.recall), str(path), digest, notes)
 
 
-def _room(n: int, width: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
-    return (
-        np.full((n, width), -1, np.int32),
-        np.full((n, width), -np.inf, np.float32),
-        np.full(n, -np.inf, np.float32),
-    )
+def _room(n: int, width: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    return np.full((n, width), -1, np.int32), np.full((n, width), -np.inf, np.float32)
 
 
 def _place(
@@ -156,13 +147,6 @@ def _place(
         index[to[block]], cosine[to[block]] = mine, np.where(mine < 0, np.float32(-np.inf), near)
 
 
-def _reach(index: NDArray[np.int32], cosine: NDArray[np.float32], n: int) -> NDArray[np.float32]:
-    """Return the cosine of the last neighbour of rows of a graph of n rows; -inf where there is no further row."""
-    if index.shape[1] >= n - 1:
-        return np.full(len(index), -np.inf, np.float32)
-    return np.where(index[:, -1] < 0, np.float32(-np.inf), cosine[:, -1])
-
-
 def _read(table: Table, hashes: NDArray[np.uint64], vectors: NDArray, model: str, otherwise: str) -> Stored:
     check_facts(table, model, otherwise)
     width = check_types(table)
@@ -170,14 +154,13 @@ def _read(table: Table, hashes: NDArray[np.uint64], vectors: NDArray, model: str
     at, n = rows_in(table, hashes, vectors, otherwise)
     place = np.full(n + 1, -1, np.int32)
     place[at] = np.arange(len(at))
-    index, cosine, reach = _room(len(hashes), width)
+    index, cosine = _room(len(hashes), width)
     named = start = 0
     for neighbours, alike in neighbours_in(table, width, n):
         rows = place[start : start + len(neighbours)]
         start += len(neighbours)
         neighbours, alike, to = neighbours[rows >= 0], alike[rows >= 0], rows[rows >= 0].astype(np.int64)
         named += int((neighbours >= 0).sum())
-        reach[to] = _reach(neighbours, alike, n)
         _place(index, cosine, neighbours, alike, to, place)
     if start != n:
         raise InputError(f"{table.path} is damaged: it changed while it was being read; {AGAIN}")
@@ -185,4 +168,4 @@ def _read(table: Table, hashes: NDArray[np.uint64], vectors: NDArray, model: str
     if n > len(hashes):
         lost = 1 - int((index >= 0).sum()) / max(1, named)
         note += f", for {len(hashes):,} of them: {lost:.2%} of the neighbours that it names are other rows"
-    return Stored(Graph(index, cosine, recall), reach, str(table.path), sha256_of(table.path), (note,))
+    return Stored(Graph(index, cosine, recall), str(table.path), sha256_of(table.path), (note,))

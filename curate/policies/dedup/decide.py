@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,25 +11,23 @@ from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.dedup.changes import Appearance
 from curate.policies.dedup.finders.pixels import add_pixels
 from curate.policies.dedup.finders.searches import Search, not_compared
-from curate.policies.dedup.finders.table import FINDERS, Options, build
+from curate.policies.dedup.finders.table import FINDERS, build
 from curate.policies.dedup.grouping.chains import find_chains
 from curate.policies.dedup.grouping.keep import LEAST_LOST, Criterion, equal_files, keep_order, preferred_rows
 from curate.policies.dedup.grouping.loose import Bounds, Crowds, looser
 from curate.policies.dedup.grouping.loss import enlarged, facts_in
 from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import NOBODY, Stars, find_stars
-from curate.policies.dedup.request import CHAIN, WITH_GRAPH, DedupRequest, refuse_graph
+from curate.policies.dedup.request import CHAIN, WITH_EMBEDDINGS, DedupRequest
 from curate.policies.outcomes import DROP, FAILED, KEEP
 from curate.policies.reviewed import Reviewed, VerdictLines, with_images
 from curate.policies.verdicts import COPY, IMAGE, LEAKS
 from curate.policies.verdicts import DROP as DROPPED
 from curate.policies.verdicts import KEEP as KEPT
-from curate.tables.graph import Stored, stored_graph
 from curate.tables.keys import key_ranks
 from curate.tables.provenance import same_model, same_signature
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
-from curate.tables.vectors import rows_of
 from scoring.errors import InputError
 
 Marked = NDArray[np.bool_]
@@ -53,7 +50,6 @@ class Duplicates:
         to_review: which of them, and of such leaks, are kept until they are reviewed, shape (N,) bool.
         large: rows that were enlarged from a copy in their group, shape (N,) bool; None where that did not count.
         other_rows: what was read of the other table, without embeddings and signatures; or None.
-        graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
         notes: facts for the user, one sentence each.
     """
 
@@ -69,7 +65,6 @@ class Duplicates:
     to_review: Marked
     large: Marked | None = None
     other_rows: Rows | None = None
-    graph: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -100,11 +95,9 @@ def decide_duplicates(
     other: Table | None = None,
     verdicts: VerdictLines | None = None,
     *,
-    graph: str | Path | None = None,
-    write_graph: bool = False,
     compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> Duplicates:
-    """Find what is the same and decide which image is kept; nothing is written but the graph.
+    """Find what is the same and decide which image is kept; nothing is written.
 
     Args:
         table: to deduplicate.
@@ -113,8 +106,6 @@ def decide_duplicates(
         other: table whose rows are there already.
         verdicts: what reviewers decided, before the finders: what was dropped is dropped, with its copies where the
             image itself was judged; a copy that was kept is kept.
-        graph: file of the graph of nearest neighbours, of this table or one that has its rows.
-        write_graph: whether a graph that is missing yet gets its file.
         compared: called with the rows that are settled, of all, now and then.
 
     Raises:
@@ -125,9 +116,7 @@ def decide_duplicates(
     preferred = preferred_rows(table, request.prefer)
     first = key_ranks(table), protected, preferred
     order = partial(keep_order, rows, criteria, *first, apart=reviewed.apart, files=equal_files(rows))
-    stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
-    options = Options(request.views(), stored)
-    work = _Work(rows, request, order(), build(rows, request.thresholds, options), options, compared)
+    work = _Work(rows, request, order(), build(rows, request.thresholds, request.views()), compared)
     open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))
     foreign, held = work.foreign(other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT))
     at_home = protected | reviewed.answered(COPY, KEPT) | reviewed.apart
@@ -145,8 +134,7 @@ def decide_duplicates(
         *(rows, work.order, work.searches, stars, outside, foreign),
         outcome=np.where(rows.ok, outcome, FAILED).astype(np.uint8),
         other_rows=None if other_rows is None else replace(other_rows, embedding=None, signature=None),
-        graph={"path": stored.path, "digest": stored.digest} if stored else {},
-        notes=[*read_again, *_notes(rows, work.searches, stored), *(verdicts.notes(reviewed) if verdicts else ())],
+        notes=[*read_again, *_notes(rows, work.searches), *(verdicts.notes(reviewed) if verdicts else ())],
         reviewed=reviewed,
         loose=loose & linked,
         to_review=to_review,
@@ -162,7 +150,6 @@ class _Work:
     request: DedupRequest
     order: NDArray[np.int64]
     searches: dict[str, Search]
-    options: Options
     compared: Callable[[int, int], None]
 
     @cached_property
@@ -176,7 +163,7 @@ class _Work:
         if threshold == chosen:
             return search
         stricter = search.stricter(threshold) if looser(name, threshold, chosen) == chosen else None
-        return build(self.rows, {name: threshold}, self.options)[name] if stricter is None else stricter
+        return build(self.rows, {name: threshold}, self.request.views())[name] if stricter is None else stricter
 
     def foreign(self, other_rows: Rows | None, open_rows: Marked, bound: Marked) -> tuple[Stars, Marked]:
         """Return which open rows another table has, and which of these are kept until they are reviewed, shape (N,).
@@ -288,7 +275,7 @@ def _read(
         if SIGNATURE in compared:
             same_signature(table, other)
     needs = request.needs(criteria)
-    needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_GRAPH)}")
+    needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_EMBEDDINGS)}")
     rows = read_rows(table, needs if verdicts is None else with_images(needs, table))
     other_rows = None
     if other is not None:
@@ -320,17 +307,8 @@ def _read_pixels(
     return add_pixels(tables)
 
 
-def _graph(rows: Rows, request: DedupRequest, path: str | Path, *, write: bool) -> Stored:
-    refuse_graph(request)
-    if rows.embedding is None:
-        raise ValueError("rows were read without embedding")
-    at = rows.compared()
-    return stored_graph(path, rows.hashes[at], rows_of(rows.embedding, at), rows.model, write=write)
-
-
-def _notes(rows: Rows, searches: Mapping[str, Search], stored: Stored | None) -> list[str]:
-    notes = [] if stored is None else list(stored.notes)
-    notes += [not_compared("embedding", n, what) for what, n in rows.not_compared().items()]
+def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
+    notes = [not_compared("embedding", n, what) for what, n in rows.not_compared().items()]
     if rows.signature is not None:
         blank = int((rows.ok & ~rows.signature.any(1)).sum())
         if blank:

@@ -50,7 +50,6 @@ class DedupOptions:
     groups: Annotated[
         str, Option("star: none further from the one that stays than the threshold; chain: connected.")
     ] = "star"
-    graph: Annotated[str | Path | None, shared("--graph", "; for --finder embedding and near-duplicate")] = None
     verdicts: fields.Verdicts = None
     estimate_recall: Annotated[
         int | None,

@@ -26,7 +26,7 @@ from curate.policies.dedup.grouping.members import Members, count_lower, group_r
 from curate.policies.dedup.options import DedupOptions
 from curate.policies.dedup.quality.audit import audit_text
 from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, audit_pairs, planted_recall
-from curate.policies.dedup.request import TIES, DedupRequest, refuse_graph, resolved
+from curate.policies.dedup.request import TIES, DedupRequest, resolved
 from curate.policies.dedup.result import DedupResult, recall_lines
 from curate.policies.dedup.words import LEAKS, MEANINGS, SCHEMA, DecisionWords, leaks_csv, rule_text
 from curate.policies.outcomes import DROP
@@ -42,7 +42,6 @@ from scoring.errors import InputError
 N_CONFLICTS = 5
 N_LEAKS = 20
 LEAK = "leak"
-FILES = ("against", "graph")  # what a receipt names next to the request
 MOST_PAIRS = 1000  # to judge
 MOST_PLANTED = 100_000  # images that are edited
 
@@ -54,7 +53,6 @@ class Dedup:
     Attributes:
         request: what is the same, and which image is kept.
         against: table whose rows are there already; or None.
-        graph: file of the graph of nearest neighbours; or None.
         plant: images of which to plant copies, to say how many are found again; or None.
         audit: pairs for a reviewer to judge; or None.
         model: that scored the table, for ``plant``, if it does not ship.
@@ -70,7 +68,6 @@ class Dedup:
 
     request: DedupRequest
     against: Table | None = None
-    graph: str | None = None
     plant: int | None = None
     audit: int | None = None
     model: str | None = None
@@ -85,8 +82,6 @@ class Dedup:
             raise InputError("--report-only reports what another table has too; name that with --against")
         if self.request.only_against:
             self._refuse_inside()
-        if self.graph is not None:
-            refuse_graph(self.request)
         if self.audit is not None and not 1 <= self.audit <= MOST_PAIRS:
             raise InputError(f"--audit draws 1 to {MOST_PAIRS:,} pairs, got {self.audit:,}; 200 is usual")
         if self.plant is not None and not 1 <= self.plant <= MOST_PLANTED:
@@ -98,16 +93,14 @@ class Dedup:
         """Refuse what is about pairs inside the table, where none is looked for."""
         if self.against is None:
             raise InputError("--only-against looks for what another table has too; name that with --against")
-        options = {"--audit": self.audit, "--graph": self.graph}
-        for flag in (flag for flag, value in options.items() if value is not None):
-            raise InputError(f"{flag} is for pairs inside a table, and --only-against looks for none; leave one out")
+        if self.audit is not None:
+            raise InputError("--audit is for pairs inside a table, and --only-against looks for none; leave one out")
 
     @property
     def files(self) -> Files:
-        """The other table, the graph, the groups, the leaks and what is to be judged."""
+        """The other table, the groups, the leaks and what is to be judged."""
         return Files(
             tables=() if self.against is None else (self.against,),
-            read={} if self.graph is None else {"--graph": self.graph},
             quoted=() if self.verdicts is None else ((OPTION, self.verdicts.file),),
             more=("groups",),
             texts={
@@ -120,22 +113,15 @@ class Dedup:
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
         """Return the deduplication that a receipt holds; InputError if it holds something else."""
         request = DedupRequest.from_json(rules[0])
-        against, graph = (
-            read_value(rules[0].get(name), str | None, what=f"{name} of the rule of the receipt") for name in FILES
-        )
+        against = read_value(rules[0].get("against"), str | None, what="against of the rule of the receipt")
         other = open_table(against, require=[KEY]) if against is not None else None
-        return cls(request, other, graph, verdicts=VerdictLines.in_rule(rules[0]))
+        return cls(request, other, verdicts=VerdictLines.in_rule(rules[0]))
 
     def decide(self, table: Table, *, write: bool) -> Decided[DedupResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         request = self.request
         criteria = parse_keep(request.keep, table, label=request.label)
-        duplicates = decide_duplicates(
-            *(table, request, criteria, self.against, self.verdicts),
-            graph=self.graph,
-            write_graph=write,
-            compared=self.compared,
-        )
+        duplicates = decide_duplicates(table, request, criteria, self.against, self.verdicts, compared=self.compared)
         members = group_rows(duplicates.stars, duplicates.outside, duplicates.order, duplicates.rows)
         words = self._words(table, duplicates, members)
         texts = duplicates.rows.texts.get(request.label or "")
@@ -177,8 +163,6 @@ class Dedup:
         rule = self.request.to_json()
         if self.against is not None and duplicates.other_rows is not None:
             rule["against"] = {"path": str(self.against.path.resolve()), "digest": duplicates.other_rows.digest}
-        if duplicates.graph:
-            rule["graph"] = {**duplicates.graph, "path": str(Path(duplicates.graph["path"]).resolve())}
         return rule if self.verdicts is None else rule | self.verdicts.for_rule()
 
     def _words(self, table: Table, duplicates: Duplicates, members: Members) -> DecisionWords:
@@ -284,7 +268,6 @@ def run_dedup(options: DedupOptions) -> DedupResult:
     policy = Dedup(
         request,
         other,
-        str(options.graph) if options.graph is not None else None,
         plant=options.estimate_recall,
         audit=options.audit,
         model=options.model,

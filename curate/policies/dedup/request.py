@@ -27,7 +27,7 @@ CROP = "crop"
 EMBEDDING = "embedding"
 NEAR_DUPLICATE = "near-duplicate"
 WITH_VIEWS = ("signature", CROP, NEAR_DUPLICATE)  # which look at mirrored and turned copies
-WITH_GRAPH = (EMBEDDING, CROP, NEAR_DUPLICATE)
+WITH_EMBEDDINGS = (EMBEDDING, CROP, NEAR_DUPLICATE)
 LABEL = "label"
 TIES = "shorter key"  # which of equal copies is kept
 
@@ -48,7 +48,7 @@ class DedupRequest(Request):
     """
 
     rule: ClassVar[str] = "dedup"
-    beside: ClassVar[tuple[str, ...]] = ("against", "graph", VERDICTS, LINES)
+    beside: ClassVar[tuple[str, ...]] = ("against", VERDICTS, LINES)
     thresholds: dict[str, float]
     mirrored: bool = False
     rotated: bool = False
@@ -168,19 +168,6 @@ def _is_held_back(name: str, chosen: float | None) -> bool:
     """Whether a finder has its own threshold, or a stricter one was chosen: that must not drop more."""
     usual = FINDERS[name].threshold
     return usual is not None and (chosen is None or (chosen > usual if FINDERS[name].higher else chosen < usual))
-
-
-def refuse_graph(request: DedupRequest) -> None:
-    """Refuse a graph of nearest neighbours where nothing is compared that it could know.
-
-    Raises:
-        InputError: where embeddings are not compared.
-    """
-    if not set(WITH_GRAPH) & set(request.thresholds):
-        raise InputError(
-            f"--graph is for the finders {', '.join(WITH_GRAPH)}; got {', '.join(request.thresholds)}; add --finder "
-            f"{EMBEDDING}, or leave --graph out"
-        )
 
 
 def _default_finders(table: Table) -> tuple[tuple[str, ...], str | None]:

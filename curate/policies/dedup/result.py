@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from curate.manifest.store_path import AnyPath
-from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.passing import Passing
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.quality.recall import RecallReport
@@ -72,8 +71,6 @@ def recall_lines(searches: Mapping[str, Search]) -> list[str]:
         recall = search.recall
         if recall is None or recall.exact:
             lines.append(f"{name}: {search.extent}")
-        elif isinstance(search, NearGraph):
-            lines.append(f"{name}: {search.words}")
         elif not recall.n_pairs:
             lines.append(f"{name}: searched in clusters; the sampled rows have no pair to measure by")
         else:

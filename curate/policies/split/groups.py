@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.table import Options, build
+from curate.policies.dedup.finders.table import build
 from curate.policies.dedup.grouping.chains import find_chains, join, roots
 from curate.policies.dedup.request import DedupRequest
 from curate.policies.split.request import SplitRequest
@@ -47,7 +47,7 @@ def copies(rows: Rows, request: SplitRequest, open_rows: NDArray[np.bool_]) -> N
     if not thresholds or not open_rows.any():
         return np.arange(len(rows))
     order = np.argsort(rows.hashes, kind="stable")
-    searches = build(rows, thresholds, Options(DedupRequest(thresholds, mirrored=request.mirrored).views()))
+    searches = build(rows, thresholds, DedupRequest(thresholds, mirrored=request.mirrored).views())
     owner = find_chains(order, searches, thresholds, open_rows).owner
     return np.where(owner >= 0, owner, np.arange(len(rows)))
 

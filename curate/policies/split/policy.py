@@ -16,7 +16,7 @@ from curate.options.values import part_of, several
 from curate.policies.apply import apply
 from curate.policies.arranged import Expected, Ranked, compare_arranged
 from curate.policies.decided import Decided
-from curate.policies.dedup.request import WITH_GRAPH
+from curate.policies.dedup.request import WITH_EMBEDDINGS
 from curate.policies.outcomes import FAILED, KEEP
 from curate.policies.outputs import Files
 from curate.policies.split.explain import MEANINGS, SCHEMA, SPLIT, SplitResult, SplitWords, result_of
@@ -55,7 +55,7 @@ class Split:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         request = self.request
         needs = request.needs()
-        needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_GRAPH)}")
+        needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_EMBEDDINGS)}")
         rows = read_rows(table, needs)
         kept = np.flatnonzero(rows.ok)
         shares = shares_of(request.sides)

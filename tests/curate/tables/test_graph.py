@@ -156,7 +156,6 @@ def test_the_graph_of_more_rows_serves_some_of_them_in_any_order(tmp_path, dtype
     for at, row in enumerate(some.tolist()):
         near = [r for r in np.argsort(-cosine[row], kind="stable").tolist() if r != row][:64]
         assert some[part.graph.index[at][part.graph.index[at] >= 0]].tolist() == [r for r in near if r in some]
-        assert part.reach[at] == pytest.approx(cosine[row][near[-1]], abs=1e-6)
     named = 120 * 64
     kept = sum(len(set(full.graph.index[row].tolist()) & set(some.tolist())) for row in some.tolist())
     assert f"the graph of 120 rows is used again, for 50 of them: {1 - kept / (50 * 64):.2%} of" in part.notes[0]
@@ -179,16 +178,14 @@ def test_the_graph_does_not_depend_on_the_order_of_the_rows(tmp_path):
     read = stored_graph(tmp_path / "a.parquet", keys[order], vectors[order], "m", write=False)
     made = stored_graph(tmp_path / "c.parquet", keys[order], vectors[order], "m", write=False)
     assert np.array_equal(read.graph.index, made.graph.index)
-    assert np.array_equal(read.reach, made.reach)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 64, 65, 66])
-def test_a_graph_that_has_all_other_rows_reaches_everywhere(tmp_path, n):
+def test_a_graph_names_all_other_rows_and_64_at_most(tmp_path, n):
     vectors = np.random.default_rng(1).standard_normal((n, 3)).astype(np.float32)
     stored = stored_graph(tmp_path / "g.parquet", hashed(n), vectors, "m", write=True)
     again = stored_graph(tmp_path / "g.parquet", hashed(n), vectors, "m", write=False)
     for each in (stored, again):
-        assert np.isneginf(each.reach).all() == (n <= 65)
         assert (each.graph.index >= 0).sum(1).tolist() == [min(n - 1, 64)] * n
 
 

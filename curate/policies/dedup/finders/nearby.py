@@ -13,7 +13,6 @@ from curate.policies.dedup.finders.links import Links, first_of, joined
 from curate.policies.dedup.finders.looks import turned_codes
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.surroundings import nearest_of
-from curate.tables.graph import Stored
 from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
 from scoring.errors import InputError
@@ -31,7 +30,6 @@ class NearPairs(Search, Generic[Side]):
         rows: with embedding and signature; those that lack either are the same as none.
         threshold: similarity from which two are the same.
         views: of an image; the better one counts.
-        stored: graph of the rows that have an embedding; or None.
     """
 
     higher = True
@@ -39,9 +37,7 @@ class NearPairs(Search, Generic[Side]):
     n_nearest: ClassVar[int] = MOST_NEIGHBOURS  # rows by embedding that are judged
     n_alike: ClassVar[int] = 8  # rows by signature that are judged, too
 
-    def __init__(
-        self, rows: Rows, threshold: float, views: tuple[SignatureView, ...], stored: Stored | None = None
-    ) -> None:
+    def __init__(self, rows: Rows, threshold: float, views: tuple[SignatureView, ...]) -> None:
         if rows.embedding is None or rows.signature is None:
             raise ValueError("rows were read without embedding or signature")
         self.vectors, self.signatures = rows.embedding, rows.signature
@@ -50,7 +46,6 @@ class NearPairs(Search, Generic[Side]):
         self.there = np.zeros(len(rows), bool)
         self.there[self.compared] = True
         self.there &= np.asarray(rows.signature.any(1))
-        self.stored = stored
 
     @property
     @abstractmethod
@@ -70,8 +65,6 @@ class NearPairs(Search, Generic[Side]):
     @cached_property
     def graph(self) -> Graph:
         """The nearest rows by embedding of those that have one, by their place among these."""
-        if self.stored is not None:
-            return self.stored.graph
         return _graph(self.vectors, self.compared, self.ties, self.n_nearest)
 
     @property

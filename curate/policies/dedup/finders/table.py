@@ -13,24 +13,10 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.dedup.finders.passing import OfColour, WithoutFlat
-from curate.policies.dedup.finders.searches import SINGLE_VIEW, NearHash, NearVector, SameText, Search, Views
-from curate.tables.graph import Stored
+from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText, Search, Views
 from curate.tables.rows import Rows
 from scoring.errors import InputError
 from scoring.lookup import lookup
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of finders, in addition to rows and threshold.
-
-    Attributes:
-        views: of an image.
-        graph: of the embeddings of rows that can be compared, in their order; or None.
-    """
-
-    views: Views = SINGLE_VIEW
-    graph: Stored | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +31,7 @@ class Finder:
         lowest: of the thresholds that make sense.
         highest: the same.
         higher: whether a larger value is more alike.
-        build: rows, threshold, options -> Search.
+        build: rows, threshold, views of an image -> Search.
     """
 
     meaning: str
@@ -55,7 +41,7 @@ class Finder:
     lowest: float
     highest: float
     higher: bool
-    build: Callable[[Rows, float, Options], Search]
+    build: Callable[[Rows, float, Views], Search]
 
     def holds(self, similarity: NDArray, threshold: float) -> NDArray[np.bool_]:
         """Return which similarities reach the threshold."""
@@ -68,39 +54,33 @@ class Finder:
         return np.where(self.holds(similarity, threshold), room, -room)
 
 
-def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
+def _near_signature(rows: Rows, threshold: float, views: Views) -> Search:
     if rows.signature is None:
         raise ValueError("rows were read without signature")
-    search = NearVector(rows.signature, threshold, "signature", options.views, ties=rows.hashes)
+    search = NearVector(rows.signature, threshold, "signature", views, ties=rows.hashes)
     if rows.chroma is None:
         return search
     usual = FINDERS[SIGNATURE].threshold
-    return OfColour(search, rows, options.views, closely=usual is not None and threshold > usual)
+    return OfColour(search, rows, views, closely=usual is not None and threshold > usual)
 
 
-def _part_of(rows: Rows, threshold: float, options: Options) -> Search:
+def _part_of(rows: Rows, threshold: float, views: Views) -> Search:
     from curate.policies.dedup.finders.crops import NearParts, PartOfColour
 
-    search = NearParts(rows, threshold, options.views, options.graph)
-    return search if rows.chroma is None else PartOfColour(search, rows, options.views)
+    search = NearParts(rows, threshold, views)
+    return search if rows.chroma is None else PartOfColour(search, rows, views)
 
 
-def _near_duplicate(rows: Rows, threshold: float, options: Options) -> Search:
+def _near_duplicate(rows: Rows, threshold: float, views: Views) -> Search:
     from curate.policies.dedup.finders.verified import Verified
 
-    return Verified(rows, threshold, options.views, options.graph)
+    return Verified(rows, threshold, views)
 
 
-def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
+def _near_embedding(rows: Rows, threshold: float, _: Views) -> Search:
     if rows.embedding is None:
         raise ValueError("rows were read without embedding")
-    search: Search
-    if options.graph is not None:
-        from curate.policies.dedup.finders.neighboured import NearGraph
-
-        search = NearGraph(rows.embedding, threshold, options.graph, rows.compared(), rows.hashes)
-    else:
-        search = NearVector(rows.embedding, threshold, "embedding", ties=rows.hashes)
+    search = NearVector(rows.embedding, threshold, "embedding", ties=rows.hashes)
     return search if rows.flat is None or not rows.flat.any() else WithoutFlat(search, rows, "embedding")
 
 
@@ -194,6 +174,6 @@ def threshold_of(name: str, value: float | None) -> float:
     return value
 
 
-def build(rows: Rows, thresholds: Mapping[str, float], options: Options) -> dict[str, Search]:
+def build(rows: Rows, thresholds: Mapping[str, float], views: Views) -> dict[str, Search]:
     """Build the finders named, in the order of ``FINDERS``."""
-    return {name: FINDERS[name].build(rows, thresholds[name], options) for name in FINDERS if name in thresholds}
+    return {name: FINDERS[name].build(rows, thresholds[name], views) for name in FINDERS if name in thresholds}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY, STATUS
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.links import chunks
-from curate.policies.dedup.finders.table import FINDERS, Options, build
+from curate.policies.dedup.finders.table import FINDERS, build
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.quality.audit import Drawn, draw_pairs, pair_of_each_row
 from curate.policies.dedup.quality.recall import Hits, RecallReport, count_recalled
@@ -157,7 +157,7 @@ def _nearly(
     for name, threshold in judged.items():
         finder = FINDERS[name]
         looser = float(np.clip(threshold + LOOSER[name], finder.lowest, finder.highest))
-        search = build(rows, {name: looser}, Options(request.views()))[name]
+        search = build(rows, {name: looser}, request.views())[name]
         for some in chunks(queried):
             links = search.links(some.rows, among)
             some.n_pairs = len(links)

@@ -25,7 +25,7 @@ import curate
 from curate.policies.dedup.finders.crops import NearParts
 from curate.policies.dedup.finders.looks import in_words, look_codes
 from curate.policies.dedup.finders.parts import PartOf
-from curate.policies.dedup.finders.table import FINDERS, Options
+from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import find_stars
 from scoring.errors import InputError
 from scoring.images.cropfit import as_they_are, refine
@@ -204,7 +204,7 @@ def test_whole_images_of_one_shape_and_other_colours_are_no_parts_of_each_other(
     turned = [*range(50, 52), *range(56, 60)]
     signatures[turned], colours[turned] = reorient(signatures[turned], mirrored), colours[turned, :, ::-1]
     rows = plain_rows(signature=signatures, embedding=vectors.astype(np.float32), chroma=colours.reshape(64, 32))
-    search = FINDERS["crop"].build(rows, SAME, Options(looks))
+    search = FINDERS["crop"].build(rows, SAME, looks)
     every, all_rows = np.arange(64), np.ones(64, bool)
     plain = finder(signatures, looks, SAME, rows.embedding).links(every, all_rows)
     is_turned, whole = plain.view % 8 == 1, cosines(np.concatenate([signatures, reorient(signatures, mirrored)]))

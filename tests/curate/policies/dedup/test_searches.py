@@ -7,16 +7,13 @@ from made import jittered, plain_rows, random_signatures
 from test_stars import cosines
 
 from curate.policies.dedup.finders.links import Links, best_of, first_of
-from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.passing import OfColour
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
-from curate.tables.graph import Stored
 from scoring.errors import InputError
 from scoring.images.phash import perceptual_hash
 from scoring.images.signature import ORIENTATIONS, reorient
 from scoring.images.views import views
-from scoring.search.graph import knn_graph
 
 N, M = 70, 50
 
@@ -113,30 +110,7 @@ def near_embedding(generator):
     return NearVector(mine, 0.95, "embedding"), foreign, cosine, [c >= 0.95 for c in cosine]
 
 
-def near_graph(generator):
-    """Groups of 3 to 11 rows and a graph of 5 neighbours: some rows have more links than it lists, some have not."""
-    base = generator.normal(size=(12, 16))
-    sizes = np.repeat(range(12), [3, 3, 4, 4, 5, 5, 5, 6, 6, 8, 10, 11])
-    mine, others = (
-        (base[group] + generator.normal(0, 0.2, (len(group), 16))).astype(np.float32)
-        for group in (generator.permutation(sizes)[:N], np.arange(M) % 12)
-    )
-    mine[[0, 40]] = others[3] = 0
-    rows = plain_rows(n=N, embedding=mine)
-    rows.ok[7] = False
-    at = rows.compared()
-    graph = knn_graph(mine[at], 5)
-    search = NearGraph(mine, 0.95, Stored(graph, graph.cosine[:, -1], "g.parquet", "", ()), at, rows.hashes)
-    assert 10 < len(search.many) < 60
-    assert search.notes[0].startswith(f"{len(search.many):,} rows may have more links than g.parquet")
-    cosine = [cosines(np.concatenate([side, mine]))[: len(side), len(side) :] for side in (mine, others)]
-    linked = [c >= 0.95 for c in cosine]
-    linked[0][7] = linked[0][:, 7] = False
-    foreign = plain_rows(n=M, embedding=others)
-    return search, foreign, cosine, linked
-
-
-KINDS = [same_text, near_hash, near_signature, of_colour, near_embedding, near_graph]
+KINDS = [same_text, near_hash, near_signature, of_colour, near_embedding]
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.__name__)

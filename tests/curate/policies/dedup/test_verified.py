@@ -10,10 +10,8 @@ import pytest
 import curate
 from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import CAREFUL
-from curate.policies.dedup.finders.table import FINDERS, Options
 from curate.policies.dedup.finders.verified import ALIKE, Verified
 from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, closeness, probability_of
-from curate.tables.graph import computed_graph
 from scoring.errors import InputError
 from scoring.images.signature import ORIENTATIONS, reorient, signature
 from scoring.images.views import views
@@ -142,15 +140,6 @@ def test_the_order_of_the_rows_decides_nothing(dataset):
     back = {(int(order[q]), int(order[r])): s for (q, r), s in mixed.items()}
     assert set(back) == set(plain)
     assert all(back[pair] == pytest.approx(plain[pair], abs=1e-4) for pair in plain)
-
-
-def test_a_stored_graph_gives_the_same(dataset, tmp_path):
-    rows = rows_of(dataset)
-    stored = computed_graph(tmp_path / "graph.parquet", rows.hashes, rows.embedding)
-    every = np.arange(60), np.ones(60, bool)
-    build = FINDERS["near-duplicate"].build
-    with_graph = pairs_of(build(rows, 0.3, Options(MIRRORED, graph=stored)).links(*every))
-    assert with_graph == pairs_of(build(rows, 0.3, Options(MIRRORED)).links(*every))
 
 
 def test_rows_of_another_table_find_what_they_are_copies_of(dataset):
