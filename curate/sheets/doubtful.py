@@ -77,7 +77,7 @@ def doubt(similarity: NDArray[Any], threshold: NDArray[Any], margin: NDArray[Any
     """Return how far each similarity is from its threshold: 0 is on the edge, 1 is equality, inf has no threshold.
 
     Cosines and differing bits are made comparable by the way that is left to equality: from the threshold up to 1
-    where higher is more alike, down to 0 where lower is. Below 0 is a row that only a chain joins to the kept one. A
+    where higher is more alike, down to 0 where lower is. Below 0 is one that does not reach it. A
     threshold that only equality meets leaves no doubt: 1.
 
     Args:

@@ -12,13 +12,12 @@ from curate.policies.dedup.changes import Appearance
 from curate.policies.dedup.finders.pixels import add_pixels
 from curate.policies.dedup.finders.searches import Search, not_compared
 from curate.policies.dedup.finders.table import FINDERS, build
-from curate.policies.dedup.grouping.chains import find_chains
 from curate.policies.dedup.grouping.keep import LEAST_LOST, Criterion, equal_files, keep_order, preferred_rows
 from curate.policies.dedup.grouping.loose import Bounds, Crowds, looser
 from curate.policies.dedup.grouping.loss import enlarged, facts_in
 from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import NOBODY, Stars, find_stars
-from curate.policies.dedup.request import CHAIN, WITH_EMBEDDINGS, DedupRequest
+from curate.policies.dedup.request import WITH_EMBEDDINGS, DedupRequest
 from curate.policies.outcomes import DROP, FAILED, KEEP
 from curate.policies.reviewed import Reviewed, VerdictLines, with_images
 from curate.policies.verdicts import COPY, IMAGE, LEAKS
@@ -188,7 +187,7 @@ class _Work:
         """Return the groups in the table."""
         if self.request.only_against:
             return Stars.empty(len(self.rows), tuple(self.searches))
-        return self._grouped(self.order, self.searches, self.request.thresholds, open_rows.copy(), protected)
+        return find_stars(self.order, self.searches, open_rows.copy(), protected, compared=self.compared)
 
     def loose(self, stars: Stars) -> tuple[Marked, Marked]:
         """Return the rows just above the threshold in large groups, and which of them are kept, with their owners."""
@@ -207,22 +206,10 @@ class _Work:
         for search in strict_searches.values():
             partners[search.first(np.flatnonzero(waiting), kept).row] = True
         order = self.order[np.argsort(~partners[self.order], kind="stable")]
-        again = self._grouped(order, strict_searches, self.request.thresholds | strict, waiting | partners, partners)
+        again = find_stars(order, strict_searches, waiting | partners, partners, compared=self.compared)
         gone = waiting & (again.finder >= 0)
         stars.copy(gone, again)
         return gone
-
-    def _grouped(
-        self,
-        order: NDArray[np.int64],
-        searches: Mapping[str, Search],
-        thresholds: Mapping[str, float],
-        open_rows: Marked,
-        protected: Marked,
-    ) -> Stars:
-        if self.request.groups == CHAIN:
-            return find_chains(order, searches, thresholds, open_rows, protected)
-        return find_stars(order, searches, open_rows, protected, compared=self.compared)
 
 
 def _enlarged_last(

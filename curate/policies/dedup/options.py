@@ -47,9 +47,6 @@ class DedupOptions:
         str | None,
         shared("--label", ", to list groups that disagree. [default: label, where there is one]", metavar="COLUMN"),
     ] = None
-    groups: Annotated[
-        str, Option("star: none further from the one that stays than the threshold; chain: connected.")
-    ] = "star"
     verdicts: fields.Verdicts = None
     estimate_recall: Annotated[
         int | None,

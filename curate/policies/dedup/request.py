@@ -19,8 +19,6 @@ from scoring.errors import InputError
 from scoring.images.views import SignatureView, views
 from scoring.lookup import lookup, name_list
 
-STAR, CHAIN = "star", "chain"
-GROUPS = {STAR: "no row further from the one that stays than the threshold", CHAIN: "rows that a chain of pairs joins"}
 DEFAULT_FINDERS = ("bytes", "signature")
 WITHOUT_SIGNATURE = ("bytes", "hash")
 CROP = "crop"
@@ -57,7 +55,6 @@ class DedupRequest(Request):
     prefer: tuple[str, ...] = ()
     protect: str | None = None
     label: str | None = None
-    groups: str = STAR
     report_only: bool = False
     only_against: bool = False
     source: str | None = None
@@ -72,7 +69,6 @@ class DedupRequest(Request):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not all(glob.strip() for glob in self.prefer):
             raise InputError("--prefer needs a pattern of keys, got an empty text; write it like: --prefer 'sorted/*'")
-        lookup(GROUPS, self.groups, kind="kind of groups")
         if self.protect is not None and not self.protect.strip():
             raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
 

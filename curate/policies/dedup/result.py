@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from curate.manifest.store_path import AnyPath
-from curate.policies.dedup.finders.passing import Passing
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.quality.recall import RecallReport
 from curate.policies.result import Result
@@ -64,10 +63,7 @@ class DedupResult(Result):
 def recall_lines(searches: Mapping[str, Search]) -> list[str]:
     """Return the share of all pairs that each finder compares, in words."""
     lines = []
-    for name, each in searches.items():
-        search = each
-        while isinstance(search, Passing):
-            search = search.search
+    for name, search in searches.items():
         recall = search.recall
         if recall is None or recall.exact:
             lines.append(f"{name}: {search.extent}")

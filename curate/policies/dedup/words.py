@@ -27,7 +27,7 @@ MEANINGS: dict[str, str] = {
     "rule": "the finder that decided, and its threshold; verdicts where reviewers decided; review where they have to",
     "score": "similarity to kept_key, in the unit of the finder",
     "threshold": "what the similarity had to reach",
-    "margin": "by how much it reached it: positive; negative at the far end of a chain",
+    "margin": "by how much it reached it",
     "group": "rows that are the same have one number; null where a row is like no other",
     "kept_key": "the kept row instead, or that it leaks from",
 }
@@ -76,7 +76,7 @@ class DecisionWords:
             [
                 keys,
                 pa.array(OUTCOMES).take(pa.array(outcome)),
-                pa.array(self._reasons(part, kept_key, margin, status, error), pa.string()),
+                pa.array(self._reasons(part, kept_key, status, error), pa.string()),
                 pa.array([*typed, RULE, REVIEW], pa.string()).take(pa.array(rule, mask=rule < 0)),
                 *(pa.array(values, from_pandas=True) for values in (similarity, threshold, margin)),
                 pa.array(group, mask=group < 0),
@@ -86,12 +86,7 @@ class DecisionWords:
         )
 
     def _reasons(
-        self,
-        part: slice,
-        kept_key: pa.Array,
-        margin: NDArray[np.float64],
-        status: pa.Array | None,
-        error: pa.Array | None,
+        self, part: slice, kept_key: pa.Array, status: pa.Array | None, error: pa.Array | None
     ) -> NDArray[np.object_]:
         outcome, finder, group = self.duplicates.outcome[part], self.duplicates.stars.finder[part], self.group[part]
         leaks, start = self.duplicates.leaks[part], part.start
@@ -113,7 +108,6 @@ class DecisionWords:
         for at, key in zip(linked.tolist(), keys, strict=True):
             place = f" of {self.other}" if self.duplicates.outside[part][at] else ""
             how = how_matched(self.duplicates, self.duplicates.stars, start + at, views)
-            chain = "; joined by a chain" if margin[at] < 0 else ""
             kept = "" if outcome[at] == DROP else ", but stays"
             if self.duplicates.to_review[start + at]:
                 kept = "; one of many just above the threshold, kept until reviewed"
@@ -121,7 +115,7 @@ class DecisionWords:
             if not place and reviewed.drop[owner]:
                 kept += f", which was dropped by {reviewed.by[owner]}"
             too = f"; {self.other} has it too" if leaks[at] and not place else ""
-            reason[at] = f"the same as {key}{place} by {how}{chain}{kept}{too}"
+            reason[at] = f"the same as {key}{place} by {how}{kept}{too}"
         return reason
 
 

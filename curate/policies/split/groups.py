@@ -36,7 +36,7 @@ class Together:
 
 
 def copies(rows: Rows, request: SplitRequest, open_rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return for each of N rows the first row of its chain of copies; itself without any.
+    """Return for each of N rows the lowest row of its chain of copies; itself without any.
 
     Args:
         rows: with what the finders read.
@@ -46,10 +46,8 @@ def copies(rows: Rows, request: SplitRequest, open_rows: NDArray[np.bool_]) -> N
     thresholds = request.thresholds
     if not thresholds or not open_rows.any():
         return np.arange(len(rows))
-    order = np.argsort(rows.hashes, kind="stable")
     searches = build(rows, thresholds, DedupRequest(thresholds, mirrored=request.mirrored).views())
-    owner = find_chains(order, searches, thresholds, open_rows).owner
-    return np.where(owner >= 0, owner, np.arange(len(rows)))
+    return find_chains(searches, open_rows)
 
 
 def together(

@@ -150,7 +150,6 @@ def bad_tables(folder):
         (["scores.parquet", "--finder", "hash", "--finder", "hash"], "--finder hash was given twice"),
         (["scores.parquet", "--finder", "hsah"], "did you mean 'hash'"),
         (["scores.parquet", "--mirrored"], "need the finder signature"),
-        (["scores.parquet", "--groups", "starr"], "did you mean 'star'"),
         (["scores.parquet", "--keep", " , "], "--keep takes"),
         (["scores.parquet", "--protect", " "], "--protect needs a condition, got none"),
         (["scores.parquet", "--audit", "3", "--source", "x", "--seed", "-1"], "--seed must be between 0 and 2^31 - 1"),

@@ -60,14 +60,13 @@ def test_copies_are_brought_back_on_the_page_and_an_image_is_dropped_with_its_co
     assert not curate.verify(receipt).identical
 
 
-@pytest.mark.parametrize("groups", ["star", "chain"])
-def test_a_copy_that_is_dropped_gives_its_place_to_another_and_new_labels_are_taken(table, groups):
-    (first,) = deduplicated(table, groups=groups)[0] & set(range(GREY))
+def test_a_copy_that_is_dropped_gives_its_place_to_another_and_new_labels_are_taken(table):
+    (first,) = deduplicated(table)[0] & set(range(GREY))
     other = GREY + RED
     path = decide(
         table, ("drop", "copy", [first], {}), ("relabel", "label", [other], {"column": "label", "label": "owl"})
     )
-    kept, _, _ = deduplicated(table, groups=groups, verdicts=path)
+    kept, _, _ = deduplicated(table, verdicts=path)
     assert first not in kept
     assert len(kept & set(range(GREY))) == 1
     frame = pl.read_parquet(table.with_name("unique.parquet")).sort("key")
@@ -76,18 +75,17 @@ def test_a_copy_that_is_dropped_gives_its_place_to_another_and_new_labels_are_ta
     assert curate.verify(table.with_name("unique.receipt.json")).identical
 
 
-@pytest.mark.parametrize("groups", ["star", "chain"])
-def test_two_images_that_are_no_copies_stay_whichever_of_them_comes_first(table, groups):
+def test_two_images_that_are_no_copies_stay_whichever_of_them_comes_first(table):
     keys = pl.read_parquet(table)["key"].to_list()
-    (shown,) = deduplicated(table, groups=groups)[0] & set(range(GREY))
+    (shown,) = deduplicated(table)[0] & set(range(GREY))
     apart, third = [row for row in range(GREY) if row != shown][:2]
     path = decide(table, ("keep", "copy", [apart], {"beside": [keys[shown]]}))
     for first in (apart, third):  # of which the other two would go
-        kept, _, _ = deduplicated(table, groups=groups, verdicts=path, prefer=keys[first])
+        kept, _, _ = deduplicated(table, verdicts=path, prefer=keys[first])
         assert kept & set(range(GREY)) == {shown, apart}
         assert curate.verify(table.with_name("unique.receipt.json")).identical
     decide(table, ("drop", "image", [shown], {}))
-    kept, _, _ = deduplicated(table, groups=groups, verdicts=path, prefer=keys[apart])
+    kept, _, _ = deduplicated(table, verdicts=path, prefer=keys[apart])
     assert kept & set(range(GREY)) == {apart}
 
 

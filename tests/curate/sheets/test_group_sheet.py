@@ -216,8 +216,8 @@ def test_a_heading_says_how_alike_the_least_alike_pair_is(folder, change, words)
 
 
 def test_a_short_reason_leaves_out_the_kept_key_which_stands_beside_it():
-    lines = _short("the same as a/b.png by signature (cosine 0.9731, mirrored); joined by a chain", "a/b.png")
-    assert " ".join(lines) == "by signature (cosine 0.9731, mirrored); joined by a chain"
+    lines = _short("the same as a/b.png by signature (cosine 0.9731, mirrored), but stays", "a/b.png")
+    assert " ".join(lines) == "by signature (cosine 0.9731, mirrored), but stays"
     assert len(lines) == 3
     assert _short("like no other", "") == ["like no other"]
 

@@ -48,10 +48,9 @@ class Finder:
         return similarity >= np.float32(threshold) if self.higher else similarity <= threshold
 
     def margin(self, similarity: NDArray, threshold: float) -> NDArray[np.float64]:
-        """Return how far a similarity is from the threshold, as a share of the way to equal: 1 equal, below 0 short."""
+        """Return how far beyond the threshold a similarity is, as a share of the way to equal: 1 equal."""
         span = abs((self.highest if self.higher else self.lowest) - threshold)
-        room = np.abs(np.asarray(similarity, np.float64) - threshold) / span if span else np.ones(len(similarity))
-        return np.where(self.holds(similarity, threshold), room, -room)
+        return np.abs(np.asarray(similarity, np.float64) - threshold) / span if span else np.ones(len(similarity))
 
 
 def _near_signature(rows: Rows, threshold: float, views: Views) -> Search:

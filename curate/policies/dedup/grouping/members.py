@@ -34,7 +34,7 @@ MEANINGS = {
     "size": "rows of this table in the group, the one that stays among them",
     "smallest_similarity": f"of any two rows (above {ALL_PAIRS} rows: with the first, and {SOME_PAIRS:,} other pairs)",
     "measure": "the finder whose similarity that is",
-    "margin": "of the most doubtful row: 0 has just reached its threshold, 1 is equal, below 0 is the end of a chain",
+    "margin": "of the most doubtful row: 0 has just reached its threshold, 1 is equal",
     "finders": "which finders dropped its rows",
     "labels": "the different labels of its rows",
     "conflict": "whether there are two or more labels",
@@ -149,7 +149,7 @@ class Members:
         return np.where(np.isinf(worst), np.nan, sign * worst)
 
     def _margin(self, thresholds: Mapping[str, float]) -> NDArray[np.float64]:
-        """The most doubtful pair of a group: 0 has just reached its threshold, 1 is equal, below 0 a chain."""
+        """The most doubtful pair of a group: 0 has just reached its threshold, 1 is equal."""
         margin = np.full(len(self.size), np.inf)
         for number, name in enumerate(self.stars.names):
             rows = self.rows[self.stars.finder[self.rows] == number]

@@ -13,7 +13,7 @@ from curate.policies.dedup.finders.table import FINDERS, build
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.quality.audit import Drawn, draw_pairs, pair_of_each_row
 from curate.policies.dedup.quality.recall import Hits, RecallReport, count_recalled
-from curate.policies.dedup.request import CHAIN, DedupRequest
+from curate.policies.dedup.request import DedupRequest
 from curate.tables.images import Images, drawn_rows
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows, collect
@@ -103,11 +103,8 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
         seed: another seed draws others.
 
     Raises:
-        InputError: if no finder with a threshold linked or nearly linked anything, or groups are chains, where a row
-            that goes may lie short of the threshold.
+        InputError: if no finder with a threshold linked or nearly linked anything.
     """
-    if request.groups == CHAIN:
-        raise InputError("--audit judges a threshold, which the ends of chains do not reach; use --groups star")
     judged = {name: value for name, value in request.thresholds.items() if FINDERS[name].threshold is not None}
     if not judged:
         raise InputError(

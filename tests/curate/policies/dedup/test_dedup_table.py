@@ -123,37 +123,19 @@ def test_nothing_that_was_kept_is_the_same_as_another(made):
     assert (again.dropped, again.n_groups) == (0, 0)
 
 
-@pytest.mark.parametrize("groups", ["star", "chain"])
-def test_shuffled_rows_are_decided_alike(made, tmp_path, groups):
+def test_shuffled_rows_are_decided_alike(made, tmp_path):
     folder, _ = made
     table = pq.read_table(folder / "scores.parquet")
     pq.write_table(table.take(np.random.default_rng(0).permutation(N)), tmp_path / "shuffled.parquet")
     tables, digests = [], []
     for number, path in enumerate((folder / "scores.parquet", tmp_path / "shuffled.parquet")):
-        result = curate.dedup(path, tmp_path / f"{number}.parquet", FINDERS, groups=groups)
+        result = curate.dedup(path, tmp_path / f"{number}.parquet", FINDERS)
         digests.append(result.input_digest)
         groups_table = pl.read_parquet(tmp_path / f"{number}.groups.parquet")
         tables.append((pl.read_parquet(tmp_path / f"{number}.decisions.parquet").sort("key"), groups_table))
     assert tables[0][0].equals(tables[1][0])
     assert tables[0][1].equals(tables[1][1])
     assert digests[0] == digests[1]
-
-
-def test_a_chain_says_so_where_its_end_does_not_reach_the_threshold(tmp_path):
-    angle = np.deg2rad(np.arange(6) * 8.0)
-    vectors = np.stack([np.cos(angle), np.sin(angle)], 1).astype("f4").tolist()
-    path = write_table(tmp_path / "scores.parquet", {"embedding": embedded(vectors), "rank": list(range(6))})
-    options = {"finder": {"embedding": 0.985}, "keep": "min:rank"}
-    curate.dedup(path, tmp_path / "chain.parquet", groups="chain", **options)
-    decisions = pl.read_parquet(tmp_path / "chain.decisions.parquet")
-    assert decisions["decision"].to_list() == ["keep"] + ["drop"] * 5
-    margins = decisions["margin"].to_list()[1:]
-    assert margins == pytest.approx((np.cos(angle[1:]) - 0.985).tolist(), abs=1e-6)
-    assert ["joined by a chain" in reason for reason in decisions["reason"]] == [False, False, *[True] * 4]
-    assert pl.read_parquet(tmp_path / "chain.groups.parquet")["margin"].item() < 0
-    curate.dedup(path, tmp_path / "star.parquet", **options)
-    stars = pl.read_parquet(tmp_path / "star.decisions.parquet")
-    assert stars["kept_key"].to_list() == [None, "k0", None, "k2", None, "k4"]
 
 
 def test_the_best_row_stays_and_a_protected_one_too(tmp_path):
@@ -188,24 +170,22 @@ def everything(n, *, same=False):
     }
 
 
-@pytest.mark.parametrize("groups", ["star", "chain"])
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_tables_of_no_row_one_row_and_two(tmp_path, n, groups):
+def test_tables_of_no_row_one_row_and_two(tmp_path, n):
     path = write_table(tmp_path / "scores.parquet", everything(n))
-    result = curate.dedup(path, tmp_path / "out.parquet", list(FINDERS), groups=groups)
+    result = curate.dedup(path, tmp_path / "out.parquet", list(FINDERS))
     assert (result.n_rows, result.kept, result.n_groups) == (n, n, 0)
     for name, rows in (("out", n), ("out.decisions", n), ("out.groups", 0)):
         assert pq.read_metadata(tmp_path / f"{name}.parquet").num_rows == rows
     copy = shutil.copy(path, path.with_name("copy.parquet"))
-    against = curate.dedup(path, finder=list(FINDERS), against=copy, groups=groups, dry_run=True)
+    against = curate.dedup(path, finder=list(FINDERS), against=copy, dry_run=True)
     assert against.n_leaks == n
 
 
-@pytest.mark.parametrize("groups", ["star", "chain"])
 @pytest.mark.parametrize("finder", FINDERS)
-def test_rows_that_are_all_identical_leave_one(tmp_path, finder, groups):
+def test_rows_that_are_all_identical_leave_one(tmp_path, finder):
     path = write_table(tmp_path / "scores.parquet", everything(1500, same=True))
-    result = curate.dedup(path, finder=[finder], groups=groups, dry_run=True, mirrored=finder == "signature")
+    result = curate.dedup(path, finder=[finder], dry_run=True, mirrored=finder == "signature")
     assert (result.kept, result.dropped, result.n_groups, result.largest) == (1, 1499, 1, 1500)
 
 
@@ -347,7 +327,6 @@ def test_a_copied_folder_is_verified_by_its_files_unless_the_original_alone_has_
         {"protect": 7},
         {"label": ["a"]},
         {"mirrored": "yes"},
-        {"groups": "heap"},
         {"groups": []},
         {"source": [1]},
         {"against": {}},
