@@ -142,15 +142,21 @@ def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
 
 def _counts(table: Table, column: str, inside: np.ndarray) -> pl.DataFrame:
     """Return each value of a column as text, its rows, and how many of them are inside, shape (N,), as they come."""
-    parts = [pl.DataFrame(schema={"value": pl.String, "n": pl.UInt32, "inside": pl.UInt32})]
+    names, counts = [pa.array([], pa.string())], [np.zeros((0, 2), np.int64)]  # of each batch: outside, inside
     for start, batch in numbered(table.batches([column], compact=True)):
-        values, part = batch.column(0), inside[start : start + batch.num_rows]
+        values = batch.column(0)
         coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-        rows = pl.DataFrame({"code": pl.Series(coded.indices), "inside": part})
-        counts = rows.group_by("code", maintain_order=True).agg(n=pl.len(), inside=pl.col("inside").sum())
-        value = pl.Series(coded.dictionary.take(counts["code"].to_arrow()).cast(pa.string()), dtype=pl.String)
-        parts.append(counts.select(value.alias("value"), "n", "inside"))
-    return pl.concat(parts).group_by("value", maintain_order=True).agg(pl.all().sum())
+        null = len(coded.dictionary)
+        codes = coded.indices.cast(pa.int64()).fill_null(null).to_numpy()
+        of_codes = np.bincount(2 * codes + inside[start : start + len(codes)], minlength=2 * null + 2).reshape(-1, 2)
+        first = np.full(null + 1, len(codes))
+        first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of the rows of a code the first is written last
+        order = np.argsort(first)[: np.count_nonzero(of_codes.any(1))]
+        names.append(coded.dictionary.cast(pa.string()).take(pa.array(order, mask=order == null)))
+        counts.append(of_codes[order])
+    text, n = pl.Series(pa.chunked_array(names), dtype=pl.String), np.concatenate(counts)
+    rows = pl.DataFrame({"value": text, "n": n.sum(1), "inside": n[:, 1]})
+    return rows.group_by("value", maintain_order=True).agg(pl.all().sum())
 
 
 def _first(mask: np.ndarray, n: int) -> np.ndarray:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import describe, is_less_certain
@@ -180,8 +179,7 @@ class ScoreRule(Rule):
         kinds = np.where(tied, 2, np.where(dropped, 1, 0))
         endings = self.endings(result)
         after = pa.array([text for kind in endings for text in kind]).take(pa.array(kinds * len(endings[0]) + codes))
-        texts = pc.binary_join_element_wise(f"{self.column} ", six_digits(score), after, "")
-        return Reasons(texts, (score, threshold, margin))
+        return Reasons(six_digits(score, f"{self.column} ", after), (score, threshold, margin))
 
     def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return how far M rows are from the cut, shape (M,): negative went."""

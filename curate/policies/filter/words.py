@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from curate.policies.decided import N_EXAMPLES
 from curate.policies.filter.rule import Reasons, Rule
@@ -14,7 +14,7 @@ from curate.tables.rows import Rows
 from scoring.errors import InputError
 
 N_NEAREST = 3  # rows shown on either side of a cut
-BLOCK = 1 << 18  # rows among which examples are looked for at once
+BLOCK = 1 << 16  # rows among which examples are looked for at once
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value that a rule needs is missing) or failed (not scored)",
     "reason": "the decision in words",
@@ -107,16 +107,17 @@ class DecisionWords:
         rule, result = self.rules[self.last], self.results[self.last]
         if rule.column is None:
             return {}
-        dropped = kept = pl.DataFrame(schema={"row": pl.Int64, "margin": pl.Float64})
+        dropped = kept = np.zeros(0, np.int64), np.zeros(0)
         for start in range(0, len(self.verdict.outcome), BLOCK):
             outcome = self.verdict.outcome[start : start + BLOCK]
             goes = (outcome == DROP) & (self.verdict.rule[start : start + BLOCK] == self.last)
-            sides = [start + np.flatnonzero(is_on_side) for is_on_side in (goes, outcome == KEEP)]
-            parts = [pl.DataFrame({"row": rows, "margin": rule.margins(result, rows)}) for rows in sides]
-            dropped, kept = (_ends(pl.concat(pair)) for pair in zip((dropped, kept), parts, strict=True))
-        if not len(dropped):
+            places = np.flatnonzero(goes | (outcome == KEEP))
+            rows, goes = start + places, goes[places]
+            margins = rule.margins(result, rows)
+            dropped, kept = _ends(*dropped, rows, margins, goes), _ends(*kept, rows, margins, ~goes)
+        lost, stays = dropped[0], kept[0]
+        if not len(lost):
             return {}
-        lost, stays = dropped["row"].to_numpy(), kept["row"].to_numpy()
         return {
             "worst": lost[:N_EXAMPLES],
             "just dropped": lost[N_EXAMPLES:][::-1][:N_NEAREST],
@@ -137,14 +138,33 @@ def _check_reasons(rule: Rule, why: object, n: int) -> None:
         )
 
 
-def _ends(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows at both ends by their margins, the lowest first; the earlier of equal ones counts as lower."""
-    if not len(rows):
-        return rows
-    by, n, margin = ["margin", "row"], N_EXAMPLES + N_NEAREST, pl.col("margin")
-    low, high = rows["margin"].bottom_k(n).max(), rows["margin"].top_k(n).min()  # of one column, which takes no sort
-    few = rows.filter((margin <= low) | (margin >= high))
-    return pl.concat([few.bottom_k(n, by=by), few.top_k(n, by=by)]).unique().sort(by)
+def _ends(
+    rows: NDArray[np.int64],
+    margins: NDArray[np.float64],
+    more: NDArray[np.int64],
+    more_margins: NDArray[np.float64],
+    inside: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the rows at both ends by their margins, the lowest first; the earlier of equal ones counts as lower.
+
+    Args:
+        rows: at the ends of earlier ones, in this order.
+        margins: of these.
+        more: later rows, M ascending indices.
+        more_margins: of these, shape (M,).
+        inside: which of them count, shape (M,).
+    """
+    n = N_EXAMPLES + N_NEAREST
+    if len(rows) == 2 * n:  # NaN counts as highest, and is never between
+        inside = inside & ~((more_margins > margins[n - 1]) & (more_margins < margins[n]))
+    rows, margins = np.concatenate([rows, more[inside]]), np.concatenate([margins, more_margins[inside]])
+    if len(rows) > 2 * n:
+        ordered = np.partition(margins, (n - 1, len(rows) - n))
+        few = ~((margins > ordered[n - 1]) & (margins < ordered[-n]))
+        rows, margins = rows[few], margins[few]
+    order = np.lexsort((rows, margins))
+    order = order if len(rows) <= 2 * n else np.concatenate([order[:n], order[-n:]])
+    return rows[order], margins[order]
 
 
 class _Reasons:

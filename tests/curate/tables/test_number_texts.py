@@ -13,7 +13,8 @@ from curate.tables.number_texts import six_digits
     st.lists(st.floats() | st.floats(-1e7, 1e7, width=32) | st.decimals(-1e6, 1e6, places=2).map(float), max_size=50)
 )
 def test_drawn_numbers_have_pythons_text(values):
-    assert six_digits(np.array(values, np.float64)).to_pylist() == [f"{value:.6g}" for value in values]
+    texts = six_digits(np.array(values, np.float64), "score ", " of 1")
+    assert texts.to_pylist() == [f"score {value:.6g} of 1" for value in values]
 
 
 @pytest.mark.parametrize("shift", range(-6, 8))
