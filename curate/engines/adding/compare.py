@@ -42,6 +42,7 @@ class Comparison:
         score: whether a row of the source is to be scored, shape (M,).
         absent: whether the file of a row of the source was there and is gone, shape (M,).
         gone: rows of the table whose key the source no longer has, increasing.
+        renamed: whether a row of the source has the bytes of a row of the table that had another key, shape (M,).
         n_new: rows to score that are new.
         n_changed: those whose image changed, or is back.
         n_again: those that failed before, and would not fail in the same way now.
@@ -57,6 +58,7 @@ class Comparison:
     score: NDArray[np.bool_]
     absent: NDArray[np.bool_]
     gone: NDArray[np.int64]
+    renamed: NDArray[np.bool_]
     n_new: int = 0
     n_changed: int = 0
     n_again: int = 0
@@ -73,17 +75,16 @@ class Comparison:
     @property
     def differs(self) -> bool:
         """Return whether the table is to be written again."""
-        return bool(self.score.any() or self.n_gone or self.n_touched or self.uris is not None)
+        return bool(self.score.any() or self.renamed.any() or self.n_gone or self.n_touched or self.uris is not None)
 
     def words(self) -> str:
         """Return the differences in one line."""
         n_images = len(self.at) - int(self.absent.sum())
         n_known = n_images - int(self.score.sum())
-        again = f", {self.n_again:,} read again" if self.n_again else ""
-        return (
-            f"{counted(n_images, 'image')}: {n_known:,} known, {self.n_new:,} new, {self.n_changed:,} changed, "
-            f"{self.n_gone:,} gone{again}"
-        )
+        more = [f"{int(self.renamed.sum()):,} of them renamed"] if self.renamed.any() else []
+        counts = [f"{self.n_new:,} new", f"{self.n_changed:,} changed", f"{self.n_gone:,} gone"]
+        again = [f"{self.n_again:,} read again"] if self.n_again else []
+        return f"{counted(n_images, 'image')}: {', '.join([f'{n_known:,} known', *more, *counts, *again])}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ class _Known:
 def compare(table: Table, setup: RunSetup) -> Comparison:
     """Return which rows of a source are known to a table, which are new, changed or gone.
 
-    Another size of a file is another image. Another time may be: its digest decides.
+    Another size of a file is another image. Another time may be: its digest decides. A new or changed file with the
+    bytes of a row that lost its key is that image under another name.
 
     Args:
         table: scored.
@@ -148,10 +150,7 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
     is_known = at >= 0
     was = known.take(at.clip(0))  # of rows that it does not know, its first
     absent = is_known & is_local & (sizes == UNKNOWN) & (times == UNKNOWN) & (was.times != UNKNOWN)
-    comparison = Comparison(at, sizes, times, ~is_known, absent, _missing(at, len(known.keys)))
-    comparison.n_new = int((~is_known).sum())
-    comparison.n_gone = int((was.status[absent] != GONE).sum() + (known.status[comparison.gone] != GONE).sum())
-    _refuse_other(table, manifest, comparison, int((known.status != GONE).sum()), bool(is_known.any()))
+    comparison = Comparison(at, sizes, times, ~is_known, absent, _missing(at, len(known.keys)), np.zeros(len(at), bool))
     is_present = is_known & ~absent
     may_pass = is_present & np.isin(was.status, list(retry))
     if (is_present & np.asarray(pc.fill_null(pc.not_equal(uris.cast(pa.string()), was.uris), False))).any():
@@ -164,17 +163,51 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
     look &= setup.request.options.check | moved | ((times != UNKNOWN) & (was.times == UNKNOWN))
     changed |= _other_bytes(setup, np.flatnonzero(look), was, comparison)
     comparison.n_touched = int((look & moved & ~changed).sum())
+    _find_renamed(setup, known, changed, comparison)
+    changed &= ~comparison.renamed
+    comparison.n_new = int((~is_known & ~comparison.renamed).sum())
+    comparison.n_gone = int((was.status[absent] != GONE).sum() + (known.status[comparison.gone] != GONE).sum())
+    any_known = bool(is_known.any() or comparison.renamed.any())
+    _refuse_other(table, manifest, comparison, int((known.status != GONE).sum()), any_known)
     if not setup.request.options.check and not (times != UNKNOWN).any():
-        _check_sample(table, setup, np.flatnonzero(is_present & ~changed & was.has_digest), was)
+        _check_sample(table, setup, np.flatnonzero(is_present & ~changed & ~comparison.renamed & was.has_digest), was)
         comparison.notes.append(
             "the source names no times of its images: an image that changed under its key and kept its size is found "
             "with --check"
         )
-    failed, again = np.flatnonzero(may_pass & ~changed), np.zeros(manifest.n_rows, bool)
+    failed, again = np.flatnonzero(may_pass & ~changed & ~comparison.renamed), np.zeros(manifest.n_rows, bool)
     again[failed] = changed_rows(setup, failed, was.status[failed].tolist(), retry)
     comparison.score |= changed | again
     comparison.n_changed, comparison.n_again = int(changed.sum()), int(again.sum())
     return comparison
+
+
+def _find_renamed(setup: RunSetup, known: _Known, changed: NDArray[np.bool_], comparison: Comparison) -> None:
+    """Find new and changed files with the bytes of rows that lost their keys, and give them these rows.
+
+    Only files of the same size are read. Of equal rows the first goes to the first of the equal files.
+    """
+    lost = np.r_[comparison.gone, comparison.at[changed]]
+    lost = lost[known.has_digest[lost] & ~np.isin(known.status[lost], [GONE, *setup.request.retry])]
+    sizes, is_other = comparison.sizes, comparison.score | changed
+    candidates = np.flatnonzero(is_other & (sizes != UNKNOWN) & np.isin(sizes, known.sizes[lost]))
+    if not len(candidates):
+        return
+    setup.request.options.announce(f"comparing {counted(len(candidates), 'new image')} with those that are gone")
+    rows_by_digest: dict[str, list[int]] = {}
+    for row, digest in zip(lost[::-1].tolist(), known.sha256.take(pa.array(lost[::-1])).to_pylist(), strict=True):
+        rows_by_digest.setdefault(digest, []).append(row)
+    row_of: dict[int, int] = {}
+    for some, digests in _digests(setup, candidates, setup.settings.shard_size):
+        for row, digest in zip(some.tolist(), digests, strict=True):
+            if rows := rows_by_digest.get(digest):
+                row_of[row] = rows.pop()
+    taken = np.array([*row_of.values()], np.int64)
+    comparison.at[changed & np.isin(comparison.at, taken)] = -1
+    comparison.renamed[[*row_of]] = True
+    comparison.at[comparison.renamed] = [row_of[row] for row in sorted(row_of)]
+    comparison.score[comparison.renamed] = False
+    comparison.gone = np.setdiff1d(comparison.gone, taken)
 
 
 def _both(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:

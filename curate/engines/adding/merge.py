@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from curate.columns import CUSTOM as NOT_OURS
 from curate.columns import ERROR, FRAMES, GONE, KEY, MTIME, N_BYTES, STATUS, URI, describe
 from curate.engines.adding.compare import UNKNOWN, Comparison
+from curate.engines.source_rows import ManifestRows
+from curate.manifest import Manifest
 from curate.tables.needs import SHA256
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -72,8 +74,8 @@ class Merged:
         part: what was scored; None for nothing.
         columns: of what was scored that are no columns of its files: name -> one value a row.
         order: of the rows.
-        times: of the files of the source, in ns, -1 where unknown.
-        uris: where the images of the source are; None if the table's are right.
+        comparison: of the table with its source.
+        manifest: the source.
         without: columns of before that are left out.
 
     Attributes:
@@ -90,13 +92,12 @@ class Merged:
         part: Table | None,
         columns: Mapping[str, pa.Array],
         order: Order,
-        times: NDArray[np.int64],
-        *,
-        uris: pa.ChunkedArray | None = None,
+        comparison: Comparison,
+        manifest: Manifest,
         without: Sequence[str] = (),
     ) -> None:
-        self._uris = uris
-        self._table, self._part, self._columns, self._order, self._times = table, part, columns, order, times
+        self._table, self._part, self._columns, self._order = table, part, columns, order
+        self._comparison, self._manifest, times = comparison, manifest, comparison.times
         stored = table.stored.schema
         fields = [field if field.name == KEY else field.with_nullable(True) for field in stored]
         fields = [field for field in fields if field.name not in without]
@@ -122,7 +123,10 @@ class Merged:
         place = np.empty(len(old), np.int64)
         place[is_old] = np.arange(is_old.sum())
         place[~is_old] = is_old.sum() + np.arange((~is_old).sum())
+        is_renamed = ~is_gone & self._comparison.renamed[source]
+        renamed = ManifestRows(self._manifest, source[is_renamed]).rows(0, int(is_renamed.sum()))
         all_rows, scores = pa.array(place), pa.array(place, mask=is_gone)
+        of_source = pa.array(np.where(is_renamed, len(place) + np.cumsum(is_renamed) - 1, place))
         arrays = []
         for field in self.schema:
             if field.name == MTIME:
@@ -132,13 +136,18 @@ class Merged:
                 *before.column(field.name).chunks,
                 *(added.column(field.name).chunks if added is not None else []),
             ]
+            if field.name in renamed.column_names:
+                pieces += _cast(renamed.column(field.name), field, self._table).chunks
             values = pa.chunked_array(pieces, field.type)
-            keeps = field.name in OF_FILE or describe(field.name) is NOT_OURS
-            values = values.take(all_rows if keeps else scores)
+            if field.name in renamed.column_names:
+                values = values.take(of_source)
+            else:
+                keeps = field.name in OF_FILE or describe(field.name) is NOT_OURS
+                values = values.take(all_rows if keeps else scores)
             if is_gone.any() and field.name in (STATUS, ERROR):
                 values = _marked(values, is_gone, GONE if field.name == STATUS else NO_LONGER)
-            if field.name == URI and self._uris is not None:
-                values = pc.coalesce(self._uris.take(pa.array(source, mask=is_gone)).cast(field.type), values)
+            if field.name == URI and (uris := self._comparison.uris) is not None:
+                values = pc.coalesce(uris.take(pa.array(source, mask=is_gone)).cast(field.type), values)
             arrays.append(values)
         return pa.Table.from_arrays(arrays, schema=self.schema.remove_metadata())
 
@@ -162,7 +171,8 @@ class Merged:
         self, before: pa.Table, is_old: NDArray[np.bool_], is_gone: NDArray[np.bool_], source: NDArray[np.int64]
     ) -> pa.Array:
         """Return the times of the files now, and the former times of files that are gone."""
-        now = np.where(is_gone, UNKNOWN, self._times[source.clip(0)] if len(self._times) else UNKNOWN)
+        times = self._comparison.times
+        now = np.where(is_gone, UNKNOWN, times[source.clip(0)] if len(times) else UNKNOWN)
         if MTIME in before.column_names:
             was = before.column(MTIME).cast(pa.int64()).fill_null(UNKNOWN).to_numpy()
             now[is_old] = np.where(now[is_old] == UNKNOWN, was, now[is_old])

@@ -203,7 +203,7 @@ def _publish(state: _State, run: ScoreRun) -> Counter[str]:
     if not refit:
         columns = _judged(state, part)
     without, comparison = fitted if refit else (), state.comparison
-    merged = Merged(table, part, columns, order, comparison.times, uris=comparison.uris, without=without)
+    merged = Merged(table, part, columns, order, comparison, state.opened.manifest, without)
     if part is not None:
         state.notes.extend(words_on(merged.lacking, bool(columns), counted(part.n_rows, "row")))
     metadata = _metadata(state, merged.schema, len(columns) and part.n_rows if part is not None else 0)
@@ -247,6 +247,8 @@ def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]
         "again": comparison.n_again,
         "gone": comparison.n_gone,
     }
+    if comparison.renamed.any():
+        note["renamed"] = int(comparison.renamed.sum())
     if state.releases:
         note["releases"] = state.releases  # type: ignore[assignment]
     additions = before.get(ADDITIONS)

@@ -1,6 +1,7 @@
 """A table grows with its source: what is new is scored, every other row stays, and the order is the source's."""
 
 import os
+import shutil
 from functools import partial
 
 import numpy as np
@@ -97,6 +98,48 @@ def test_only_new_and_changed_images_are_decoded(photos, table, monkeypatch):
     assert len(seen) == 3
     assert after["02.png"]["sha256"] != before["02.png"]["sha256"]
     assert {k: after[k] for k in before if k != "02.png"} == {k: before[k] for k in before if k != "02.png"}
+
+
+def test_a_file_under_another_name_keeps_its_scores_and_has_the_label_of_its_new_folder(
+    photos, tiny_checkpoint, tmp_path, monkeypatch
+):
+    for number in FIRST:
+        (photos / "ab"[number % 2]).mkdir(exist_ok=True)
+        (photos / f"{number:02}.png").rename(photos / "ab"[number % 2] / f"{number:02}.png")
+    for name in ("copy", "copy2"):
+        shutil.copy(photos / "b/11.png", photos / f"b/{name}.png")
+    table = tmp_path / "s.parquet"
+    score(photos, table, model=tiny_checkpoint, label_from_folder=True, **PLAIN)
+    before, said, seen, real = rows_of(table), [], [], decoders.decode
+    now_of = {"a/02.png": "c/new.png", "b/03.png": "b/05.png", "b/05.png": "b/03.png", "b/copy2.png": "a/00.png"}
+    (photos / "a/00.png").unlink()  # another one takes its name
+    (photos / "c").mkdir()
+    for key, now in now_of.items():
+        (photos / key).rename(photos / f"{now}.moving")
+    for now in now_of.values():
+        (photos / f"{now}.moving").rename(photos / now)
+    (photos / "a/06.png").unlink()
+    draw(photos / "a/edited.png", 66)  # 06 was renamed and changed
+    monkeypatch.setattr(decoders, "decode", lambda data, *a, **k: seen.append(1) or real(data, *a, **k))
+    score(photos, table, add=True, announce=said.append)
+    after = rows_of(table)
+    assert (len(seen), "15 images: 14 known, 4 of them renamed, 1 new, 0 changed, 1 gone" in said) == (1, True)
+    for key, now in now_of.items():
+        expected = before[key] | {"key": now, "uri": str(photos / now), "label": now[0]}
+        assert after[now] == expected
+    same = before.keys() - now_of.keys() - {"a/00.png", "a/06.png"}
+    assert {key: after[key] for key in same} == {key: before[key] for key in same}
+    assert sorted(after) == sorted([*same, *now_of.values(), "a/06.png", "a/edited.png"])
+    assert after["a/06.png"]["status"] == "gone"
+    assert open_table(table).metadata["additions"][0]["renamed"] == 4
+    state = table.read_bytes()
+    score(photos, table, add=True)
+    assert table.read_bytes() == state
+    photos.rename(tmp_path / "inside")
+    photos.mkdir()
+    (tmp_path / "inside").rename(photos / "inside")  # no key is as it was
+    assert score(photos, table, add=True).resumed == 16
+    assert len(seen) == 1
 
 
 def test_nothing_new_leaves_the_file_alone(photos, table):
@@ -288,7 +331,7 @@ def test_what_contradicts_the_table_is_refused(photos, table, keywords, named):
 
 def test_another_source_is_refused(photos, table, tmp_path):
     (tmp_path / "other").mkdir()
-    draw(tmp_path / "other" / "else.png", 3)
+    draw(tmp_path / "other" / "else.png", 33)
     with pytest.raises(InputError, match="no key in common"):
         score(tmp_path / "other", table, add=True)
     for path in sorted(photos.iterdir())[1:]:
