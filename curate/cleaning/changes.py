@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from curate.cleaning.places import STEPS_FOLDER
+from curate.cleaning.places import SHA256, STEPS_FOLDER
 from curate.cleaning.steps import SCORES, SUBSET
 from curate.columns import GONE, KEY, STATUS
 from curate.counted import Grid
@@ -22,7 +22,7 @@ MEANINGS = {
     "rule": "what decided: a kind of issue, a finder of copies, verdicts, or the status of an image that failed",
     "reason": "the decision in words",
 }
-SCHEMA = pa.schema([pa.field(name, pa.string()) for name in (KEY, *MEANINGS)])
+SCHEMA = pa.schema([pa.field(name, pa.string()) for name in (KEY, *MEANINGS, SHA256)])
 N_NAMED = 5
 
 
@@ -34,6 +34,7 @@ class Changes:
         new: images that were not there the time before.
         new_kept: of these.
         gone: images that were there.
+        renamed: images that were there under another key.
         dropped: rule -> images that were kept and no longer are, the most first.
         kept: images that are kept and were not.
         named: key and reason of the first that were kept and no longer are.
@@ -42,13 +43,14 @@ class Changes:
     new: int
     new_kept: int
     gone: int
+    renamed: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     kept: int = 0
     named: list[tuple[str, str]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         """Whether anything differs."""
-        return bool(self.new or self.gone or self.dropped or self.kept)
+        return bool(self.new or self.gone or self.renamed or self.dropped or self.kept)
 
     def lines(self) -> list[str | Grid]:
         """Return what the command prints."""
@@ -56,6 +58,7 @@ class Changes:
         rows = [
             ("new", self.new, f"{self.new_kept:,} of them kept" if self.new else ""),
             ("gone", self.gone, ""),
+            *([("renamed", self.renamed, "the same bytes under another name")] if self.renamed else []),
             ("now dropped", sum(self.dropped.values()), rules),
             ("now kept", self.kept, "dropped or unreadable before" if self.kept else ""),
         ]
@@ -71,11 +74,13 @@ def note_outcomes(out: Path) -> Changes | None:
         out: a cleaned folder.
 
     Returns:
-        None for the first time, and where no image is new, gone, or decided otherwise.
+        None for the first time, and where no image is new, gone, renamed, or decided otherwise.
     """
     now, before = _outcomes(out), None
     if (out / NOW).is_file():
-        before = pl.DataFrame(open_table(out / NOW, require=now.columns).read(now.columns))
+        table = open_table(out / NOW, require=[KEY, *MEANINGS])  # other versions noted no digests
+        rows = pl.DataFrame(table.read([name for name in now.columns if name in table.schema.names]))
+        before = pl.concat([now.clear(), rows], how="diagonal")
         if before.equals(now):
             return None
         _write(out / BEFORE, before)
@@ -85,18 +90,29 @@ def note_outcomes(out: Path) -> Changes | None:
 
 
 def compare(before: pl.DataFrame, now: pl.DataFrame) -> Changes:
-    """Return what differs between two tables of outcomes: key, decision, rule and reason."""
+    """Return what differs between two tables of outcomes: key, decision, rule, reason and sha256.
+
+    Images are matched by key and bytes, then by bytes alone, which are those of renamed ones, then by key alone.
+    """
     present = pl.col("rule").ne_missing(GONE) | (pl.col("decision") != FAILED)
-    before, now = before.filter(present), now.filter(present)
-    new = now.join(before, on=KEY, how="anti")
-    both = now.join(before, on=KEY, suffix="_before", maintain_order="left")
+    before, now = before.filter(present).with_row_index("old"), now.filter(present)
+    same = now.join(before, on=[KEY, SHA256], nulls_equal=True, suffix="_before")
+    before, new = before.join(same, on=KEY, how="anti"), now.join(same, on=KEY, how="anti")
+    before, new = (rows.with_columns(copy=pl.int_range(pl.len()).over(SHA256)) for rows in (before, new))
+    renamed = new.join(before, on=[SHA256, "copy"], suffix="_before")
+    before, new = before.join(renamed, on="old", how="anti"), new.join(renamed, on=KEY, how="anti")
+    changed = new.join(before, on=KEY, suffix="_before")
+    both = pl.concat([same, renamed, changed], how="diagonal")
+    both = now.select(KEY).join(both, on=KEY, maintain_order="left")
     was_kept, is_kept = pl.col("decision_before") == KEPT, pl.col("decision") == KEPT
     dropped = both.filter(was_kept & ~is_kept)
     rules = dropped["rule"].fill_null("").value_counts(sort=True)
+    new = new.join(changed, on=KEY, how="anti")
     return Changes(
         new=len(new),
         new_kept=len(new.filter(is_kept)),
-        gone=len(before.join(now, on=KEY, how="anti")),
+        gone=len(before) - len(changed),
+        renamed=len(renamed),
         dropped=dict(rules.sort("count", "rule", descending=[True, False]).iter_rows()),
         kept=len(both.filter(is_kept & ~was_kept)),
         named=list(dropped.select(KEY, "reason").head(N_NAMED).iter_rows()),
@@ -106,13 +122,13 @@ def compare(before: pl.DataFrame, now: pl.DataFrame) -> Changes:
 def _outcomes(out: Path) -> pl.DataFrame:
     """The decision of the last step that met each image, in the order of the scores."""
     decisions = [(out / step).with_suffix(".decisions.parquet") for step in (SUBSET, f"{STEPS_FOLDER}/usable.parquet")]
-    steps = [pl.DataFrame(open_table(path, require=SCHEMA.names).read(SCHEMA.names)) for path in decisions]
-    scored = pl.DataFrame(open_table(out / SCORES).read([KEY, STATUS]))
+    names = [KEY, *MEANINGS]
+    steps = [pl.DataFrame(open_table(path, require=names).read(names)) for path in decisions]
+    scored = pl.DataFrame(open_table(out / SCORES).read([KEY, STATUS, SHA256]))
     last = pl.concat(steps, how="vertical_relaxed").unique(KEY, keep="first", maintain_order=True)
     rows = scored.join(last, on=KEY, how="left", maintain_order="left")
-    return rows.select(
-        KEY, "decision", pl.when(pl.col("decision") == FAILED).then(STATUS).otherwise("rule").alias("rule"), "reason"
-    )
+    rule = pl.when(pl.col("decision") == FAILED).then(STATUS).otherwise("rule")
+    return rows.with_columns(rule=rule).select(SCHEMA.names)
 
 
 def _write(path: Path, outcomes: pl.DataFrame) -> None:
