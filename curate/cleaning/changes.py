@@ -8,10 +8,11 @@ import polars as pl
 import pyarrow as pa
 
 from curate.cleaning.places import SHA256, STEPS_FOLDER
-from curate.cleaning.steps import SCORES, SUBSET
+from curate.cleaning.steps import SCORES, SUBSET, VERDICTS
 from curate.columns import GONE, KEY, STATUS
 from curate.counted import Grid
 from curate.policies.outcomes import OUTCOMES
+from curate.policies.verdicts import RENAME, SHORT, VerdictFile
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
 
@@ -23,6 +24,7 @@ MEANINGS = {
     "reason": "the decision in words",
 }
 SCHEMA = pa.schema([pa.field(name, pa.string()) for name in (KEY, *MEANINGS, SHA256)])
+PRESENT = pl.col("rule").ne_missing(GONE) | (pl.col("decision") != FAILED)
 N_NAMED = 5
 
 
@@ -78,9 +80,7 @@ def note_outcomes(out: Path) -> Changes | None:
     """
     now, before = _outcomes(out), None
     if (out / NOW).is_file():
-        table = open_table(out / NOW, require=[KEY, *MEANINGS])  # other versions noted no digests
-        rows = pl.DataFrame(table.read([name for name in now.columns if name in table.schema.names]))
-        before = pl.concat([now.clear(), rows], how="diagonal")
+        before = _noted(out)
         if before.equals(now):
             return None
         _write(out / BEFORE, before)
@@ -92,15 +92,10 @@ def note_outcomes(out: Path) -> Changes | None:
 def compare(before: pl.DataFrame, now: pl.DataFrame) -> Changes:
     """Return what differs between two tables of outcomes: key, decision, rule, reason and sha256.
 
-    Images are matched by key and bytes, then by bytes alone, which are those of renamed ones, then by key alone.
+    Images are the same by key and bytes, else by bytes alone, which are those of renamed ones, else by key alone.
     """
-    present = pl.col("rule").ne_missing(GONE) | (pl.col("decision") != FAILED)
-    before, now = before.filter(present).with_row_index("old"), now.filter(present)
-    same = now.join(before, on=[KEY, SHA256], nulls_equal=True, suffix="_before")
-    before, new = before.join(same, on=KEY, how="anti"), now.join(same, on=KEY, how="anti")
-    before, new = (rows.with_columns(copy=pl.int_range(pl.len()).over(SHA256)) for rows in (before, new))
-    renamed = new.join(before, on=[SHA256, "copy"], suffix="_before")
-    before, new = before.join(renamed, on="old", how="anti"), new.join(renamed, on=KEY, how="anti")
+    before, now = before.filter(PRESENT), now.filter(PRESENT)
+    same, renamed, before, new = _matched(before, now)
     changed = new.join(before, on=KEY, suffix="_before")
     both = pl.concat([same, renamed, changed], how="diagonal")
     both = now.select(KEY).join(both, on=KEY, maintain_order="left")
@@ -117,6 +112,42 @@ def compare(before: pl.DataFrame, now: pl.DataFrame) -> Changes:
         kept=len(both.filter(is_kept & ~was_kept)),
         named=list(dropped.select(KEY, "reason").head(N_NAMED).iter_rows()),
     )
+
+
+def _matched(before: pl.DataFrame, now: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
+    """The images that are the same, those that were renamed, and the other rows of both tables."""
+    before = before.with_row_index("old")
+    same = now.join(before, on=[KEY, SHA256], nulls_equal=True, suffix="_before")
+    before, new = before.join(same, on=KEY, how="anti"), now.join(same, on=KEY, how="anti")
+    before, new = (rows.with_columns(copy=pl.int_range(pl.len()).over(SHA256)) for rows in (before, new))
+    renamed = new.join(before, on=[SHA256, "copy"], suffix="_before")
+    return same, renamed, before.join(renamed, on="old", how="anti"), new.join(renamed, on=KEY, how="anti")
+
+
+def note_renamed(out: Path) -> None:
+    """Write to the verdicts of a review which of their images were renamed since the last run, once they are scored.
+
+    Args:
+        out: a cleaned folder.
+    """
+    file = out / VERDICTS
+    if not all((out / name).is_file() for name in (VERDICTS, NOW, SCORES)):
+        return
+    scored = pl.DataFrame(open_table(out / SCORES).read([KEY, STATUS, SHA256]))
+    _, renamed, _, _ = _matched(_noted(out).filter(PRESENT), scored.filter(pl.col(STATUS) != GONE))
+    lines = VerdictFile(file, "curate clean", {})
+    named = {key for line in lines.verdicts.live() for key in (*line.keys, *line.beside)}
+    renamed = renamed.filter(pl.col(f"{KEY}_before").is_in(list(named)))
+    if len(renamed):
+        images = renamed[SHA256].str.slice(0, SHORT)
+        lines.append(RENAME, keys=tuple(renamed[f"{KEY}_before"]), images=tuple(images), beside=tuple(renamed[KEY]))
+
+
+def _noted(out: Path) -> pl.DataFrame:
+    """The outcomes of the time before; other versions noted no digests."""
+    table = open_table(out / NOW, require=[KEY, *MEANINGS])
+    rows = pl.DataFrame(table.read([name for name in SCHEMA.names if name in table.schema.names]))
+    return pl.concat([pl.DataFrame(SCHEMA.empty_table()), rows], how="diagonal")
 
 
 def _outcomes(out: Path) -> pl.DataFrame:

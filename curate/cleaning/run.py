@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.cleaning.changes import note_outcomes
+from curate.cleaning.changes import note_outcomes, note_renamed
 from curate.cleaning.options import CleanOptions
 from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
 from curate.cleaning.result import TO_DO, CleanResult, lost_in, total
@@ -67,6 +67,8 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     dry_run, overwrite, announce = options.dry_run, options.overwrite, options.announce
     check_source(source, out)
     check_out(out)
+    if not dry_run:
+        note_renamed(out)  # of a run that ended before it did
     manifest = open_manifest(source, SourceOptions(label_from_folder=options.label_from_folder, root=options.root))
     cleaning = _cleaning(options, manifest)
     text, file = cleaning.text(), out / FILE
@@ -102,10 +104,17 @@ def _run(
 ) -> PipelineResult:
     """Run the steps; the labels are checked only where the kept images have classes, and the file is as it was run."""
     pipeline = parse_pipeline(file, cleaning.text())
-    if cleaning.label is None:
-        return run_pipeline(pipeline, commands, again=again, announce=announce)
-    begun = run_pipeline(pipeline, commands, until="unique", again=again, announce=announce)
-    if begun.code:
+    begun = PipelineResult()
+    if cleaning.reviewed:
+        begun = run_pipeline(pipeline, commands, until="score", again=again, announce=announce)
+        if begun.code:
+            return begun
+        again = [name for name in again if name != "score"]
+        note_renamed(file.parent)
+    until = None if cleaning.label is None else "unique"
+    ran = run_pipeline(pipeline, commands, until=until, again=again, announce=announce)
+    begun = replace(ran, steps=[*begun.steps, *ran.steps[len(begun.steps) :]])
+    if begun.code or cleaning.label is None:
         return begun
     if not _has_classes(open_table(file.with_name(SUBSET)).batches([cleaning.label])):
         announce("labels are not checked: fewer than two classes have two images or more that are kept")

@@ -20,7 +20,7 @@ from scoring.system import APPEND, HAS_FLOCK, try_flock
 
 SUFFIX = ".verdicts.jsonl"
 KEEP, DROP, RELABEL, UNSURE = "keep", "drop", "relabel", "unsure"
-UNDO, SPLIT, AUDIT, BEGIN = "undo", "split", "audit", "begin"
+UNDO, SPLIT, AUDIT, BEGIN, RENAME = "undo", "split", "audit", "begin", "rename"
 DECISIONS = (KEEP, DROP, RELABEL, UNSURE)
 IMAGE, COPY, LABELS, LEAKS = "image", "copy", "label", "leak"  # what a group asks
 MOST_BYTES = 1 << 30
@@ -38,13 +38,13 @@ class Line:
         n: its number there, from 0.
         reviewer: who decided.
         when: by the clock of that machine, which nothing relies on: lines are in the order of the decisions.
-        verdict: one of ``DECISIONS``, or ``undo``, ``split``, ``audit``, ``begin``.
+        verdict: one of ``DECISIONS``, or ``undo``, ``split``, ``audit``, ``begin``, ``rename``.
         group: id of the group; of ``undo``, the line that it takes back, as ``SESSION:N``.
         question: what the group asks.
         words: the group in words.
         keys: of the images.
         images: the first digits of the SHA-256 of each as it was scored; empty texts where the table has none.
-        beside: of ``copy``, the image that each was compared with; empty texts for none.
+        beside: of ``copy``, the image that each was compared with, empty texts for none; of ``rename``, the new keys.
         column: of the labels, of ``relabel``.
         label: the new one.
         settles: whether it counts before all earlier verdicts on these images: reviewers had disagreed.
@@ -76,7 +76,7 @@ class Line:
     curate: str = ""
 
     def __post_init__(self) -> None:
-        known = (*DECISIONS, UNDO, SPLIT, AUDIT, BEGIN)
+        known = (*DECISIONS, UNDO, SPLIT, AUDIT, BEGIN, RENAME)
         if self.verdict not in known:
             raise InputError(f"expected a verdict of {', '.join(known)}, got {self.verdict!r}")
         if len(self.beside) not in (0, len(self.keys)):
@@ -144,9 +144,17 @@ class Verdicts:
     all: list[Line] = field(default_factory=list)
 
     def live(self) -> list[Line]:
-        """Return the lines that no later one took back."""
+        """Return the lines that no later one took back, with the keys of now of images that were renamed."""
         gone = {line.group for line in self.all if line.verdict == UNDO}
-        return [line for line in self.all if line.verdict != UNDO and line.id not in gone]
+        live: list[Line] = []
+        last: tuple[tuple[str, ...], ...] = ()
+        for line in self.all:
+            if line.verdict == RENAME:
+                what = (line.keys, line.images, line.beside)
+                live, last = live if what == last else _renamed(live, line), what
+            elif line.verdict != UNDO and line.id not in gone:
+                live.append(line)
+        return live
 
     def decisions(self) -> dict[str, ImageDecision]:
         """Return the decisions by key; InputError where reviewers disagree."""
@@ -158,6 +166,20 @@ class Verdicts:
                 f"TABLE --verdicts {self.path}"
             )
         return decisions
+
+
+def _renamed(lines: Sequence[Line], by: Line) -> list[Line]:
+    """Return lines with the new keys of images that were renamed."""
+    new_of = dict(zip(zip(by.keys, by.images, strict=True), by.beside, strict=True))
+    new_of_key = dict(zip(by.keys, by.beside, strict=True))
+    return [
+        replace(
+            line,
+            keys=tuple(new_of.get(pair, pair[0]) for pair in zip(line.keys, line.images, strict=True)),
+            beside=tuple(new_of_key.get(key, key) for key in line.beside),
+        )
+        for line in lines
+    ]
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,13 @@ import pytest
 from commandline import run
 from PIL import Image
 from planted_photos import clean, counts
+from reviewed_table import act, queue, serving
 
 from curate.cleaning.changes import compare
+from curate.policies.verdicts import VerdictFile, read_verdicts
 
 pytestmark = pytest.mark.usefixtures("few_copies")
+NUMBERS = ("images", "gone", "unreadable", "unusable", "copies", "dropped_in_review", "kept", "to_review")
 
 
 def test_renamed_images_are_neither_new_nor_gone_and_keep_their_scores(workdir):
@@ -39,6 +42,45 @@ def test_renamed_images_are_neither_new_nor_gone_and_keep_their_scores(workdir):
         assert after[now]["sha256"] == before[key]["sha256"]
         assert after[now]["embedding"] == before[key]["embedding"]
     assert run("verify", "out/subset.receipt.json").exit_code == 0
+
+
+def test_what_was_decided_in_review_is_of_the_image_and_not_of_its_name(workdir):
+    clean()
+    with serving("out", reviewer="ann") as server:
+        groups = queue(server)
+        (copies,) = (each for each in groups if each["words"] == "equal files")
+        act(server, "drop", groups[0]["id"])
+        act(server, "keep", copies["id"])
+    before = counts(clean("--json"))
+    decided = {key for key, each in read_verdicts("out/subset.verdicts.jsonl").decisions().items() if each.drop}
+    assert decided
+    kept = pl.read_parquet("out/subset.parquet").select("sha256").sort("sha256")
+    Path("photos").rename("inside")
+    Path("photos").mkdir()
+    Path("inside").rename("photos/inside")
+    for _ in range(2):  # the second time nothing is renamed
+        again = counts(clean("--json"))
+        assert [again[name] for name in NUMBERS] == [before[name] for name in NUMBERS]
+        assert pl.read_parquet("out/subset.parquet").select("sha256").sort("sha256").equals(kept)
+        lines = Path("out/subset.verdicts.jsonl").read_text().splitlines()
+        assert sum('"rename"' in line for line in lines) == 1
+    now = {key for key, each in read_verdicts("out/subset.verdicts.jsonl").decisions().items() if each.drop}
+    assert now == {f"inside/{key}" for key in decided}
+    with serving("out", reviewer="ann") as server:
+        assert groups[0]["id"] not in {each["id"] for each in queue(server)}
+        act(server, "undo")
+        act(server, "undo")
+    assert counts(clean("--json"))["dropped_in_review"] is None
+
+
+def test_a_rename_that_is_noted_twice_counts_once_and_one_that_is_taken_back_counts(tmp_path):
+    file, images = VerdictFile(tmp_path / "v.verdicts.jsonl", "ann", {}), ("X" * 16, "Y" * 16)
+    file.append("drop", question="copy", keys=("a", "b"), images=images, beside=("b", "c"))
+    keys = []
+    for swapped, of in ((("b", "a"), images), (("b", "a"), images), (("b", "a"), images[::-1])):
+        file.append("rename", keys=("a", "b"), images=of, beside=swapped)
+        keys.append(next((line.keys, line.beside) for line in file.verdicts.live() if line.verdict == "drop"))
+    assert keys == [(("b", "a"), ("a", "c")), (("b", "a"), ("a", "c")), (("a", "b"), ("b", "c"))]
 
 
 def test_images_are_matched_by_bytes_before_their_names():
