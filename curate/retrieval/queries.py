@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import KEY, URI
+from curate.columns import EMBEDDING, KEY, URI
 from curate.manifest import ReadError, open_manifest
 from curate.manifest.local import read_local
 from curate.tables.images import SHA256
@@ -224,8 +224,6 @@ def read_queries(
 
 
 def _of_rows(named: Sequence[NamedQuery], table: Table, rows: Rows, signal: Signal | None) -> Queries:
-    if rows.embedding is None:
-        raise ValueError("rows were read without embedding")
     at = np.array([query.row for query in named], np.int64)
     for query in named:
         problem = _problem(rows, query.row)
@@ -233,7 +231,7 @@ def _of_rows(named: Sequence[NamedQuery], table: Table, rows: Rows, signal: Sign
             raise InputError(f"the query {query.text!r} of {table.path} has {problem}; name another row")
     return Queries(
         [query.text for query in named],
-        rows.embedding[at].astype(np.float32),
+        rows.array(EMBEDDING)[at].astype(np.float32),
         _certainty(rows, signal)[at],
         at,
         [""] * len(at),

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from curate.columns import EMBEDDING
 from curate.tables.digests import redrawn
 from curate.tables.rows import Rows
 from curate.tables.signals import Signal
@@ -137,19 +138,18 @@ def nearest_matches(
     rows: Rows, drawn: NDArray[np.int64], codes: NDArray[np.int32], among: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Return the cosine of rows with the nearest other row of their class, shape (M,)."""
-    if rows.embedding is None:
-        raise ValueError("rows were read without embedding")
+    vectors = rows.array(EMBEDDING)
     best = np.full(len(drawn), -1.0)
     by_class = np.flatnonzero(among & (codes >= 0))
     by_class = by_class[np.argsort(codes[by_class], kind="stable")]
     starts = np.searchsorted(codes[by_class], np.arange(codes.max() + 2))
     for code in np.unique(codes[drawn]).tolist():
         at = np.flatnonzero(codes[drawn] == code)
-        queries = _units(rows.embedding[drawn[at]])
+        queries = _units(vectors[drawn[at]])
         members = by_class[starts[code] : starts[code + 1]]
         for start in range(0, len(members), BLOCK):
             some = members[start : start + BLOCK]
-            cosine = (queries @ _units(rows.embedding[some]).T).numpy()
+            cosine = (queries @ _units(vectors[some]).T).numpy()
             cosine[drawn[at][:, None] == some] = -1
             best[at] = np.maximum(best[at], cosine.max(1))
     return best

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.columns import EMBEDDING
 from curate.counted import counted
 from curate.retrieval import regions
 from curate.retrieval.cuts import QueryCut
@@ -207,13 +208,11 @@ class RetrievalWork:
     def _search(
         self, among: NDArray[np.bool_], answered: NDArray[np.int64], bounds: "regions.Regions | None"
     ) -> SearchResult:
-        if self.rows.embedding is None:
-            raise ValueError("rows were read without embedding")
         if not len(answered):
             nothing = np.zeros(0, np.int64)
             return SearchResult(Links(nothing, nothing, np.zeros(0, np.float32)), nothing, Recall.of_everything())
         vectors, searched_rows = self.queries.vectors[answered], self.queries.searched_row[answered]
-        searched = TableSearch(self.rows.embedding, among, seed=self.settings.seed)
+        searched = TableSearch(self.rows.array(EMBEDDING), among, seed=self.settings.seed)
         if bounds is not None:
             return searched.within(vectors, searched_rows, bounds.bounds, self.settings.top)
         top = self.settings.top or TOP

@@ -100,12 +100,10 @@ def read_dataset(
     needs = Needs(numbers=(*numbers, *junk), names=names, representations=EMBEDDINGS | looks)
     rows = read_rows(table, needs, by_hash=True)
     at = rows.compared()
-    if rows.embedding is None:
-        raise ValueError("the rows were read with embeddings")
     copies = find_copies(rows, at) if once else Copies.of(np.arange(len(at)))
     first = at[copies.unique]
     odds = log_odds_of(rows.numbers[JUNK][first]) if junk else None
-    return Dataset(rows, at, copies, rows_of(rows.embedding, first), odds, rows.not_compared(), once)
+    return Dataset(rows, at, copies, rows_of(rows.array(EMBEDDING), first), odds, rows.not_compared(), once)
 
 
 def sample_of(dataset: Dataset, table: Table) -> JunkInputs:

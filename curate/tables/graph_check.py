@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.columns import EMBEDDING
 from curate.tables.graph_file import check_types, neighbours_in
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
@@ -53,12 +54,10 @@ def forged_rows(file: Table, source: Table) -> tuple[NDArray[np.int64], int]:
 
 def _known(file: Table, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows that the file holds too, and which of these each row of the file is, -1 for another's."""
-    if rows.embedding is None:
-        raise ValueError("rows were read without embedding")
     noted = file.read(["hash", "embedding_hash"])
     keys, embeddings = (column.fill_null(0).to_numpy() for column in noted.columns)
     compared = rows.compared()
-    mine = vector_hashes(rows_of(rows.embedding, compared))
+    mine = vector_hashes(rows_of(rows.array(EMBEDDING), compared))
     if not len(keys):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     at = np.searchsorted(keys, rows.hashes[compared]).clip(max=len(keys) - 1)

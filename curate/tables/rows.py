@@ -111,10 +111,16 @@ class Rows:
         """Return where a condition is true, shape (N,); None without one."""
         return self.truths[condition] == TRUE if condition else None
 
+    def array(self, name: str) -> NDArray[Any]:
+        """Return an array that was requested, such as ``embedding``; ValueError where it was not read."""
+        array: NDArray[Any] | None = getattr(self, name)
+        if array is None:
+            raise ValueError(f"rows were read without {name}")
+        return array
+
     def compared(self) -> NDArray[np.int64]:
         """Return the rows whose embeddings can be compared: of scored images, and not zero; ascending."""
-        if self.embedding is None:
-            raise ValueError("rows were read without embedding")
+        self.array(EMBEDDING)
         return np.flatnonzero(self.ok & (self.embedding_problem == 0))
 
     def not_compared(self) -> dict[str, int]:

@@ -202,9 +202,7 @@ class _Side:
 
     def vectors(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return some of the rows at unit length."""
-        if self.rows.embedding is None:
-            raise ValueError("the rows were read with embeddings")
-        vectors = rows_of(self.rows.embedding, self.part[places]).astype(np.float32)
+        vectors = rows_of(self.rows.array(EMBEDDING), self.part[places]).astype(np.float32)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
 

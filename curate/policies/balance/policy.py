@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import KEY
+from curate.columns import EMBEDDING, KEY
 from curate.options.function import callable_of
 from curate.options.values import part_of
 from curate.policies.apply import apply
@@ -136,9 +136,7 @@ def _score(
 
 
 def _vectors(rows: Rows, inside: NDArray[np.int64]) -> NDArray[np.floating]:
-    if rows.embedding is None:
-        raise ValueError("rows were read without embedding")
-    return rows_of(rows.embedding, inside)
+    return rows_of(rows.array(EMBEDDING), inside)
 
 
 def run_balance(options: BalanceOptions) -> BalanceResult:

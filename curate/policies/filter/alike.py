@@ -125,14 +125,13 @@ def nearest(
     Raises:
         InputError: for an example that has no embedding, or one of another length.
     """
-    if table_rows.embedding is None:
-        raise ValueError("rows were read without embedding")
+    embeddings = table_rows.array(EMBEDDING)
     vectors = np.stack([_vector(example, table_rows) for example in examples])  # (E, D)
     bounds = np.array([example.cosine for example in examples])
     beyond, which = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
     for start in range(0, len(rows), BLOCK):
         part = slice(start, start + BLOCK)
-        cosine = unit_rows(table_rows.embedding[rows[part]]) @ vectors.T - bounds
+        cosine = unit_rows(embeddings[rows[part]]) @ vectors.T - bounds
         which[part] = cosine.argmax(1)
         beyond[part] = np.take_along_axis(cosine, which[part, None], 1)[:, 0].round(6)  # equal rows are like each other
     return beyond, which, table_rows.embedding_problem[rows] == 0
@@ -214,8 +213,7 @@ def _embedded(images: Mapping[str, Callable[[], bytes]], table: Table, model: st
 
 def _vector(example: Example, table_rows: Rows) -> NDArray[np.float32]:
     """Return the unit vector of an example."""
-    if table_rows.embedding is None:
-        raise ValueError("rows were read without embedding")
+    embeddings = table_rows.array(EMBEDDING)
     if example.vector:
         try:
             vector = np.frombuffer(base64.b64decode(example.vector, validate=True), "<f4")
@@ -227,10 +225,10 @@ def _vector(example: Example, table_rows: Rows) -> NDArray[np.float32]:
         place = np.flatnonzero(table_rows.hashes == tie_breaks([example.name.encode()])[0])
         if not len(place) or table_rows.embedding_problem[place[0]]:
             raise InputError(f"the example {example.name!r} has no embedding in the table; name another row")
-        vector = table_rows.embedding[place[0]]
-    if len(vector) != table_rows.embedding.shape[1] or not np.isfinite(vector).all() or not np.any(vector):
+        vector = embeddings[place[0]]
+    if len(vector) != embeddings.shape[1] or not np.isfinite(vector).all() or not np.any(vector):
         raise InputError(
-            f"expected embeddings of {table_rows.embedding.shape[1]:,} numbers, got {len(vector):,} of {example.name}; "
+            f"expected embeddings of {embeddings.shape[1]:,} numbers, got {len(vector):,} of {example.name}; "
             "embed it with the model that scored the table"
         )
     return unit_rows(vector[None])[0]

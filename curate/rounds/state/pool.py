@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import KEY
+from curate.columns import EMBEDDING, KEY
 from curate.rounds.files.settings import Guard, RoundSettings
 from curate.tables.digests import plain, tie_breaks
 from curate.tables.needs import EMBEDDINGS, Needs
@@ -37,9 +37,7 @@ class TableRows:
     @property
     def vectors(self) -> NDArray[np.floating]:
         """Unit rows, shape (N, D)."""
-        if self.rows.embedding is None:
-            raise ValueError("a table of rounds is read with its embeddings")
-        return self.rows.embedding
+        return self.rows.array(EMBEDDING)
 
     def find(self, keys: Iterable[str]) -> Places:
         """Return the row of each key, shape (M,).

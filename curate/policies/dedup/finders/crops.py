@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.columns import SIGNATURE
 from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.parts import PartOf
@@ -92,7 +93,6 @@ class PartOfColour(OfColour):
 
     def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
         """Return which pairs agree in colour, or are no whole images of one shape, shape (P,)."""
-        if side.signature is None or self.rows.signature is None:
-            raise ValueError("rows were read without signature")
-        cosine, _ = signature_cosine(side.signature, links.query, self.rows.signature, links.row, (view,))
+        mine = self.rows.array(SIGNATURE)
+        cosine, _ = signature_cosine(side.array(SIGNATURE), links.query, mine, links.row, (view,))
         return (cosine < ALIKE) | super().agree(links, side, view)

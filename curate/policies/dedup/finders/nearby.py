@@ -9,6 +9,7 @@ from typing import ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.dedup.finders.links import Links, first_of, joined
 from curate.policies.dedup.finders.looks import turned_codes
 from curate.policies.dedup.finders.searches import Search
@@ -38,14 +39,12 @@ class NearPairs(Search, Generic[Side]):
     n_alike: ClassVar[int] = 8  # rows by signature that are judged, too
 
     def __init__(self, rows: Rows, threshold: float, views: tuple[SignatureView, ...]) -> None:
-        if rows.embedding is None or rows.signature is None:
-            raise ValueError("rows were read without embedding or signature")
-        self.vectors, self.signatures = rows.embedding, rows.signature
+        self.vectors, self.signatures = rows.array(EMBEDDING), rows.array(SIGNATURE)
         self.threshold, self.views, self.ties = threshold, views, rows.hashes
         self.compared = rows.compared()
         self.there = np.zeros(len(rows), bool)
         self.there[self.compared] = True
-        self.there &= np.asarray(rows.signature.any(1))
+        self.there &= self.signatures.any(1)
 
     @property
     @abstractmethod
@@ -118,20 +117,19 @@ class NearPairs(Search, Generic[Side]):
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this: of the nearest, by all rows of this table."""
-        if rows.embedding is None or rows.signature is None:
-            raise ValueError("rows were read without embedding or signature")
+        embeddings, looks = rows.array(EMBEDDING), rows.array(SIGNATURE)
         mine = np.flatnonzero(self.there)
         other_rows = rows.compared()
-        other_rows = other_rows[rows.signature[other_rows].any(1)]
+        other_rows = other_rows[looks[other_rows].any(1)]
         other_rows = other_rows if some is None else np.intersect1d(some, other_rows)
         if not len(mine) or not len(other_rows):
             return joined([])
-        if rows.embedding.shape[1] != self.vectors.shape[1]:
+        if embeddings.shape[1] != self.vectors.shape[1]:
             raise InputError(
-                f"expected embeddings of {self.vectors.shape[1]} numbers in both tables, got {rows.embedding.shape[1]} "
+                f"expected embeddings of {self.vectors.shape[1]} numbers in both tables, got {embeddings.shape[1]} "
                 "in the other; score both with one model"
             )
-        vectors, signatures = rows.embedding[other_rows], rows.signature[other_rows]
+        vectors, signatures = embeddings[other_rows], looks[other_rows]
         near = mine[nearest_of(vectors, rows_of(self.vectors, mine), self.n_nearest)]
         side = self.other(vectors, signatures, near)
         each = np.concatenate([near, mine[nearest_of(signatures, self.signatures[mine], self.n_alike)]], axis=1)

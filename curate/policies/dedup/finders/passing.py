@@ -152,10 +152,8 @@ class OfColour(Passing):
 
     def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
         """Return which pairs agree in colour, of a row of a side, in a view, and a row of this table, shape (P,)."""
-        if side.chroma is None or self.rows.chroma is None:
-            raise ValueError("rows were read without the colours of their signatures")
-        turned = reorient_chroma(side.chroma[links.query], ORIENTATIONS[view.name])
-        agree = same_colours(turned, self.rows.chroma[links.row], closely=self.closely)
+        turned = reorient_chroma(side.array("chroma")[links.query], ORIENTATIONS[view.name])
+        agree = same_colours(turned, self.rows.array("chroma")[links.row], closely=self.closely)
         light, other = side.exact.get(BRIGHTNESS), self.rows.exact.get(BRIGHTNESS)
         if self.closely and light is not None and other is not None:
             known = light.valid[links.query] & other.valid[links.row]

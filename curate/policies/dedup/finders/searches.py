@@ -131,14 +131,11 @@ class NearHash(Search):
     notes: Sequence[str] = ()
 
     def __init__(self, rows: Rows, radius: float) -> None:
-        if rows.phash is None or rows.has_phash is None:
-            raise ValueError("rows were read without phash")
-        self.has = _hashed(rows)
-        n_flat = int((rows.has_phash & rows.ok).sum() - self.has.sum())
+        self.codes, self.has = rows.array("phash"), _hashed(rows)
+        n_flat = int((rows.array("has_phash") & rows.ok).sum() - self.has.sum())
         self.notes = (not_compared("hash", n_flat, "of one flat colour"),) if n_flat else ()
         self.there = np.flatnonzero(self.has)
-        self.codes = rows.phash
-        self.index = HammingIndex(rows.phash[self.there], int(radius))
+        self.index = HammingIndex(self.codes[self.there], int(radius))
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
@@ -155,10 +152,8 @@ class NearHash(Search):
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this."""
         has = _hashed(rows)
-        if rows.phash is None:
-            raise ValueError("rows were read without phash")
         other_rows = np.flatnonzero(has) if some is None else some[has[some]]
-        return self._search(other_rows, rows.phash[other_rows], among)
+        return self._search(other_rows, rows.array("phash")[other_rows], among)
 
     def _search(
         self, rows: NDArray[np.int64], codes: NDArray[np.uint64], among: NDArray[np.bool_], *, first: bool = False
@@ -185,9 +180,7 @@ def not_compared(finder: str, n: int, why: str) -> str:
 
 def _hashed(rows: Rows) -> NDArray[np.bool_]:
     """Which rows have a hash that can be compared."""
-    if rows.phash is None or rows.has_phash is None:
-        raise ValueError("rows were read without phash")
-    return rows.has_phash & rows.ok & (rows.phash != FLAT)
+    return np.asarray(rows.array("has_phash") & rows.ok & (rows.array("phash") != FLAT))
 
 
 def cosine_index(vectors: NDArray, threshold: float, ties: NDArray[np.uint64] | None) -> "FewCosines | CosineIndex":
@@ -238,7 +231,7 @@ class NearVector(Search):
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this."""
-        others = getattr(rows, self.name)
+        others = rows.array(self.name)
         if others.shape[1] != self.vectors.shape[1] and len(others) and len(self.vectors):
             raise InputError(
                 f"expected vectors of {self.vectors.shape[1]} numbers in the {self.name} column of both tables, got "

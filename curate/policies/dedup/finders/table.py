@@ -54,9 +54,7 @@ class Finder:
 
 
 def _near_signature(rows: Rows, threshold: float, views: Views) -> Search:
-    if rows.signature is None:
-        raise ValueError("rows were read without signature")
-    search = NearVector(rows.signature, threshold, "signature", views, ties=rows.hashes)
+    search = NearVector(rows.array(SIGNATURE), threshold, SIGNATURE, views, ties=rows.hashes)
     if rows.chroma is None:
         return search
     usual = FINDERS[SIGNATURE].threshold
@@ -77,9 +75,7 @@ def _near_duplicate(rows: Rows, threshold: float, views: Views) -> Search:
 
 
 def _near_embedding(rows: Rows, threshold: float, _: Views) -> Search:
-    if rows.embedding is None:
-        raise ValueError("rows were read without embedding")
-    search = NearVector(rows.embedding, threshold, "embedding", ties=rows.hashes)
+    search = NearVector(rows.array(EMBEDDING), threshold, EMBEDDING, ties=rows.hashes)
     return search if rows.flat is None or not rows.flat.any() else WithoutFlat(search, rows, "embedding")
 
 
