@@ -4,11 +4,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from curate.policies.dedup.quality.audit import COLUMNS, DROPPED, MOST_DRAWN, NEAR, Drawn, StratumName
+from curate.policies.dedup.quality.audit import COLUMNS, DROPPED, NEAR, Drawn, StratumName
 from curate.policies.sampled import Judged as Sampled
 from curate.policies.sampled import drawn_rows, n_finished, number_in, verdicts_on
 from curate.policies.verdicts import DROP, KEEP
 
+MOST_DRAWN = 100_000  # pairs of an audit
 SAME, DIFFERENT, UNSURE = "same", "different", "unsure"
 OF_VERDICT = {DROP: SAME, KEEP: DIFFERENT}
 _STRATUM = re.compile(

@@ -21,7 +21,7 @@ from scoring.images.raster import DecodeOptions
 from scoring.runner import BATCH_SIZE, Runner
 
 ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies in addition to a scored table's
-PIXELS, SAME_PIXELS = "pixels", "same_pixels"  # the same, where a digest of pixels is requested
+SAME_PIXELS = "same_pixels"  # the same, where a digest of pixels is requested
 _BLOCK = 8  # originals whose copies are held as bytes at a time
 
 Digest = Callable[[bytes], str]
@@ -33,8 +33,8 @@ class Planted:
 
     Attributes:
         copies: every copy as a row of a scored table, with ``original`` (row of the table, int64), ``edit`` (its
-            name) and, where requested, ``pixels`` (digest of the decoded image) and ``same_pixels`` (bool, whether
-            that is its original's); the copies of a row follow one another, in the order of the edits.
+            name) and, where requested, ``same_pixels`` (bool, whether they are its original's); the copies of a row
+            follow one another, in the order of the edits.
         rows: those that were copied, in that order.
         unread: key -> why an image that was drawn could not be used; another was drawn instead.
         shrunk: originals that were made smaller before they were edited.
@@ -115,15 +115,6 @@ Job = tuple[_Original, Image.Image, str]
 
 
 @dataclass(frozen=True)
-class _Copy:
-    """A copy that was made: decoded, and the digests of its pixels and of its original's, where requested."""
-
-    image: DecodedImage
-    pixels: str | None = None
-    of_original: str | None = None
-
-
-@dataclass(frozen=True)
 class Copier:
     """Makes copies, and rows of a scored table of them.
 
@@ -151,18 +142,16 @@ class Copier:
             return _Original(row, key, f"{error.status}: {error}")
         return _Original(row, key, *shrunk(pixels), self._digest(data))
 
-    def copy(self, job: Job) -> _Copy:
-        """Make a copy and decode it, as a scored image is."""
+    def copy(self, job: Job) -> tuple[DecodedImage, bool]:
+        """Make a copy and decode it, as a scored image is; return also whether it is known to have the same pixels."""
         original, source, name = job
         text = original.key.encode("utf-8", "surrogateescape")
         of_key = int.from_bytes(hashlib.blake2b(text, digest_size=6).digest())
         data = edited(name, source, of_key + self.seed)
         image = decode(data, self.runner.model.spec.preprocessing, DecodeOptions(self.settings.max_pixels))
-        if self.digest is None:
-            return _Copy(image)
         # an original of pixels that nothing else has need not have its digest in the table
-        lossless = EDITS[name].format == "PNG"
-        return _Copy(image, self._digest(data), original.pixels if lossless else None)
+        pixels = self._digest(data) if EDITS[name].format == "PNG" else None
+        return image, pixels is not None and pixels == original.pixels
 
     def _digest(self, data: bytes) -> str | None:
         """The digest of the pixels; None for an image whose row says why it has none."""
@@ -173,7 +162,7 @@ class Copier:
         except DecodeError:
             return None
 
-    def scored(self, jobs: Sequence[Job], copies: Sequence[_Copy]) -> pa.Table:
+    def scored(self, jobs: Sequence[Job], copies: Sequence[tuple[DecodedImage, bool]]) -> pa.Table:
         """Return rows of a scored table, one for each copy."""
         columns = {
             KEY: pa.array([f"{original.key}#{name}" for original, _, name in jobs], pa.string()),
@@ -182,9 +171,7 @@ class Copier:
             EDIT: pa.array([name for _, _, name in jobs], pa.string()),
         }
         if self.digest is not None:
-            columns[PIXELS] = pa.array([copy.pixels for copy in copies], pa.string())
-            same = [copy.pixels is not None and copy.pixels == copy.of_original for copy in copies]
-            columns[SAME_PIXELS] = pa.array(same, pa.bool_())
+            columns[SAME_PIXELS] = pa.array([same for _, same in copies], pa.bool_())
         batch_size = self.settings.batch_size or BATCH_SIZE[self.runner.device.type]
-        images = (copy.image for copy in copies)
+        images = (image for image, _ in copies)
         return start_shard(pa.table(columns), images, self.runner, self.settings, batch_size)()

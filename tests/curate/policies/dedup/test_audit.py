@@ -100,27 +100,9 @@ def test_a_threshold_belongs_to_what_was_dropped_in_the_precision_of_the_pairs()
     assert min(pair.similarity for pair in drawn) == 0.9
 
 
-@pytest.mark.parametrize("n", [0, -1, 100_001])
-def test_a_number_of_pairs_out_of_range_is_refused(n):
-    with pytest.raises(InputError, match="--audit draws 1 to 100,000 pairs, got"):
-        draw_pairs(pairs_of([0.95]), LIMITS, n)
-
-
 def test_no_pairs_at_all_are_refused():
     with pytest.raises(InputError, match="expected pairs to judge, got none"):
         draw_pairs(pairs_of([0.95]).slice(0, 0), LIMITS, 5)
-
-
-def test_what_only_a_bug_can_pass_is_refused():
-    with pytest.raises(ValueError, match="a threshold for every finder, got none for 'other'"):
-        draw_pairs(pairs_of([0.95], "other"), LIMITS, 5)
-    with pytest.raises(ValueError, match="got NaN"):
-        draw_pairs(pairs_of([np.nan]), LIMITS, 5)
-    twice = pairs_of([0.95])
-    with pytest.raises(ValueError, match="got one twice"):
-        draw_pairs(pa.concat_tables([twice, twice]), LIMITS, 5)
-    with pytest.raises(ValueError, match=r"looked_for must be in \(0, 1\], got 0"):
-        draw_pairs(twice, LIMITS, 5, looked_for=0.0)
 
 
 @pytest.mark.parametrize("higher", [True, False])
