@@ -66,11 +66,15 @@ class Skipped:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """One image file: its path relative to the root, size in bytes and mtime in ns."""
+    """One image file: its path relative to the root, size in bytes, mtime in ns, and where it is; empty for that path.
+
+    A link is where the file is that it leads to.
+    """
 
     path: bytes
     size: int
     time: int
+    place: bytes = b""
 
 
 def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterator[ImageFile]:
@@ -150,24 +154,27 @@ def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, sk
         status = os.lstat(full)
     except FileNotFoundError:  # removed since its folder was listed
         return None
+    place = b""
     if stat.S_ISLNK(status.st_mode):
         target = _link_target(full, real_root, options)
         if target is None:
             skipped.links += 1
             return None
-        status = target
+        status, place = target
+        if place.startswith(inside := os.path.join(real_root, b"")):
+            place = root + place.removeprefix(inside)
     if not stat.S_ISREG(status.st_mode):
         skipped.special += 1
         return None
     if not is_image_name(name := path.rpartition(b"/")[2]):
         suffix = suffix_of(name)
         if may_be_an_image(name) and status.st_size and _begins_like_an_image(full, skipped):
-            return ImageFile(path, status.st_size, status.st_mtime_ns)
+            return ImageFile(path, status.st_size, status.st_mtime_ns, place)
         skipped.not_images[suffix] += 1
         if suffix in SHARD_SUFFIXES:
             skipped.shards[suffix].append(path)
         return None
-    return ImageFile(path, status.st_size, status.st_mtime_ns)
+    return ImageFile(path, status.st_size, status.st_mtime_ns, place)
 
 
 def _begins_like_an_image(full: bytes, skipped: Skipped) -> bool:
@@ -183,13 +190,14 @@ def _begins_like_an_image(full: bytes, skipped: Skipped) -> bool:
         return False
 
 
-def _link_target(full: bytes, real_root: bytes, options: SourceOptions) -> os.stat_result | None:
+def _link_target(full: bytes, real_root: bytes, options: SourceOptions) -> tuple[os.stat_result, bytes] | None:
+    """Return the file that a link leads to, and its path without links; None for one that is not listed."""
     try:
-        target = os.stat(full)
+        target, place = os.stat(full), os.path.realpath(full)
     except OSError:  # dangling, or a loop of links
         return None
-    inside = os.path.realpath(full).startswith(real_root.rstrip(b"/") + b"/")
-    return target if (inside or options.follow_symlinks) and not stat.S_ISDIR(target.st_mode) else None
+    is_listed = options.follow_symlinks or place.startswith(os.path.join(real_root, b""))
+    return (target, place) if is_listed and not stat.S_ISDIR(target.st_mode) else None
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -245,6 +253,7 @@ class _Columns:
     def __init__(self, root: bytes, labelled: bool) -> None:
         self._root = os.path.join(root, b"")
         self._paths: list[bytes] = []
+        self._places: list[bytes] = []
         self._chunks: list[pa.Table] = []
         fields = [("key", pa.string()), ("uri", pa.string())]
         of_folders = [("label", pa.string()), ("split", pa.string())] if labelled else []
@@ -254,6 +263,7 @@ class _Columns:
 
     def add(self, file: ImageFile) -> None:
         self._paths.append(file.path)
+        self._places.append(file.place)
         self.sizes.append(file.size)
         self.times.append(file.time)
         if len(self._paths) == _BLOCK:
@@ -263,12 +273,13 @@ class _Columns:
         keys = [key_of(path) for path in self._paths]
         columns: dict[str, Sequence[str | None] | pa.Array] = {
             "key": keys,
-            "uri": [uri_of(self._root + path) for path in self._paths],
+            "uri": [uri_of(at or self._root + path) for path, at in zip(self._paths, self._places, strict=True)],
         }
         if "label" in self._schema.names:
             columns |= folder_columns(self._paths)
         self._chunks.append(pa.table(columns, schema=self._schema))
         self._paths.clear()
+        self._places.clear()
 
     def table(self) -> pa.Table:
         self._flush()

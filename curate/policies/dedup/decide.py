@@ -12,7 +12,14 @@ from curate.policies.dedup.changes import Appearance
 from curate.policies.dedup.finders.pixels import add_pixels
 from curate.policies.dedup.finders.searches import Search, not_compared
 from curate.policies.dedup.finders.table import FINDERS, build
-from curate.policies.dedup.grouping.keep import LEAST_LOST, Criterion, equal_files, keep_order, preferred_rows
+from curate.policies.dedup.grouping.keep import (
+    LEAST_LOST,
+    Criterion,
+    equal_files,
+    keep_order,
+    links_last,
+    preferred_rows,
+)
 from curate.policies.dedup.grouping.loose import Bounds, Crowds, looser
 from curate.policies.dedup.grouping.loss import enlarged, facts_in
 from curate.policies.dedup.grouping.other import find_outside
@@ -113,8 +120,9 @@ def decide_duplicates(
     rows, other_rows, reviewed, read_again = _read(table, other, request, criteria, verdicts)
     protected = _protected(rows, request)
     preferred = preferred_rows(table, request.prefer)
-    first = key_ranks(table), protected, preferred
-    order = partial(keep_order, rows, criteria, *first, apart=reviewed.apart, files=equal_files(rows))
+    files = equal_files(rows)
+    ties = links_last(table, key_ranks(table), files)
+    order = partial(keep_order, rows, criteria, ties, protected, preferred, apart=reviewed.apart, files=files)
     work = _Work(rows, request, order(), build(rows, request.thresholds, request.views()), compared)
     open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))
     foreign, held = work.foreign(other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT))

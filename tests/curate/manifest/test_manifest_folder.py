@@ -130,12 +130,15 @@ def test_a_link_to_a_file_is_read_inside_the_root_and_skipped_outside(tmp_path):
     assert keys(manifest) == ["a.jpg", "b.jpg"]
     assert outcomes(manifest) == [b"root/a.jpg"] * 2
     assert "3 links" in manifest.description
-    assert keys(open_manifest(tmp_path / "root", SourceOptions(follow_symlinks=True))) == [
-        "a.jpg",
-        "b.jpg",
-        "near.jpg",
-        "out.jpg",
-    ]
+    (tmp_path / "way").symlink_to("root")
+    for root in (tmp_path / "root", tmp_path / "way"):
+        rows = open_manifest(root, SourceOptions(follow_symlinks=True)).rows(0, 4).to_pylist()
+        assert {row["key"]: row["uri"] for row in rows} == {
+            "a.jpg": str(root / "a.jpg"),
+            "b.jpg": str(root / "a.jpg"),
+            "near.jpg": str(tmp_path / "root-2/c.jpg"),
+            "out.jpg": str(tmp_path / "secret.jpg"),
+        }
 
 
 def test_fifos_are_not_rows_and_one_that_takes_a_files_place_does_not_block(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import KEY, is_less_certain
+from curate.columns import KEY, URI, is_less_certain
 from curate.counted import counted
 from curate.policies.dedup.grouping.loss import (
     FORMAT,
@@ -25,7 +25,7 @@ from curate.policies.dedup.grouping.loss import (
 )
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.options import KEEP as DEFAULT
-from curate.tables.digests import plain
+from curate.tables.digests import is_text, plain
 from curate.tables.keys import keys_at
 from curate.tables.needs import SHA256
 from curate.tables.rows import Rows
@@ -225,6 +225,27 @@ def equal_files(rows: Rows) -> NDArray[np.int64] | None:
     frame = pl.DataFrame({SHA256: rows.texts[SHA256]}).with_row_index("row")
     first = pl.when(pl.col(SHA256).is_null()).then("row").otherwise(pl.col("row").first().over(SHA256))
     return frame.select(first).to_series().cast(pl.Int64).to_numpy()
+
+
+def links_last(table: Table, ranks: NDArray[np.int64], files: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Return ranks in which a link comes after all files, if the table holds the file that it leads to.
+
+    Args:
+        table: a row whose ``uri`` is its key's, and another one of the same ``uri``, are a file and a link to it.
+        ranks: of the keys, shape (N,).
+        files: first row with the same sha256 for each, shape (N,); None where unknown.
+    """
+    import polars as pl
+
+    if files is None or URI not in table.schema.names or not is_text(table.schema.field(URI).type):
+        return ranks
+    several = np.flatnonzero(np.bincount(files, minlength=len(files))[files] > 1)
+    frame = pl.DataFrame(table.take(several, [KEY, URI])).with_columns(pl.col(KEY, URI).cast(pl.String, strict=False))
+    is_file = pl.col(URI).str.ends_with(pl.concat_str(pl.lit("/"), KEY))
+    links = frame.select(~is_file & is_file.any().over(URI)).to_series().fill_null(False).to_numpy()
+    last = ranks.copy()
+    last[several[links]] += len(ranks)
+    return last
 
 
 def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | None:

@@ -68,6 +68,15 @@ def test_of_equal_rows_the_shorter_key_comes_first_then_the_smaller_whatever_the
     assert [keys[row] for row in order_of(table, "largest")] == ordered
 
 
+def test_a_file_is_kept_before_links_to_it_whatever_their_names(tmp_path):
+    keys = ["a.jpg", "long name.jpg", "b/long name.jpg", "c.jpg", "other.jpg", "d.jpg"]
+    files = ["long name.jpg", "long name.jpg", "b/long name.jpg", "b/long name.jpg", "other.jpg", "elsewhere.jpg"]
+    columns = {"key": keys, "uri": [f"/p/{file}" for file in files], "sha256": list("xxxxyy")}
+    table = open_table(write_table(tmp_path / "links.parquet", columns))
+    decided = decide_duplicates(table, DedupRequest({"bytes": None}), [])
+    assert [keys[row] for row in np.flatnonzero(decided.outcome == KEEP)] == ["long name.jpg", "d.jpg"]
+
+
 def test_the_original_is_kept(tmp_path):
     keys = [f"{name}{number}.jpg" for number in range(20) for name in ("Copy of ", "")]
     table = open_table(
