@@ -6,7 +6,7 @@ Five datasets, of the images that shipped models may be trained on: photographs 
 pixels, CIFAR-10 at 32, and squares out of the first two at 32 pixels, as small photographs of the web are made. To each
 come copies of some of its images: another crop, shift, size, tilt, mirrored, other colours, grey, compressed harder;
 half of those at their own size are one edit of ``scoring.edits`` instead of all these. What is no copy and lies
-nearest is the other class. Prints the weights for ``curate/policies/dedup/finders/verifier.py``, and what they are
+nearest is the other class. Prints the weights for ``curate/policies/dedup/finders/verified.py``, and what they are
 worth on a dataset that they were not fitted on.
 """
 
@@ -28,9 +28,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from named_data import add_data, open_data
 
 import curate
-from curate.policies.dedup.finders import verifier
-from curate.policies.dedup.finders.verified import Verified
-from curate.policies.dedup.finders.verifier import Weights, closeness, probability_of
+from curate.policies.dedup.finders.verified import LEAST_TO_FIT, Verified, Weights, closeness, probability_of
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import open_table
@@ -180,7 +178,7 @@ def fitted(pairs: list[Judged], *, parts: bool, first: Weights | None = None) ->
     use = np.array([True] * 4 + [parts])
     if first is not None:  # parts are fitted of these only
         odds = np.concatenate([first.log_odds(each.evidence) for each in pairs])
-        some = probability_of(odds) >= verifier.LEAST_TO_FIT
+        some = probability_of(odds) >= LEAST_TO_FIT
         columns, same, weight = columns[some], same[some], weight[some]
     while True:
         weights = _logistic(columns[:, use], same, weight)
@@ -209,7 +207,7 @@ def _logistic(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def chances(first: Weights, last: Weights, pairs: Judged) -> np.ndarray:
     """Return the probability of pairs as the finder gives it."""
     odds = first.log_odds(pairs.evidence)
-    enough = probability_of(odds) >= verifier.LEAST_TO_FIT
+    enough = probability_of(odds) >= LEAST_TO_FIT
     return probability_of(np.where(enough, np.maximum(odds, last.log_odds(pairs.evidence, pairs.part)), odds))
 
 

@@ -118,7 +118,9 @@ def decide_duplicates(
         InputError: for a column or key that cannot be used, or tables whose embeddings or signatures are of two kinds.
     """
     rows, other_rows, reviewed, read_again = _read(table, other, request, criteria, verdicts)
-    protected = _protected(rows, request)
+    protected = rows.holds(request.protect)
+    if protected is None:
+        protected = np.zeros(len(rows), bool)
     preferred = preferred_rows(table, request.prefer)
     files = equal_files(rows)
     ties = links_last(table, key_ranks(table), files)
@@ -238,11 +240,6 @@ def _enlarged_last(
     return work, stars, large
 
 
-def _protected(rows: Rows, request: DedupRequest) -> Marked:
-    protected = rows.holds(request.protect)
-    return np.zeros(len(rows), bool) if protected is None else protected
-
-
 def _release(stars: Stars, outside: Marked, dropped: Marked) -> None:
     """Take rows that reviewers dropped, shape (N,), away from their owners, in place; their copies keep owners."""
     gone = np.flatnonzero(dropped & (stars.finder >= 0))
@@ -277,8 +274,12 @@ def _read(
         other_rows = read_rows(other, request.needs_of_other(facts_in(other, request.facts)), unique=False)
         _require_colours_alike(rows, other_rows)
     reviewed = Reviewed.of_none(len(rows)) if verdicts is None else verdicts.reviewed(rows)
-    read_again = _read_pixels(table, rows, request, other, other_rows) if "pixels" in request.thresholds else []
-    return rows, other_rows, reviewed, read_again
+    if "pixels" not in request.thresholds:
+        return rows, other_rows, reviewed, []
+    tables = [(table, rows, request.source)]
+    if other is not None and other_rows is not None:
+        tables.append((other, other_rows, request.against_source))
+    return rows, other_rows, reviewed, add_pixels(tables)
 
 
 def _require_colours_alike(rows: Rows, other: Rows) -> None:
@@ -290,16 +291,6 @@ def _require_colours_alike(rows: Rows, other: Rows) -> None:
             f"{'this table' if held[0] else 'the other'} alone; score both with one version, or leave signatures out "
             "with --finder"
         )
-
-
-def _read_pixels(
-    table: Table, rows: Rows, request: DedupRequest, other: Table | None, other_rows: Rows | None
-) -> list[str]:
-    """Read images again where only their pixels can determine; return how many, in words."""
-    tables = [(table, rows, request.source)]
-    if other is not None and other_rows is not None:
-        tables.append((other, other_rows, request.against_source))
-    return add_pixels(tables)
 
 
 def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:

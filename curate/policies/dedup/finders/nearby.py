@@ -1,7 +1,6 @@
 """Pairs that lie close, by embedding or by image, and are then judged: what such finders share."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from typing import ClassVar, Generic, Self, TypeVar
@@ -33,8 +32,6 @@ class NearPairs(Search, Generic[Side]):
         views: of an image; the better one counts.
     """
 
-    higher = True
-    notes: Sequence[str] = ()
     n_nearest: ClassVar[int] = MOST_NEIGHBOURS  # rows by embedding that are judged
     n_alike: ClassVar[int] = 8  # rows by signature that are judged, too
 

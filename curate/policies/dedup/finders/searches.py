@@ -32,19 +32,22 @@ SINGLE_VIEW: Views = views()
 class Search(Protocol):
     """A finder that has been built on N rows."""
 
-    higher: bool  # whether a larger similarity is more alike
+    higher: bool = True  # whether a larger similarity is more alike
 
     @property
     def recall(self) -> Recall | None:
         """Share of the pairs that it finds; None where it finds all by its nature."""
+        return None
 
     @property
     def extent(self) -> str:
         """How much is compared where there is no ``recall`` to determine."""
+        return EVERY_PAIR
 
     @property
     def notes(self) -> Sequence[str]:
         """Facts for the user, one sentence each."""
+        return ()
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among``, shape (N,), marks."""
@@ -69,11 +72,6 @@ class Search(Protocol):
 
 class SameText(Search):
     """Rows that are equal in a text column."""
-
-    higher = True
-    recall: Recall | None = None
-    extent = EVERY_PAIR
-    notes: tuple[str, ...] = ()
 
     def __init__(self, column: pa.ChunkedArray, name: str = "sha256") -> None:
         self.name = name
@@ -126,8 +124,6 @@ class NearHash(Search):
     """Rows whose perceptual hashes differ in few bits; an image of one colour has none that says anything."""
 
     higher = False
-    recall: Recall | None = None
-    extent = EVERY_PAIR
     notes: Sequence[str] = ()
 
     def __init__(self, rows: Rows, radius: float) -> None:
@@ -194,10 +190,6 @@ def cosine_index(vectors: NDArray, threshold: float, ties: NDArray[np.uint64] | 
 
 class NearVector(Search):
     """Rows whose vectors have a cosine of at least a threshold, in any of the views requested."""
-
-    higher = True
-    extent = EVERY_PAIR
-    notes: tuple[str, ...] = ()
 
     def __init__(
         self,

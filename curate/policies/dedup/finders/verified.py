@@ -1,5 +1,6 @@
 """Rows that annotators would call near-duplicates: pairs that lie close, verified by all that the table knows."""
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -8,9 +9,64 @@ from numpy.typing import NDArray
 from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import Side, Surroundings
-from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, probability_of
 
 ALIKE = 0.94  # cosine of whole images from which no part is looked for
+SLACK = 0.02  # added to what two rows lack to be equal: closer than this no cosine shows more
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Log odds are a sum of closenesses, each times its weight, and the intercept.
+
+    Attributes:
+        content: at least 0.
+        signature: at least 0.
+        denser: at most 0: a pair counts by how it stands out from what lies around it.
+        sparser: at most 0.
+        part: of the best fit of one image as a part of the other, at least 0; 0 where nothing was fitted.
+        intercept: added.
+    """
+
+    content: float
+    signature: float
+    denser: float
+    sparser: float
+    part: float
+    intercept: float
+
+    def log_odds(self, evidence: Floats, part: Floats | None = None) -> Floats:
+        """Return the log odds of P pairs, shape (P,).
+
+        Args:
+            evidence: shape (P, 4): the cosine of the embeddings less the mean of the dataset; the cosine of the
+                signatures, the best over the views requested; and ``Side.crowding`` of either row, the larger and the
+                smaller one.
+            part: the cosine of the best fit of one as a part of the other, where there is one, shape (P,).
+        """
+        weights = np.array([self.content, self.signature, self.denser, self.sparser])
+        odds = closeness(evidence) @ weights + self.intercept
+        return odds if part is None else odds + self.part * closeness(part)
+
+
+# By examples/train_verifier.py, on embeddings of ``world``.
+FIRST = Weights(content=11.488, signature=4.535, denser=-1.772, sparser=-21.975, part=0.0, intercept=-1.992)
+FITTED = Weights(content=7.465, signature=0.0, denser=-0.587, sparser=-22.684, part=2.948, intercept=-0.441)
+LEAST_TO_FIT = 0.005  # probability by ``FIRST`` from which one image is fitted as a part of the other
+
+
+def closeness(cosine: NDArray) -> Floats:
+    """Return -log(1.02 - cosine): 3.9 for equal rows, 0 for rows that have next to nothing in common.
+
+    >>> closeness(np.array([1.0, 0.98, 0.52])).round(2).tolist()
+    [3.91, 3.22, 0.69]
+    """
+    return -np.log(1 + SLACK - np.minimum(np.asarray(cosine, np.float64), 1))
+
+
+def probability_of(log_odds: Floats) -> Floats:
+    """Return 1 / (1 + exp(-x)), in 0 to 1."""
+    return 0.5 * (1 + np.tanh(log_odds / 2))
 
 
 class Verified(NearPairs[Side]):

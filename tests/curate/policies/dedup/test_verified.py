@@ -10,8 +10,15 @@ import pytest
 import curate
 from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import CAREFUL
-from curate.policies.dedup.finders.verified import ALIKE, Verified
-from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, closeness, probability_of
+from curate.policies.dedup.finders.verified import (
+    ALIKE,
+    FIRST,
+    FITTED,
+    LEAST_TO_FIT,
+    Verified,
+    closeness,
+    probability_of,
+)
 from scoring.errors import InputError
 from scoring.images.signature import ORIENTATIONS, reorient, signature
 from scoring.images.views import views
