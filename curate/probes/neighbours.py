@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from curate.probes.linear import BLOCK_NUMBERS, LEAST_ROWS, check_labelled, softmax
 from scoring.metrics import neighbours
+from scoring.relative.space import unit
 
 NEIGHBOURS = 20
 USUAL = 0.07  # temperature where too few rows are labelled to choose one
@@ -38,7 +39,7 @@ class NeighbourProbe:
         size = max(1, BLOCK_NUMBERS // max(vectors.shape[1], len(self.shares)))
         references = torch.from_numpy(self.vectors)
         for start in range(0, len(vectors), size):
-            queries = torch.from_numpy(_unit(vectors[start : start + size]))
+            queries = torch.from_numpy(unit(vectors[start : start + size]))
             cosine, index = neighbours.nearest(queries, references, self.k)
             probabilities[start : start + size] = _votes(
                 cosine.numpy(), self.labels[index.numpy()], self.shares, self.temperature
@@ -65,7 +66,7 @@ def fit_neighbour_probe(
     every known class possible.
     """
     check_labelled(vectors, labels, n_classes)
-    rows, labels = _unit(vectors), np.ascontiguousarray(labels, np.int64)
+    rows, labels = unit(vectors), np.ascontiguousarray(labels, np.int64)
     shares = np.bincount(labels, minlength=n_classes) / len(labels)
     temperature = USUAL
     if calibrate and len(rows) >= LEAST_ROWS:
@@ -86,9 +87,3 @@ def _votes(
     cell = np.arange(n)[:, None] * len(shares) + classes
     votes = np.bincount(cell.ravel(), weight.ravel(), minlength=n * len(shares)).reshape(n, len(shares))
     return (k * votes + shares) / (k + 1)
-
-
-def _unit(vectors: NDArray) -> NDArray[np.float32]:
-    """Return rows of length 1, float32; a row of zeros stays one."""
-    length = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
-    return vectors.astype(np.float32) / np.maximum(length, 1e-12)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING
 from curate.tables.table import Table
 from curate.tables.vectors import Embeddings
+from scoring.relative.space import unit
 
 ALIKE = 0.6  # length of the mean of unit vectors: a group from here on shows one thing
 FEWEST = 6  # images of a group that is divided
@@ -38,8 +39,7 @@ def unit_vectors(table: Table, rows: Sequence[int] | NDArray[np.int64], about: N
     matrix, problem = read.done()
     mean = matrix[np.searchsorted(needed, about)].astype(np.float32).mean(0)
     at = np.searchsorted(needed, rows)
-    vectors = np.asarray(matrix[at], np.float32) - mean
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    vectors = unit(np.asarray(matrix[at], np.float32) - mean)
     vectors[problem[at] != 0] = 0
     return vectors
 

@@ -10,9 +10,8 @@ from torch import Tensor
 from curate.selftests.contract import BROKEN, COPIES, HOLDS, Check
 from curate.selftests.corruption import BatchScorer, square_batches
 from curate.statistics.degradations import recompress, resize
-from curate.statistics.diversity import unit_rows
 from scoring.metrics.proportions import wilson
-from scoring.relative.space import COPY
+from scoring.relative.space import COPY, unit
 
 UNIQUENESS = "uniqueness"  # 1 - cosine to the nearest other image: what deduplication and coverage use
 ROUNDING = 1e-3  # of a cosine of embeddings of the same pixels
@@ -47,7 +46,7 @@ def less_unique(encoded: Iterable[bytes], scorer: BatchScorer, dataset: NDArray)
         dataset: embeddings of what the images are among, shape (R, D), of any length above 0; rows closer than a cosine
             of 0.97, the image itself among them, are copies and do not count.
     """
-    others = torch.from_numpy(unit_rows(dataset))
+    others = torch.from_numpy(unit(dataset))
     nearer: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}
     for _, images in square_batches(encoded, scorer):
         embedding = torch.from_numpy(scorer(images)[0])

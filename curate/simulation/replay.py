@@ -14,6 +14,7 @@ from curate.selectors.graphs import MOST, computes_graph
 from curate.selectors.pool import Pool
 from curate.simulation.curves import Curves
 from scoring.errors import InputError
+from scoring.relative.space import unit
 
 if TYPE_CHECKING:
     from scoring.search.links import Graph
@@ -169,8 +170,7 @@ def _prepared(data: Replay, selectors: Sequence[Selector]) -> Replay:
 
     vectors, n, graph = data.vectors, len(data.labels), data.graph
     if vectors is None:
-        rows = data.features.astype(np.float32)
-        vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        vectors = unit(data.features)
     if graph is None and n > 1 and any(computes_graph(each, n) for each in selectors):
         graph = knn_graph(vectors, min(MOST, n - 1))
     return replace(data, vectors=vectors, graph=graph)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.metrics.resampling import Interval
+from scoring.relative.space import unit
 
 BLOCK = 8192  # rows multiplied at a time
 PARTS = 20  # that are left out in turn for an interval
@@ -28,7 +29,7 @@ def vendi_score(rows: NDArray) -> float:
     (4.0, 1.0)
     """
     if len(rows) <= rows.shape[1]:
-        units = unit_rows(rows)
+        units = unit(rows)
         return _effective(units @ units.T / len(rows))
     return _effective(moments(rows) / len(rows))
 
@@ -67,15 +68,9 @@ def moments(rows: NDArray) -> Floats:
     """Return the sum over rows of u u^T for u the row at length 1, shape (D, D); float32 products, float64 sums."""
     total = np.zeros((rows.shape[1],) * 2)
     for start in range(0, len(rows), BLOCK):
-        units = unit_rows(rows[start : start + BLOCK])
+        units = unit(rows[start : start + BLOCK])
         total += units.T @ units
     return total
-
-
-def unit_rows(rows: NDArray) -> NDArray[np.float32]:
-    """Return rows at length 1; a row of length zero stays zero."""
-    wide = rows.astype(np.float32)
-    return np.asarray(wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12))
 
 
 def _effective(matrix: NDArray) -> float:
@@ -99,9 +94,9 @@ def nearest_distances(rows: NDArray, references: NDArray, *, same: Sequence[int]
     """
     best = np.full(len(rows), -np.inf, np.float32)
     excluded = None if same is None else np.asarray(same, np.int64)
-    queries = unit_rows(rows)
+    queries = unit(rows)
     for first in range(0, len(references), BLOCK):
-        part = unit_rows(references[first : first + BLOCK])
+        part = unit(references[first : first + BLOCK])
         for start in range(0, len(queries), 1024):
             block = slice(start, start + 1024)
             cosine = queries[block] @ part.T

@@ -21,6 +21,7 @@ from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table, open_table
 from curate.tables.vectors import rows_of
 from scoring.errors import InputError
+from scoring.relative.space import unit
 
 FEWEST_TESTED = 20
 MOST_ROWS, LEAST_ROWS = 50_000, 20_000  # that sides train on: fewer where classes are many
@@ -202,9 +203,7 @@ class _Side:
 
     def vectors(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return some of the rows at unit length."""
-        vectors = rows_of(self.rows.array(EMBEDDING), self.part[places]).astype(np.float32)
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return vectors
+        return unit(rows_of(self.rows.array(EMBEDDING), self.part[places]))
 
     def label(self, classes: list[str]) -> NDArray[np.int64]:
         """Return the place of each row's class; -1 without one that is named."""

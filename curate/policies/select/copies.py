@@ -14,6 +14,7 @@ from curate.tables.images import SHA256
 from curate.tables.keys import keys_at
 from curate.tables.signatures import signature_matrix
 from curate.tables.table import Table
+from scoring.relative.space import unit
 
 MOST = 20_000  # picks and labelled rows that are compared with one another
 BLOCK = 1024  # picks at a time
@@ -79,13 +80,11 @@ def find_picked_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray
 
 def _by_signature(signatures: NDArray[np.int8], start: int) -> NDArray[np.int64]:
     """Return the first row before each of the rows from ``start`` on that looks the same, -1 for none; shape (N,)."""
-    wide = signatures.astype(np.float32)
-    length = np.linalg.norm(wide, axis=1, keepdims=True)
-    unit = np.divide(wide, length, out=np.zeros_like(wide), where=length > 0)
-    owner = np.full(len(unit), -1)
-    for low in range(start, len(unit), BLOCK):
-        high = min(low + BLOCK, len(unit))
-        near = unit[low:high] @ unit[:high].T >= np.float32(ALIKE)
+    units = unit(signatures)
+    owner = np.full(len(units), -1)
+    for low in range(start, len(units), BLOCK):
+        high = min(low + BLOCK, len(units))
+        near = units[low:high] @ units[:high].T >= np.float32(ALIKE)
         near &= np.arange(high) < np.arange(low, high)[:, None]
         has_copy = near.any(1)
         owner[low:high][has_copy] = near[has_copy].argmax(1)
