@@ -92,7 +92,7 @@ def note_outcomes(out: Path) -> Changes | None:
 def compare(before: pl.DataFrame, now: pl.DataFrame) -> Changes:
     """Return what differs between two tables of outcomes: key, decision, rule, reason and sha256.
 
-    Images are the same by key and bytes, else by bytes alone, which are those of renamed ones, else by key alone.
+    Images are the same by key and bytes, else by bytes alone where they were renamed, else by key alone.
     """
     before, now = before.filter(PRESENT), now.filter(PRESENT)
     same, renamed, before, new = _matched(before, now)

@@ -62,7 +62,7 @@ class Criterion:
 
 
 MEANINGS: dict[str, str] = {
-    "least-lost": "most pixels x bits of colour (24; grey 8, few 4, two 1); a quarter if blocky; enlarged ones last",
+    "least-lost": "most pixels x bits of colour (24; grey 8, few 4, two 1); a quarter if blocky, noisy; enlarged last",
     "least-lossy": "lossless before JPEG, JPEG by its quality; a palette of colours counts as quality 60",
     "certain": "most certain: highest kappa, or lowest unc where there is no kappa",
     "largest": "most pixels",

@@ -16,8 +16,8 @@ from curate.tables.table import Table
 
 WIDTH, HEIGHT, N_BYTES, FORMAT = "width", "height", "n_bytes", "format"
 COLOURS, COLOURFULNESS, ENTROPY = "quality_colours", "quality_colourfulness", "quality_entropy"
-JPEG, BLOCKING, RESOLUTION = "quality_jpeg", "quality_blocking", "quality_resolution"
-OF_DETAIL = (WIDTH, HEIGHT, COLOURS, COLOURFULNESS, ENTROPY, JPEG, BLOCKING, RESOLUTION)  # columns of ``least-lost``
+JPEG, BLOCKING, RESOLUTION, NOISE = "quality_jpeg", "quality_blocking", "quality_resolution", "quality_noise"
+OF_DETAIL = (*(WIDTH, HEIGHT, COLOURS, COLOURFULNESS, ENTROPY, JPEG, BLOCKING, RESOLUTION), NOISE)  # of ``least-lost``
 OF_FIDELITY = (FORMAT, COLOURS, COLOURFULNESS, JPEG)  # and ``fidelity``
 
 LEAST_COLOUR = 1.0  # colourfulness below which an image is grey
@@ -26,7 +26,9 @@ GREY_BITS, COLOUR_BITS = 8, 24  # a pixel
 PLAIN = 3.5  # bits of entropy below which a lossy image is of few colours, to which compression added others
 HEAVY = 30  # JPEG quality up to which
 BLOCKY = 1.5  # and steps at the grid from which compression shows
-LEFT = 0.25  # of the detail of such an image
+NOISY = 1.2  # grey levels of noise of colour, more than photographs keep in a JPEG
+HALVED = 90  # of a quality up to which most encoders halve the resolution of colours, and with it such noise of sensors
+LEFT = 0.25  # of the detail of an image that is spoilt
 LARGER = 1.3  # times as many pixels as another copy has an enlarged one at least
 SHARP = 0.7  # resolution of an image that was not enlarged much
 POWER = (
@@ -71,17 +73,22 @@ def bits(rows: Rows) -> NDArray[np.int64]:
 
 
 def detail(rows: Rows, large: NDArray[np.bool_] | None = None) -> Values:
-    """Return how many bits there are to see in each row: pixels x bits, a quarter where heavy compression shows.
+    """Return how many bits there are to see in each row: pixels x bits, a quarter where it is ``spoilt``.
 
     NaN for a row whose size is not known. Rows that ``enlarged`` marked, ``large``, come after all others.
     """
-    shown = numbers(rows, WIDTH) * numbers(rows, HEIGHT) * bits(rows) * np.where(heavy(rows), LEFT, 1.0)
+    shown = numbers(rows, WIDTH) * numbers(rows, HEIGHT) * bits(rows) * np.where(spoilt(rows), LEFT, 1.0)
     return shown if large is None else np.where(large, -1 / (1 + shown), shown)
 
 
-def heavy(rows: Rows) -> NDArray[np.bool_]:
-    """Return which rows show heavy compression, shape (N,)."""
-    return np.asarray((numbers(rows, JPEG) <= HEAVY) | (numbers(rows, BLOCKING) >= BLOCKY))
+def spoilt(rows: Rows) -> NDArray[np.bool_]:
+    """Return which rows show heavy compression, or noise that was added, shape (N,).
+
+    Noise counts in files that would have lost a sensor's noise: in others the original may have it, and no copy.
+    """
+    quality = numbers(rows, JPEG)
+    is_noisy = (quality <= HALVED) & (numbers(rows, NOISE) >= NOISY)
+    return np.asarray((quality <= HEAVY) | (numbers(rows, BLOCKING) >= BLOCKY) | is_noisy)
 
 
 def fidelity(rows: Rows) -> Values:
@@ -108,7 +115,7 @@ def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
     size = np.log(np.where(pixels > 0, pixels, np.nan))
     shown = size + POWER * np.log(np.where(resolution > 0, resolution, np.nan))
     depth = bits(rows)
-    faithful = np.where((depth >= GREY_BITS) & ~heavy(rows), shown, -np.inf)  # noise of compression looks like detail
+    faithful = np.where((depth >= GREY_BITS) & ~spoilt(rows), shown, -np.inf)  # noise looks like detail
     is_enlarged = np.zeros(len(owner), bool)
     for group in _groups(known, owner * (COLOUR_BITS + 1) + depth, is_soft):
         copies = group[np.argsort(size[group])]

@@ -79,6 +79,30 @@ def test_the_original_of_a_photograph_has_lost_least(original):
             assert worst["quality 10 saved as png"] < rank[0]
 
 
+def with_noise(picture, sigma):
+    pixels = np.asarray(picture, np.float64)
+    return Image.fromarray((pixels + np.random.default_rng(0).normal(0, sigma, pixels.shape)).clip(0, 255).astype("u1"))
+
+
+@pytest.mark.parametrize("quality", [75, 90])
+def test_a_copy_with_noise_has_lost_more_than_its_original_and_shows_no_detail(quality):
+    for path in (path for path in PHOTOS if path.stem != "retina"):  # on black, which cuts off half of the noise
+        picture = photo(path)
+        smaller = picture.resize((picture.width * 3 // 4, picture.height * 3 // 4))
+        noisy = [coded(with_noise(each, 50), "jpeg", quality=90) for each in (picture, smaller)]
+        rows = rows_of(coded(picture, "jpeg", quality=quality), *noisy)
+        rank = ranks(rows, enlarged(rows, np.zeros(3, np.int64)))
+        assert rank.argmax() == 0, path.stem
+
+
+def test_noise_of_a_sensor_that_only_the_original_has_is_no_loss():
+    for picture in map(photo, PHOTOS):
+        grainy = with_noise(picture, 5)
+        copies = [coded(grainy, "jpeg", quality=quality) for quality in (90, 75)]
+        for original in (coded(grainy, "png"), coded(grainy, "jpeg", quality=95, subsampling=0)):
+            assert ranks(rows_of(original, *copies)).argmax() == 0
+
+
 def test_the_bits_of_a_pixel_are_those_of_its_colours():
     picture = photo()
     kinds = (picture, picture.convert("L"), picture.quantize(12), picture.convert("1"))
