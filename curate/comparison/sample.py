@@ -138,7 +138,7 @@ def items(samples: Sequence[TableSample], content: NDArray[np.int64], *, seed: i
     for sample, part in zip(samples, parts, strict=True):
         scored = np.ones(len(sample), bool)
         if STATUS in sample.columns.column_names:
-            scored = is_ok(plain(sample.columns[STATUS].combine_chunks()))
+            scored = is_ok(sample.columns[STATUS].combine_chunks())
         usable = scored & np.isfinite(part).all(1) & part.any(1)
         if usable.sum() < FEWEST_ROWS:
             return f"{sample.table.path} has {usable.sum():,} rows with an embedding, of {FEWEST_ROWS} or more it takes"

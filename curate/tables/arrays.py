@@ -63,7 +63,9 @@ def coded(column: pa.Array, seen: dict[Any, int]) -> NDArray[np.int32]:
 
 def is_ok(status: pa.Array) -> NDArray[np.bool_]:
     """Return which statuses are ``ok``, shape (N,); null is not."""
-    return np.asarray(pc.fill_null(pc.equal(status, OK), False).to_numpy(zero_copy_only=False), bool)
+    is_coded = pa.types.is_dictionary(status.type)
+    same = pc.equal(status.dictionary, OK).take(status.indices) if is_coded else pc.equal(status, OK)
+    return np.asarray(pc.fill_null(same, False).to_numpy(zero_copy_only=False), bool)
 
 
 def has_value(column: pa.Array) -> pa.BooleanArray:

@@ -17,7 +17,7 @@ from curate.manifest.ahead import ahead
 from curate.manifest.contract import CONNECTIONS, Reader
 from curate.manifest.uris import uri_reader
 from curate.tables.arrays import is_ok
-from curate.tables.digests import is_text, key_array, key_texts, plain, tie_breaks
+from curate.tables.digests import is_text, key_array, key_texts, tie_breaks
 from curate.tables.provenance import WHITE, reading_of, white_of
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -66,7 +66,7 @@ def drawn_rows(table: Table, n: int, *, seed: int, scored: bool = True) -> NDArr
     names = [name for name in (KEY, *([STATUS] if scored else [])) if name in table.schema.names]
     best, rows, start = np.zeros(0, np.uint64), np.zeros(0, np.int64), 0
     for batch in table.batches(names):
-        inside = np.flatnonzero(is_ok(plain(batch.column(STATUS)))) if STATUS in names else np.arange(batch.num_rows)
+        inside = np.flatnonzero(is_ok(batch.column(STATUS))) if STATUS in names else np.arange(batch.num_rows)
         numbers = start + inside
         keys = (
             key_array(batch.column(KEY), table.path, start).take(pa.array(inside))

@@ -12,7 +12,7 @@ from curate.tables.digests import key_array, key_bytes, key_texts, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
-SORTED_AT_ONCE = 1 << 24  # hashes, of 8 bytes each
+SORTED_AT_ONCE = 1 << 26  # hashes, of 8 bytes each
 
 
 def key_hashes(table: Table) -> NDArray[np.uint64]:
@@ -83,8 +83,8 @@ def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     first_bytes = hashes.astype("<u8", copy=False).view(np.uint8)[7::8] >> np.uint8(8 - bits)
     repeated = [np.zeros(0, np.uint64)]
     for first in range(1 << bits):
-        some = hashes[first_bytes == first] if bits else hashes
-        ordered = np.sort(some)
+        ordered = hashes[first_bytes == first] if bits else hashes.copy()
+        ordered.sort()
         again = ordered[1:][ordered[1:] == ordered[:-1]]
         if len(again):
             repeated.append(np.unique(again))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.manifest.store_path import AnyPath
 from curate.tables.arrays import TRUE, coded, exact_numbers, has_value, is_ok, nan_as_null, texts
-from curate.tables.digests import RowDigest, key_array, numpy_type, plain, tie_breaks
+from curate.tables.digests import RowDigest, key_array, numpy_type, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.needs import PHASH, SHA256, Needs
 from curate.tables.provenance import model_of, signature_of
@@ -281,7 +281,7 @@ class _Reading:
             if self.rank is None:
                 rows.hashes[to] = hashes
         if self.has_status:
-            rows.ok[to] = is_ok(plain(batch.column(STATUS)))
+            rows.ok[to] = is_ok(batch.column(STATUS))
         self._add_columns(batch, to)
         for condition in self.conditions:
             rows.truths[condition.text][to] = condition(batch)

@@ -3,6 +3,7 @@
 Source: Collet, "xxHash fast digest algorithm", version 0.1.1 of its specification (2018), section XXH64.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ P1, P2, P3, P4, P5 = map(
 STRIPE = 32  # bytes that four lanes take at a time
 WORD = 8  # bytes that are read from any place on, so that as many follow the last text
 BLOCK = 1 << 14  # texts whose lanes the processor's cache holds
+RUN = 512  # texts of one length, from which they are hashed apart from others
 
 
 def xxh64(texts: pa.LargeBinaryArray, seed: int = 0) -> Hashes:
@@ -33,15 +35,33 @@ def xxh64(texts: pa.LargeBinaryArray, seed: int = 0) -> Hashes:
         texts: without nulls.
         seed: of 64 bits, signed or not.
     """
-    start = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    lengths = np.diff(_starts(texts)).astype(np.uint16)  # 16 bits sort fast, and need not be exact
+    sizes = np.bincount(lengths)
+    n_apart = sizes[sizes >= RUN].sum()
+    if 2 * n_apart < len(texts) or np.count_nonzero(lengths[1:] != lengths[:-1]) < len(texts) // RUN:
+        return _in_blocks(texts, np.arange(0, len(texts), BLOCK), seed)
+    order, ends = np.argsort(lengths, kind="stable"), np.cumsum(sizes)
+    cuts = np.concatenate([(ends - sizes)[sizes >= RUN], ends[sizes >= RUN], np.arange(0, len(texts), BLOCK)])
     hashes = np.empty(len(texts), U)
-    for at in range(0, len(texts), BLOCK):
-        places = start[at : at + BLOCK + 1]
+    hashes[order] = _in_blocks(texts.take(pa.array(order)), np.unique(cuts[cuts < len(texts)]), seed)
+    return hashes
+
+
+def _starts(texts: pa.LargeBinaryArray) -> NDArray[np.int64]:
+    """Return where each of N texts starts in their bytes, and where the last one ends, shape (N + 1,)."""
+    return np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
+
+
+def _in_blocks(texts: pa.LargeBinaryArray, cuts: NDArray[np.int64], seed: int) -> Hashes:
+    """Return the hashes of texts, a block at a time; blocks begin at the cuts, of which the first is 0."""
+    start, data = _starts(texts), np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    hashes = np.empty(len(texts), U)
+    for first, last in pairwise([*cuts.tolist(), len(texts)]):
+        places = start[first : last + 1]
         block = data[places[0] : places[-1] + WORD]
         if len(block) < places[-1] - places[0] + WORD:
             block = np.append(block, np.zeros(WORD, np.uint8))
-        hashes[at : at + BLOCK] = _hashed(block, places - places[0], U(seed % 2**64))
+        hashes[first:last] = _hashed(block, places - places[0], U(seed % 2**64))
     return hashes
 
 
@@ -118,20 +138,35 @@ def _merged(lanes: list[Hashes]) -> Hashes:
 
 
 def _add_word(h: Hashes, word: Hashes) -> Hashes:
-    return _rotated(h ^ _round(U(0), word), 27) * P1 + P4
+    mixed = _round(U(0), word)
+    mixed ^= h
+    mixed = _rotated(mixed, 27)
+    mixed *= P1
+    mixed += P4
+    return mixed
 
 
 def _add_half(h: Hashes, word: Hashes) -> Hashes:
-    return _rotated(h ^ word * P1, 23) * P2 + P3
+    mixed = word * P1
+    mixed ^= h
+    mixed = _rotated(mixed, 23)
+    mixed *= P2
+    mixed += P3
+    return mixed
 
 
 def _add_byte(h: Hashes, byte: NDArray[np.uint8]) -> Hashes:
-    return _rotated(h ^ byte * P5, 11) * P1
+    mixed = byte * P5
+    mixed ^= h
+    mixed = _rotated(mixed, 11)
+    mixed *= P1
+    return mixed
 
 
 def _avalanche(h: Hashes) -> Hashes:
-    h = (h ^ (h >> U(33))) * P2
-    h = (h ^ (h >> U(29))) * P3
+    for bits, factor in ((33, P2), (29, P3)):
+        h = h ^ (h >> U(bits))
+        h *= factor
     return h ^ (h >> U(32))
 
 
@@ -143,8 +178,14 @@ def _which(rows: NDArray[np.bool_]) -> slice | NDArray[np.int64] | None:
 
 
 def _round(lane: Hashes | np.uint64, word: Hashes) -> Hashes:
-    return _rotated(lane + word * P2, 31) * P1
+    mixed = word * P2
+    mixed += lane
+    mixed = _rotated(mixed, 31)
+    mixed *= P1
+    return mixed
 
 
 def _rotated(values: Hashes, bits: int) -> Hashes:
-    return (values << U(bits)) | (values >> U(64 - bits))
+    rotated = values << U(bits)
+    rotated |= values >> U(64 - bits)
+    return rotated

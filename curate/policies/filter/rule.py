@@ -175,8 +175,7 @@ class ScoreRule(Rule):
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
         """Return each row's score and on which side of the cut it lies, shape (M,) each."""
         codes, score, threshold, margin = self._numbers(result, rows)
-        tied = dropped & (margin == 0)
-        kinds = np.where(tied, 2, np.where(dropped, 1, 0))
+        kinds = dropped.astype(np.int64) + (dropped & (margin == 0))  # 2 for a tie
         endings = self.endings(result)
         after = pa.array([text for kind in endings for text in kind]).take(pa.array(kinds * len(endings[0]) + codes))
         return Reasons(six_digits(score, f"{self.column} ", after), (score, threshold, margin))

@@ -60,8 +60,7 @@ class DecisionWords:
         """
         stop = start + len(keys)
         outcome = self.verdict.outcome[start:stop]
-        rule = self.verdict.rule[start:stop].copy()
-        rule[outcome == KEEP] = self.last
+        rule = np.where(outcome == KEEP, self.last, self.verdict.rule[start:stop])
         numbers = [np.full(len(keys), np.nan) for _ in DECISION_SCHEMA if pa.types.is_floating(_.type)]
         reason = _Reasons(len(keys))
         for index in range(len(self.rules)):
@@ -76,7 +75,7 @@ class DecisionWords:
             pa.DictionaryArray.from_arrays(pa.array(outcome.view(np.int8)), pa.array(OUTCOMES)),
             reason.texts(),
             pa.DictionaryArray.from_arrays(pa.array(self.typed[rule], mask=rule < 0), self.names),
-            *(pa.array(values, from_pandas=True) for values in numbers),
+            *(pa.array(values, from_pandas=bool(np.isnan(values).any())) for values in numbers),  # NaN becomes null
         ]
         return pa.RecordBatch.from_arrays(columns, schema=ENCODED_SCHEMA)
 
