@@ -25,6 +25,9 @@ class CleanOptions:
         str | None, shared("--label", ", to find wrong labels. [default: label, where there is one]", metavar="COLUMN")
     ] = None
     label_from_folder: Annotated[bool, shared("--label-from-folder", ", to find wrong labels")] = False
+    key: fields.Key = None
+    path_column: fields.PathColumn = None
+    image_column: fields.ImageColumn = None
     root: fields.Root = None
     against: Annotated[
         str | Path | None,

@@ -38,6 +38,8 @@ class CleanResult(Printed):
         pipeline: the steps, to edit and to run.
         receipt: over all steps; None in a dry run.
         export: the subset for another tool; None where none was requested.
+        source: where the images are, for a subset that names no file; None where it names them.
+        no_junk: why junk was not looked for; empty where it was, or in a dry run.
         steps: what became of each.
         gone: that were in the source and no longer are; None as ``unreadable``.
         changes: what differs from the time before; None for the first time, and where nothing does.
@@ -63,6 +65,8 @@ class CleanResult(Printed):
     review_by: Mapping[str, int] = field(default_factory=dict)
     emptied: list[str] = field(default_factory=list)
     export: Path | None = None
+    source: str | None = None
+    no_junk: str = ""
     steps: list[Ran] = field(default_factory=list)
     gone: int | None = None
     changes: Changes | None = None
@@ -90,6 +94,8 @@ class CleanResult(Printed):
     def lines(self) -> list[str | Grid]:
         """Return the printed lines."""
         lines: list[str | Grid] = [Grid(self.account(), right=1), *emptied_words("class", self.emptied)]
+        if self.no_junk:
+            lines.append(f"junk is not looked for: {self.no_junk}")
         return lines if self.changes is None else [*lines, *self.changes.lines()]
 
     def to_json(self) -> dict[str, Any]:

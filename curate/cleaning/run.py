@@ -12,7 +12,7 @@ from curate.cleaning.changes import note_outcomes, note_renamed
 from curate.cleaning.options import CleanOptions
 from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
 from curate.cleaning.result import TO_DO, CleanResult, lost_in, total
-from curate.cleaning.steps import REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Cleaning, is_edited
+from curate.cleaning.steps import READING, REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Cleaning, is_edited
 from curate.columns import GONE, LABEL, OK, STATUS, URI
 from curate.counted import counted
 from curate.engines.settings import OF_ANOTHER_VERSION, settings_of_version
@@ -26,12 +26,14 @@ from curate.policies.verdicts import IMAGE, ImageDecision, read_verdicts
 from curate.reporting.findings import NEAR, QUESTIONS
 from curate.reporting.review import LIKE, read_findings
 from curate.tables.keys import rows_with_keys
-from curate.tables.table import open_table
+from curate.tables.table import Table, open_table
 from scoring.atomic import AtomicFile
 from scoring.checkpoint import find_checkpoint
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup
 from scoring.model_names import is_published
+from scoring.relative.columns import JUNK
+from scoring.relative.fit import FEW_ROWS
 
 LOOKED_AT = 1000  # rows of a source that show whether it names files
 SCORING = ("score", "against")
@@ -69,7 +71,16 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     check_out(out)
     if not dry_run:
         note_renamed(out)  # of a run that ended before it did
-    manifest = open_manifest(source, SourceOptions(label_from_folder=options.label_from_folder, root=options.root))
+    manifest = open_manifest(
+        source,
+        SourceOptions(
+            key=options.key,
+            path_column=options.path_column,
+            image_column=options.image_column,
+            label_from_folder=options.label_from_folder,
+            root=options.root,
+        ),
+    )
     cleaning = _cleaning(options, manifest)
     text, file = cleaning.text(), out / FILE
     if not overwrite:
@@ -79,7 +90,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     is_unchecked = file.is_file() and file.read_bytes() == unchecked.text().encode()
     if dry_run and not out.is_dir():
         steps = [Ran(planned.step.name, planned.step.command, TO_DO) for planned in plan(pipeline, commands)]
-        return _result(out, manifest.n_rows, PipelineResult(steps=steps), cleaning, dry_run=True)
+        return _result(out, manifest.n_rows, PipelineResult(steps=steps), cleaning, options)
     if (scores := out / SCORES).is_file() and not overwrite and (name := _made_elsewhere(scores)):
         announce(f"{scores} has another {name}: {OF_ANOTHER_VERSION}; --overwrite scores all again")
     if not dry_run:
@@ -96,7 +107,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     if ran.code:
         step = ran.steps[-1].name
         raise Stopped(step, ran.code, _advice(out, step))
-    return _result(out, manifest.n_rows, ran, cleaning, dry_run=dry_run)
+    return _result(out, manifest.n_rows, ran, cleaning, options)
 
 
 def _run(
@@ -152,14 +163,22 @@ def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
         source=from_folder(str(options.source), out),
         model=model,
         label=label,
-        label_from_folder=options.label_from_folder,
-        root=None if options.root is None else from_folder(options.root, out),
+        reading=_reading(options, out),
         against=None if against is None else from_folder(against, out),
         against_scored=against_scored,
         export=export,
         reads_source=urls.null_count > 0,
         reviewed=bool(_decided(out)),
     )
+
+
+def _reading(options: CleanOptions, out: Path) -> dict[str, str | bool]:
+    """Return how the source is read, as options of ``curate score``."""
+    reading: dict[str, str | bool] = {"label-from-folder": True} if options.label_from_folder else {}
+    for name in READING:
+        if (value := getattr(options, name.replace("-", "_"))) is not None:
+            reading[name] = from_folder(value, out) if name == "root" else value
+    return reading
 
 
 def _decided(out: Path) -> Mapping[str, ImageDecision]:
@@ -233,6 +252,16 @@ def _advice(out: Path, step: str) -> str:
     return f"mend it and repeat the command, or change the step in {out / FILE} and run that by curate run"
 
 
+def _why_no_junk(scores: Table) -> str:
+    """Return why no image of a scored table has ``p_junk``; an empty text where one has."""
+    if JUNK in scores.schema.names and any(len(batch.column(0).drop_null()) for batch in scores.batches([JUNK])):
+        return ""
+    fit = scores.metadata.get("fit")
+    about = fit.get("junk") if isinstance(fit, Mapping) else None
+    problem = about.get("problem") if isinstance(about, Mapping) else None
+    return str(problem or f"there are fewer than {FEW_ROWS} different images")
+
+
 def _emptied(out: Path, label: str) -> list[str]:
     """Return the classes that readable images have and the subset lacks, in their order."""
     kept = {str(name) for batch in open_table(out / SUBSET).batches([label]) for name in batch.column(0).to_pylist()}
@@ -243,8 +272,9 @@ def _emptied(out: Path, label: str) -> list[str]:
     return sorted(classes.keys() - kept)
 
 
-def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, *, dry_run: bool) -> CleanResult:
+def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, options: CleanOptions) -> CleanResult:
     """Count what became of every image."""
+    dry_run = options.dry_run
     stages = {step.name: step.stage for step in ran.steps}
     scored = stages.get("score")
     images = scored.rows_out if scored is not None else images
@@ -286,6 +316,8 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, *, 
         review=review,
         pipeline=out / FILE,
         export=None if cleaning.export is None else out / cleaning.steps()["export"]["out"],
+        source=str(options.source) if cleaning.reads_source else None,
+        no_junk="" if dry_run else _why_no_junk(open_table(out / SCORES)),
         receipt=ran.receipt and out / ran.receipt.resolve().relative_to(out.resolve()),
         steps=ran.steps,
         dry_run=dry_run,

@@ -4,7 +4,8 @@ import hashlib
 import json
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ SUBSET, REPORT, REVIEW = CLEANED, "report.html", "review"
 SCORES = f"{STEPS_FOLDER}/score.parquet"
 VERDICTS = f"subset{SUFFIX}"
 MODEL = "world"
+READING = ("key", "path-column", "image-column", "root")
 AGAINST, LEAKS, LABELS = (f"{STEPS_FOLDER}/{name}.parquet" for name in ("against", "leaks", "labels"))
 THUMBS = 500  # of the page: each is one more image to decode
 SURE = 0.99  # cosine of signatures: above it copies alone were seen, below it also other things of one template
@@ -40,8 +42,7 @@ class Cleaning:
         source: the images.
         model: that scores them.
         label: column of classes; None without one.
-        label_from_folder: take it from the folders.
-        root: where relative paths of a list start; None for its folder.
+        reading: options of the step ``score`` that say how the source is read, such as ``root``.
         against: other images or scores, in which a leak is looked for; None for none.
         against_scored: whether these are scored already.
         export: format that the subset is handed on in; None for none.
@@ -53,8 +54,7 @@ class Cleaning:
     source: str
     model: str
     label: str | None = None
-    label_from_folder: bool = False
-    root: str | None = None
+    reading: Mapping[str, str | bool] = field(default_factory=dict)
     against: str | None = None
     against_scored: bool = False
     export: str | None = None
@@ -66,11 +66,8 @@ class Cleaning:
         """Return the steps by name, each with its options."""
         images = {"source": self.source} if self.reads_source else {}
         named = {} if self.label is None else {"label": self.label}
-        steps: dict[str, dict[str, Any]] = {"score": {"source": self.source, "model": self.model, "add": True}}
-        if self.label_from_folder:
-            steps["score"]["label-from-folder"] = True
-        if self.root is not None:
-            steps["score"]["root"] = self.root
+        scoring = {"source": self.source, "model": self.model, "add": True, **self.reading}
+        steps: dict[str, dict[str, Any]] = {"score": scoring}
         if self.against is not None and not self.against_scored:
             steps["against"] = {"run": "score", "source": self.against, "model": self.model, "add": True}
         steps["usable"] = {"run": "issues", "table": "score", "drop": "unusable"}
@@ -133,8 +130,9 @@ def command_of(folder: Path) -> list[str] | None:
         words.append("--label-from-folder")
     elif unique.get("label", LABEL) != LABEL:
         words += ["--label", unique["label"]]
-    if "root" in score:
-        words += ["--root", from_current(score["root"], folder)]
+    for name in READING:
+        if name in score:
+            words += [f"--{name}", from_current(score[name], folder) if name == "root" else score[name]]
     if "leaks" in steps:
         other = steps["against"]["source"] if "against" in steps else steps["leaks"]["against"]
         words += ["--against", from_current(other, folder)]

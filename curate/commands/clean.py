@@ -74,8 +74,19 @@ def _report(result: "CleanResult") -> None:
     for name in ("report", "review", "subset", "export"):
         if (path := getattr(result, name)) is not None:
             show(f"{name}: {path}")
-    subset = shlex.quote(str(result.subset))
+    if words := _next(result):
+        show(f"next: {shlex.join(words)}")
+
+
+def _next(result: "CleanResult") -> list[str]:
+    """Return the command that is usually run next; none where nothing is left to do."""
+    from curate.cleaning.steps import SCORES
+
     if result.to_review:
-        show(f"next: curate review {shlex.quote(str(result.folder))}")
-    else:
-        show(f"next: curate export {subset} --to folder -o training")
+        return ["curate", "review", str(result.folder)]
+    if not result.kept:
+        return ["curate", "issues", str(result.folder / SCORES)]
+    if result.export is not None:
+        return []
+    source = [] if result.source is None else ["--source", result.source]
+    return ["curate", "export", str(result.subset), "--to", "folder", *source, "-o", "training"]

@@ -1,5 +1,6 @@
 """A folder of real images is cleaned in one command, and every image is accounted for."""
 
+import shlex
 import shutil
 from pathlib import Path
 
@@ -323,3 +324,29 @@ def test_paths_of_a_list_start_at_the_root_that_is_named(workdir):
     typed = ["clean", "names.csv", "-o", "listed", "--model", "m.safetensors", "--root", "photos"]
     assert counts(run(*typed, "-q", "--json"))["kept"] == 2
     assert command_of(Path("listed")) == ["curate", *typed]
+
+
+def test_a_table_is_read_by_named_columns_and_the_next_command_finds_its_images(workdir):
+    images = [Path(f"photos/{name}.jpg").read_bytes() for name in ("coffee", "rocket")]
+    pq.write_table(pa.table({"id": ["a", "b"], "left": images, "right": [None, None]}), "i.parquet")
+    typed = ["clean", "i.parquet", "-o", "read", "--model", "m.safetensors", "--key", "id", "--image-column", "left"]
+    lines = run(*typed).stdout.splitlines()
+    assert any("junk" in line and "50" in line for line in lines)
+    assert run(*shlex.split(lines[-1].removeprefix("next: curate "))).exit_code == 0
+    assert sorted(path.read_bytes() for path in Path("training").glob("*.jpg")) == sorted(images)
+    assert command_of(Path("read")) == ["curate", *typed]
+
+
+def test_a_list_that_names_an_image_twice_is_cleaned_by_the_numbers_of_its_rows(workdir):
+    Path("twice.csv").write_text("shot,note\nbrick.jpg,1\nbrick.jpg,2\n")
+    typed = ["clean", "twice.csv", "-o", "two", "--model", "m.safetensors", "--key", "#", "--path-column", "shot"]
+    summary = counts(run(*typed, "--root", "photos", "-q", "--json"))
+    assert (summary["copies_by"], summary["kept"]) == ({"bytes": 1}, 1)
+    assert command_of(Path("two")) == ["curate", *typed, "--root", "photos"]
+
+
+def test_the_next_command_of_a_subset_without_rows_exports_nothing(workdir):
+    Path("plain").mkdir()
+    Image.new("RGB", (64, 64), "red").save("plain/a.png")
+    result = run("clean", "plain", "-o", "none", "--model", "m.safetensors")
+    assert result.stdout.splitlines()[-1] == "next: curate issues none/steps/score.parquet"
