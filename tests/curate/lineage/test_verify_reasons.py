@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chained import MODEL, N, chain, changed, dataset, resealed, write
+from chained import MODEL, chain, changed, dataset, resealed, write
 from commandline import run
 
 import curate
@@ -98,8 +98,7 @@ def test_a_column_that_no_rule_read_is_found_by_the_bytes_unless_another_table_i
 def test_a_forged_graph_is_computed_again_and_not_believed(made):
     folder, _, _ = made
     graph = folder / "graph.parquet"
-    result = curate.dedup(folder / "scores.parquet", folder / "g.parquet", {"embedding": 0.999}, graph=graph)
-    assert result.kept == N - 1
+    result = curate.select(folder / "scores.parquet", folder / "g.parquet", "typiclust", 9, graph=graph)
     assert curate.verify(result.receipt).identical
     table = pq.read_table(graph)
     near, alike = (np.array(table[name].to_pylist()) for name in ("neighbours", "cosine"))
@@ -118,7 +117,7 @@ def test_a_forged_graph_is_computed_again_and_not_believed(made):
         at = table.schema.get_field_index(name)
         table = table.set_column(at, table.schema.field(at), column)
     pq.write_table(table, graph)
-    again = curate.dedup(folder / "scores.parquet", folder / "h.parquet", {"embedding": 0.999}, graph=graph)
+    again = curate.select(folder / "scores.parquet", folder / "h.parquet", "typiclust", 9, graph=graph)
     verification, said = notes(again.receipt)
     assert not verification.identical
     assert "graph.parquet is forged: the neighbours of 2 rows of 40 are others (003.png, 005.png)" in said

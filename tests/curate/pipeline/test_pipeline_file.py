@@ -145,7 +145,7 @@ def test_lines_are_found_where_names_stand_in_quotes_or_in_tables_of_their_own()
         ("keep_top", 'out = "/elsewhere/best.parquet"\nkeep_top', 14),
         ("keep_top", 'out = "link/best.parquet"\nkeep_top', 14),
         ("report-only = true", 'report-only = true\nsheet = "../pairs.png"', 9),
-        ("report-only = true", 'report-only = true\ngraph = "s3://bucket/graph"', 9),
+        ("report-only = true", 'report-only = true\nsheet = "s3://bucket/pairs.png"', 9),
     ],
 )
 def test_an_output_outside_of_the_folder_of_the_file_takes_an_option(workdir, old, new, line):
