@@ -162,7 +162,8 @@ class Format:
         minimal: whether no column but key and label goes along unless it is requested.
         suffix: how the name of a file ends; empty for folders.
         load: lines of Python that read it back, with ``{out}`` for its path as a literal, ``{train}`` for the path
-            of the training side where there are sides, and ``{empty}`` for what lets a folder of a class be empty.
+            of the training side where there are sides, ``{empty}`` for what lets a folder of a class be empty, and
+            ``{end}`` for what ends an entry of paths.
         load_classes: such lines for rows with classes alone.
     """
 
@@ -189,10 +190,11 @@ class Format:
         """Return the lines of Python that load what was written at ``out``; without a plan those for classes."""
         train = out / TRAIN if plan is not None and TRAIN in plan.sides.names else out
         empty = ", allow_empty=True" if plan is not None and plan.lacking else ""
+        end = repr("\0" if plan is not None and plan.null else "\n")
         lines = (*self.load_classes, *self.load) if plan is None or plan.labelled else self.load
         places = {"out": out, "train": train}
         # with ./ before it, for `datasets` takes names such as csv for its own those loaders
         texts = {
             name: repr(str(path) if path.is_absolute() else f"./{path.as_posix()}") for name, path in places.items()
         }
-        return tuple(line.format(**texts, empty=empty) for line in lines)
+        return tuple(line.format(**texts, empty=empty, end=end) for line in lines)

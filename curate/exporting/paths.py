@@ -32,5 +32,5 @@ PATHS = Format(
     lines_alone,
     out="the path or URL of each image, one a line; with `--null` a NUL ends each, for `xargs -0`",
     suffix=".txt",
-    load=("data = open({out}).read().splitlines()",),
+    load=("data = open({out}, newline='', errors='surrogateescape').read().split({end})[:-1]",),
 )

@@ -32,7 +32,8 @@ from scoring.lookup import name_list
 METADATA_KEY = b"curate"
 PART_FILES = "part-*.parquet"
 HINTS = {  # on a column that is missing
-    LABEL: f"; where classes are folders, name {FOLDER}",
+    KEY: "; images that a table holds are scored first, with curate score",
+    LABEL: f"; where folders are classes, name the column {FOLDER}",
     FOLDER: ", and no key names a folder of the source",
 }
 CLEANED = "subset.parquet"  # of a folder that curate clean wrote

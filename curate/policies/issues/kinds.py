@@ -17,6 +17,9 @@ STYLE = 0.1  # share of a dataset above which a kind describes its style, not de
 CONSTANT = 1e-6  # contrast
 FEW = 5  # images, which are no style however small the dataset
 JUNK_CUT, SUSPECT_CUT = 0.5, 0.1  # of p_junk: unusable, and suspect enough to confirm another measure
+NOISE_CUT = (
+    0.95  # of p_junk: noise has 0.97 and more; knitwear, spectrograms and small patterns are as sharp and have less
+)
 UNUSABLE, ALL = "unusable", "all"  # names for several kinds
 GROUPS = "unlike-the-rest"
 SHAPE = ("quality_contrast", "quality_entropy", "quality_sharpness")
@@ -105,7 +108,7 @@ def _colourful(values: Mapping[str, Values]) -> Flags:
 
 
 def _noise(values: Mapping[str, Values]) -> Flags:
-    return _is_junk(values) & (values["quality_contrast"] >= FAINT) & (values[ENTROPY] > NOISY_SHADES)
+    return (values[JUNK] > NOISE_CUT) & (values["quality_contrast"] >= FAINT) & (values[ENTROPY] > NOISY_SHADES)
 
 
 def _enlarged(values: Mapping[str, Values]) -> Flags:
@@ -133,7 +136,7 @@ BY_NOISE = Witness(
     (JUNK, "quality_contrast", ENTROPY),
     _noise,
     True,
-    "p_junk above 0.5, contrast of 0.05 or more, and more shades than drawings have",
+    "p_junk above 0.95, contrast of 0.05 or more, and more shades than drawings have",
 )
 BY_SHADES = Witness(
     (JUNK, ENTROPY, COLOURS, *_SIZES),

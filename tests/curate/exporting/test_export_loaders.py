@@ -211,7 +211,9 @@ def test_a_path_that_would_be_two_lines_is_refused_unless_each_ends_in_a_nul(wor
     pq.write_table(pa.table({"key": ["a"], "uri": [str(broken_path)]}), "odd.parquet")
     with pytest.raises(InputError, match=r"holds what ends an entry; end each with a NUL by --null"):
         curate.export("odd.parquet", "odd.txt", to="paths")
-    curate.export("odd.parquet", "odd.txt", to="paths", null=True)
+    (line,) = curate.export("odd.parquet", "odd.txt", to="paths", null=True).load
+    exec(line, loaded := {})
+    assert loaded["data"] == [str(broken_path)]
     assert Path("odd.txt").read_bytes() == os.fsencode(broken_path) + b"\0"
     assert not Path("odd.txt.part").exists()
 

@@ -33,7 +33,7 @@ CLEAN = {
 BAD = {  # kind -> what an image of it measures
     "junk": {"p_junk": 0.9},
     "blank": {"quality_contrast": 0.002},
-    "pure-noise": {"quality_sharpness": 1.4, "p_junk": 0.9},
+    "pure-noise": {"quality_sharpness": 1.4, "p_junk": 0.97},
     "enlarged": {"quality_sharpness": 0.3, "p_junk": 0.9},
     "placeholder": {"copies": 40, "p_junk": 0.9},
     "unlike-the-rest": {"unlike_group": 2},
@@ -144,6 +144,7 @@ def test_rows_are_dropped_only_by_name(tmp_path, kind):
         ("blocky", "quality_jpeg", 95.0),  # a texture with a period
         ("blocky", "quality_colours", 1.0),  # a drawing whose lines lie on the grid
         ("pure-noise", "p_junk", 0.2),  # sand, a sharp scan
+        ("pure-noise", "p_junk", 0.66),  # a tiled wall, knitwear
         ("pure-noise", "quality_entropy", 5.2),  # a chess board
         ("pure-noise", "quality_entropy", 3.2),  # fine dashes
         ("noisy", "quality_colours", 200.0),  # dots of a palette
