@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.columns import FRAMES
 from curate.policies.dedup.grouping.loss import (
     BLOCKING,
     COLOURFULNESS,
@@ -24,7 +25,7 @@ from curate.tables.rows import Rows
 BRIGHTNESS, CONTRAST, SHARPNESS = "quality_brightness", "quality_contrast", "quality_sharpness"
 NOISE, BORDER = "quality_noise", "quality_border"
 READ = (WIDTH, HEIGHT, N_BYTES, FORMAT, COLOURS, COLOURFULNESS, ENTROPY, JPEG, BLOCKING)  # what keeping reads, too
-COMPARED = (*READ, BRIGHTNESS, CONTRAST, SHARPNESS, NOISE, BORDER)  # columns that are compared, where a table has them
+COMPARED = (*READ, FRAMES, BRIGHTNESS, CONTRAST, SHARPNESS, NOISE, BORDER)  # what is compared, where a table has it
 TURNED = frozenset({"rotated 90", "rotated 270", "transposed", "transversed"})  # views that exchange width and height
 
 SHAPE = 0.03  # of the ratio of the sides: by so much another is another shape

@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.columns import FRAMES
 from curate.policies.dedup.finders.links import Links, joined
 from curate.policies.dedup.finders.looks import VIEWS
 from curate.policies.dedup.finders.searches import Search, Views, not_compared
@@ -109,7 +110,8 @@ class OfColour(Passing):
         search: by signature alone.
         rows: that it searches, with chroma.
         views: of an image, by which pairs are looked at.
-        closely: whether they agree as copies of another size or encoding do, in brightness as well where it is known.
+        closely: whether they agree as copies of another size or encoding do, in brightness as well where it is known,
+            and neither is one of several images of its file, of which others may differ.
     """
 
     def __init__(self, search: Search, rows: Rows, views: Views, *, closely: bool = False) -> None:
@@ -159,4 +161,12 @@ class OfColour(Passing):
             known = light.valid[links.query] & other.valid[links.row]
             apart = np.abs(light.values[links.query] - other.values[links.row])
             agree &= ~known | (apart <= LIGHT)
+        if self.closely:
+            agree &= ~(_is_of_several(side)[links.query] | _is_of_several(self.rows)[links.row])
         return agree
+
+
+def _is_of_several(rows: Rows) -> Marked:
+    """Return which rows are one image of a file that holds several, shape (N,)."""
+    frames = rows.exact.get(FRAMES)
+    return np.zeros(len(rows), bool) if frames is None else frames.valid & (frames.values > 1)

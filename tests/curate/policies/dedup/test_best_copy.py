@@ -250,6 +250,17 @@ def test_a_strict_threshold_drops_no_image_of_another_light_or_pale_colour(tiny_
     assert (strict.kept, usual.kept) == (3, 1)
 
 
+def test_a_strict_threshold_drops_no_file_of_several_images_for_its_first(tiny_checkpoint, tmp_path):
+    (tmp_path / "p").mkdir()
+    cover, *pages = (Image.open(PHOTOS / f"{name}.jpg").convert("RGB").resize((96, 96)) for name in NAMES)
+    for number, page in enumerate(pages):
+        cover.save(tmp_path / f"p/report{number}.tif", save_all=True, append_images=[page])
+    shutil.copy(tmp_path / "p/report1.tif", tmp_path / "p/report1_again.tif")
+    table = scored(tmp_path / "p", tiny_checkpoint, tmp_path / "s.parquet")
+    strict, usual = (dedup(table, finder={"bytes": None, "signature": least}, dry_run=True) for least in (0.99, 0.95))
+    assert (strict.kept, strict.dropped_by["bytes"], usual.kept) == (2, 1, 1)
+
+
 def test_flat_images_are_not_compared_by_embedding(tiny_checkpoint, tmp_path):
     folder = tmp_path / "p"
     folder.mkdir()
