@@ -124,18 +124,15 @@ class ParquetManifest:
     def _read(self, stream: RowStream, start: int, stop: int) -> pa.Table:
         batches: list[pa.RecordBatch] = []
         size = 0
-        try:
-            for batch in stream.batches(start, stop):
-                size += batch.nbytes
-                if size > MAX_ROWS_BYTES:
-                    raise InputError(
-                        f"expected the columns of {self._where} next to the image to fit into {MAX_ROWS_BYTES >> 30} "
-                        f"GiB for {stop - start:,} rows, got more near row {start}; leave the large column out"
-                    )
-                _check_values(batch, self._where, start)
-                batches.append(batch)
-        except BadGroup as error:
-            raise InputError(f"{error}; write or fetch the file again") from None
+        for batch in _batches(stream, start, stop):
+            size += batch.nbytes
+            if size > MAX_ROWS_BYTES:
+                raise InputError(
+                    f"expected the columns of {self._where} next to the image to fit into {MAX_ROWS_BYTES >> 30} "
+                    f"GiB for {stop - start:,} rows, got more near row {start}; leave the large column out"
+                )
+            _check_values(batch, self._where, start)
+            batches.append(batch)
         if batches:
             return pa.Table.from_batches(batches)
         first = self._read(stream, 0, 1)  # an empty range: the types of a real one
@@ -173,14 +170,10 @@ class ParquetManifest:
         if answers == {"all"}:
             return False
         leaf = self._layout.bytes_leaf
-        try:
-            parts = [
-                _leaf(pa.Table.from_batches([batch]), leaf).is_valid().combine_chunks()
-                for batch in self._nulls.batches(start, stop)
-            ]
-        except BadGroup as error:
-            raise InputError(f"{error}; write or fetch the file again") from None
-        return pa.concat_arrays(parts)
+        batches = _batches(self._nulls, start, stop)
+        return pa.concat_arrays(
+            [_leaf(pa.Table.from_batches([batch]), leaf).is_valid().combine_chunks() for batch in batches]
+        )
 
     def _groups(self, start: int, stop: int) -> Iterator[Group]:
         while start < stop:
@@ -241,13 +234,9 @@ class ParquetManifest:
             return
         unique, row = UniqueCheck(), 0
         schemes = SchemeCheck()
-        stream = self._stream(leaves, _TEXT_ROWS)
-        try:
-            for batch in stream.batches(0, self.n_rows):
-                self._check_batch(pa.Table.from_batches([batch]), row, unique, schemes)
-                row += batch.num_rows
-        except BadGroup as error:
-            raise InputError(f"{error}; write or fetch the file again") from None
+        for batch in _batches(self._stream(leaves, _TEXT_ROWS), 0, self.n_rows):
+            self._check_batch(pa.Table.from_batches([batch]), row, unique, schemes)
+            row += batch.num_rows
         schemes.finish()
         if layout.key is not None:
             unique.finish(partial(self._take_keys, layout.key), layout.key, self._where)
@@ -303,6 +292,14 @@ class ParquetManifest:
             uris = self._uris(self._read(stream, start, stop), start, stop).to_pylist()
             digest.add([""] * len(uris), uris, without(absent, start, map(version_of, uris)))
         return digest.hexdigest()
+
+
+def _batches(stream: RowStream, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows [start, stop) as batches; InputError where they cannot be read."""
+    try:
+        yield from stream.batches(start, stop)
+    except BadGroup as error:
+        raise InputError(f"{error}; write or fetch the file again") from None
 
 
 def _row_leaves(layout: Layout, schema: pa.Schema) -> list[str]:

@@ -5,7 +5,7 @@ import struct
 import tarfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import BinaryIO
 
@@ -37,7 +37,6 @@ class Contents:
 
     links: int = 0  # symbolic and hard links, devices, FIFOs, sparse files
     cut_off: str = ""  # name of the member in whose data the file ends
-    suffixes: dict[str, int] = field(default_factory=dict)
 
 
 class _Headers:

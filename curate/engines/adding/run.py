@@ -183,10 +183,9 @@ def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[
         at = pc.fill_null(pc.index_in(rows[KEY], value_set=keys), -1).to_numpy()
         times, sizes = (pc.fill_null(rows[name], UNKNOWN).to_numpy() for name in (MTIME, N_BYTES))
         places = todo[at.clip(0)]
-        same = (state.comparison.times[places] == times) & (
-            (sizes == UNKNOWN) | (state.comparison.sizes[places] == UNKNOWN)
-        )
-        same |= (state.comparison.times[places] == times) & (state.comparison.sizes[places] == sizes)
+        now = state.comparison.sizes[places]
+        same = state.comparison.times[places] == times
+        same &= (sizes == UNKNOWN) | (now == UNKNOWN) | (now == sizes)
         if (at >= 0).all() and same.all() and not used[at].any():
             kept[shard], used[at] = places, True
     return kept
