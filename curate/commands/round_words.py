@@ -144,6 +144,9 @@ def status_notes(status: "Status") -> list[str]:
     notes = []
     if not status.rounds:
         notes.append(f"no batch was made yet; make a batch with `curate round next {status.path}`")
+    if pending := status.counts["pending"]:
+        waiting = counted(pending, "requested image has", "requested images have")
+        notes.append(f"{waiting} no label yet; read them with `curate round import {status.path} labels.csv`")
     held_out, labelled = status.held_out
     if not held_out:
         notes.append("no rows are held out, so nothing can be said of accuracy")

@@ -50,7 +50,7 @@ def run_review_plan(options: ReviewPlanOptions) -> AuditPlan:
     guess = EXPECTED_PART * goal.rate if options.expected is None else parse_share(options.expected, "--expected")
     needed = _needed(among, goal, guess)
     n = _images(options.images, needed[guess], among, goal, guess)
-    plan = AuditPlan(name, len(population), among, n, goal.rate, goal.confidence, needed)
+    plan = AuditPlan(str(options.table), name, len(population), among, n, goal.rate, goal.confidence, needed)
     if options.out is None:
         return plan
     path = _place(options.out)

@@ -1,5 +1,6 @@
 """The results of audits: a plan, the reading of verdicts, and the guarantee of a filter; each prints itself."""
 
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ class AuditPlan(Printed):
     """The sample to be judged.
 
     Attributes:
+        table: that is drawn from.
         column: by which rows are cut.
         rows: that have a score.
         among: of them, the most certain, which could be kept and are drawn from.
@@ -30,6 +32,7 @@ class AuditPlan(Printed):
         csv: to judge.
     """
 
+    table: str
     column: str
     rows: int
     among: int
@@ -63,11 +66,12 @@ class AuditPlan(Printed):
         ]
         if self.csv is None:
             return [*lines, f"{counted(self.images, 'image')} would be drawn; write them with -o NAME.audit.csv"]
+        table, sample = (shlex.quote(str(path)) for path in (self.table, self.csv))
         return [
             *lines,
-            f"{counted(self.images, 'image')} to judge: curate review TABLE {self.csv}",
-            f"then: curate filter TABLE --max-bad-rate {_share(self.rate)} --confidence {_share(self.confidence)} "
-            f"--audit {self.csv} -o kept.parquet",
+            f"{counted(self.images, 'image')} to judge: curate review {table} {sample}",
+            f"then: curate filter {table} --max-bad-rate {_share(self.rate)} --confidence {_share(self.confidence)} "
+            f"--audit {sample} -o kept.parquet",
         ]
 
 

@@ -106,6 +106,7 @@ def test_the_plan_draws_a_simple_random_sample_of_the_rows_that_could_be_kept(da
         lines = list(csv.DictReader(file))
     in_order = sorted(list(dataset[2].values())[: N - 5])
     assert plan.among == round((N - 5) / 2 + 0.1) == int(lines[0]["among"])
+    assert any(f"curate review {dataset[0]} {plan.csv}" in line for line in plan.lines() if isinstance(line, str))
     assert len({line["key"] for line in lines}) == 300
     for line in lines:
         assert float(line["value"]) == dataset[2][line["key"]]
