@@ -96,8 +96,7 @@ class Decided(Generic[R]):
 
     def counts(self) -> dict[str, int]:
         """Return ``n_rows`` and the rows of each outcome."""
-        # one code after another: bincount would make eight bytes of each
-        kept, dropped, undecided, failed = (int((self.outcome == code).sum()) for code in range(len(OUTCOMES)))
+        kept, dropped, undecided, failed = tally(self.outcome)
         return {
             "n_rows": len(self.outcome),
             "kept": kept,
@@ -105,6 +104,11 @@ class Decided(Generic[R]):
             "undecided": undecided,
             "failed": failed,
         }
+
+
+def tally(outcome: np.ndarray) -> list[int]:
+    """Return the rows of each outcome; one code after another, as bincount would make eight bytes of each."""
+    return [int(np.count_nonzero(outcome == code)) for code in range(len(OUTCOMES))]
 
 
 def counted_result(decided: Decided[R]) -> R:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from curate.columns import KEY, describe, describe_all
 from curate.manifest.file_set import file_set
 from curate.manifest.store_path import AnyPath, path_or_store, path_to_read
-from curate.policies.decided import Decided, numbered, plain_words
-from curate.policies.outcomes import KEEP
+from curate.policies.decided import Decided, numbered, plain_words, tally
+from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.receipts import FileState, Written, receipt_json, state_of
 from curate.policies.result import Result
 from curate.tables.classes import CLASSES, lists_for_subset
@@ -154,10 +154,10 @@ def write_outputs(
             others[name] = outputs.text(outputs.texts[name])
             others[name].write(content)
         receipt = others["receipt"] = outputs.text(outputs.receipt)
-        tally = _stream(decided, subset, decisions)
+        counts = _stream(decided, subset, decisions)
         read = bytes_read(outputs.files)
         _refuse_changed(states)
-        _check(decided, tally, subset.n_rows, decisions.n_rows)
+        _check(decided, counts, subset.n_rows, decisions.n_rows)
         for written in writers.values():
             written.seal()
         made: dict[str, Written] = {name: (writer.file, writer.n_rows) for name, writer in writers.items()}
@@ -230,13 +230,13 @@ def _described(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWriter) -> np.ndarray:
     """Write kept rows and all decisions; return the rows of each outcome."""
-    tally = np.zeros(4, np.int64)
+    counts = np.zeros(len(OUTCOMES), np.int64)
     stored = decided.table.stored
     for start, batch in numbered(stored.batches(rows=STREAM_ROWS, compact=True)):
         outcome = decided.outcome[start : start + batch.num_rows]
         if len(outcome) != batch.num_rows:
             raise InputError(f"{decided.table.path} changed while it was being read; run the command again")
-        tally += np.bincount(outcome, minlength=4)
+        counts += tally(outcome)
         decisions.write(decided.words(start, *plain_words(batch)))
         kept = _as_stored(batch.filter(pa.array(outcome == KEEP)), stored.schema)
         if kept.num_rows and decided.arranged is not None:
@@ -245,7 +245,7 @@ def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWrite
             subset.write(kept)
     for piece in decided.arranged.finish() if decided.arranged is not None else ():
         subset.write(piece)
-    return tally
+    return counts
 
 
 def _as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -254,8 +254,8 @@ def _as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([c if c.type == kind else c.cast(kind) for c, kind in kinds], schema=schema)
 
 
-def _check(decided: Decided[Result], tally: np.ndarray, n_subset: int, n_decisions: int) -> None:
+def _check(decided: Decided[Result], counts: np.ndarray, n_subset: int, n_decisions: int) -> None:
     """The accounts must balance before any file gets its name."""
     n_rows, *expected = decided.counts().values()
-    if tally.tolist() != expected or sum(expected) != n_rows or n_decisions != n_rows or n_subset != expected[0]:
-        raise RuntimeError(f"rows do not add up: {tally.tolist()} written, {expected} decided of {n_rows}")
+    if counts.tolist() != expected or sum(expected) != n_rows or n_decisions != n_rows or n_subset != expected[0]:
+        raise RuntimeError(f"rows do not add up: {counts.tolist()} written, {expected} decided of {n_rows}")

@@ -36,12 +36,13 @@ def xxh64(texts: pa.LargeBinaryArray, seed: int = 0) -> Hashes:
         seed: of 64 bits, signed or not.
     """
     lengths = np.diff(_starts(texts)).astype(np.uint16)  # 16 bits sort fast, and need not be exact
-    sizes = np.bincount(lengths)
-    n_apart = sizes[sizes >= RUN].sum()
-    if 2 * n_apart < len(texts) or np.count_nonzero(lengths[1:] != lengths[:-1]) < len(texts) // RUN:
+    is_mixed = np.count_nonzero(lengths[1:] != lengths[:-1]) >= len(texts) // RUN
+    sizes = np.bincount(lengths) if is_mixed else np.zeros(0, np.int64)
+    is_run = sizes >= RUN
+    if 2 * sizes[is_run].sum() < len(texts):
         return _in_blocks(texts, np.arange(0, len(texts), BLOCK), seed)
     order, ends = np.argsort(lengths, kind="stable"), np.cumsum(sizes)
-    cuts = np.concatenate([(ends - sizes)[sizes >= RUN], ends[sizes >= RUN], np.arange(0, len(texts), BLOCK)])
+    cuts = np.concatenate([(ends - sizes)[is_run], ends[is_run], np.arange(0, len(texts), BLOCK)])
     hashes = np.empty(len(texts), U)
     hashes[order] = _in_blocks(texts.take(pa.array(order)), np.unique(cuts[cuts < len(texts)]), seed)
     return hashes
