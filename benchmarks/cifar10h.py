@@ -282,10 +282,10 @@ def baselines(features: Features, votes: Votes) -> Iterator[tuple[str, Numbers]]
     parts = [features.test, features.crops, features.train[0, HELD_OUT]]
     clean, hard = features.train[0, TRAIN], {"clean": votes.clean[TRAIN], "aggregate": votes.aggregate[TRAIN]}
     people = votes.train[TRAIN]
-    who, said = people.nonzero(as_tuple=True)
-    count = people[who, said].long()
+    who, answer = people.nonzero(as_tuple=True)
+    count = people[who, answer].long()
     fits = {name: (clean, labels) for name, labels in hard.items()}
-    fits["soft"] = (clean[who.repeat_interleave(count)], said.repeat_interleave(count))
+    fits["soft"] = (clean[who.repeat_interleave(count)], answer.repeat_interleave(count))
     for name, (rows, labels) in fits.items():
         classifier = classifier_metrics.fit_linear(rows, labels, CLASSES)
         surety = [-ranking.entropy(classifier.logits(part).double().softmax(1).numpy()) for part in parts]

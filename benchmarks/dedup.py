@@ -105,10 +105,10 @@ def run_command(name: str, table: Path, out: Path) -> bool:
         [sys.executable, "-c", WATCH, *command, "--overwrite", *RUNS[name]], check=True, capture_output=True, text=True
     )
     seconds = time.perf_counter() - start
-    first, _, said = done.stdout.partition("\n")
+    first, _, rest = done.stdout.partition("\n")
     peak, cpu = map(float, first.split())
-    kept = next(line for line in said.splitlines() if line.startswith("kept"))
-    searched = [line for line in said.splitlines() if "clusters" in line]
+    kept = next(line for line in rest.splitlines() if line.startswith("kept"))
+    searched = [line for line in rest.splitlines() if "clusters" in line]
     took = f"{seconds:7.1f} s ({cpu:.1f} s of processor)"
     print(f"  {name:10} {took}  peak {peak:6,.0f} MB  {' '.join(kept.split())}  {' '.join(searched)}", flush=True)
     return peak < LIMIT_MB

@@ -49,7 +49,7 @@ def null(arguments: argparse.Namespace) -> None:
         pool = read_pool(
             table, subset, side, label=arguments.label, labelled=None, group=(), sample=arguments.sample, seed=0
         )
-    said: dict[str, Counter[str]] = {}
+    outcomes: dict[str, Counter[str]] = {}
     for bank in range(-(-arguments.trials // BANK)):
         part = drawn(pool, arguments, bank)
         sides = draw_sides(part, seeds=BANK, seed=bank)
@@ -60,11 +60,11 @@ def null(arguments: argparse.Namespace) -> None:
                 comparison = compared(name, dealt(right, arguments.seeds, bank, trial), held_out(part, sides))
                 verdict = verdict_of(comparison)
                 for side_of, says in ((RANDOM, verdict.says), (ALL_ROWS, verdict.of_size)):
-                    said.setdefault(f"{name} - {side_of}", Counter())[says] += 1
+                    outcomes.setdefault(f"{name} - {side_of}", Counter())[says] += 1
                 moved = any(each.adjusted_p[RANDOM] <= 0.05 for each in comparison.classes)
-                said.setdefault(f"{name}, some class", Counter())["moves" if moved else "none"] += 1
-        print(json.dumps({name: dict(counts) for name, counts in said.items()}), flush=True)
-    for name, counts in said.items():
+                outcomes.setdefault(f"{name}, some class", Counter())["moves" if moved else "none"] += 1
+        print(json.dumps({name: dict(counts) for name, counts in outcomes.items()}), flush=True)
+    for name, counts in outcomes.items():
         bounds = [(what, n, wilson(n, counts.total())) for what, n in counts.most_common()]
         print(
             f"{name:<24} "

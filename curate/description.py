@@ -66,12 +66,12 @@ def _classes(table: Table) -> dict[str, str]:
     for batch in table.batches(list(lists)) if lists else ():
         for name, seen in present.items():
             seen.update(class_list(table, name).texts(batch.column(name)).unique().drop_null().to_pylist())
-    said = {}
+    lines = {}
     for name, names in lists.items():
         lacking = [each for each in names if each not in present[name]]
         none = f"; no row of {name_list(lacking)}" if lacking else ""
-        said[name] = f"{len(names):,}: {name_list(names)}{none}"
-    return said
+        lines[name] = f"{len(names):,}: {name_list(names)}{none}"
+    return lines
 
 
 def _is_parquet(path: Path) -> bool:

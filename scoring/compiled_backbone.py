@@ -58,8 +58,8 @@ def cpp_compiler() -> str:
     from torch._inductor.cpp_builder import get_cpp_compiler
 
     line = [*shlex.split(get_cpp_compiler()), "--version"]
-    said = subprocess.run(line, capture_output=True, text=True, check=True).stdout  # noqa: S603 - it compiled, too
-    return said.splitlines()[0]
+    shown = subprocess.run(line, capture_output=True, text=True, check=True).stdout  # noqa: S603 - it compiled, too
+    return shown.splitlines()[0]
 
 
 class CompiledBackbone(nn.Module):

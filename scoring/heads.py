@@ -148,8 +148,8 @@ class GaussiansHeadSpec(HeadSpec):
         mean, log_variance = gaussians.unbind(1)
         apart = (mean - mean.mean(1, keepdim=True)).square().sum(-1)
         values = (log_variance.exp().sum(-1), log_variance.sum(-1), apart)  # each of shape (N, C)
-        said = dict(zip(GAUSSIANS, (value.mean(1) for value in values), strict=True))
-        return {name: said[name] for name in self.columns}
+        columns = dict(zip(GAUSSIANS, (value.mean(1) for value in values), strict=True))
+        return {name: columns[name] for name in self.columns}
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,11 @@ def scored(name: str, scorer: Scorer, inputs: Any, n: int) -> dict[str, Any]:
     Raises:
         ValueError: if it gives other columns than it declares, or not one number a row.
     """
-    said = scorer.score(inputs)
-    if list(said) != list(scorer.columns) or any(tuple(values.shape) != (n,) for values in said.values()):
-        shapes = {column: tuple(values.shape) for column, values in said.items()}
+    scores = scorer.score(inputs)
+    if list(scores) != list(scorer.columns) or any(tuple(values.shape) != (n,) for values in scores.values()):
+        shapes = {column: tuple(values.shape) for column, values in scores.items()}
         raise ValueError(f"the scorer {name} declares {list(scorer.columns)}, each of shape ({n},), and gave {shapes}")
-    return dict(zip(columns_of({name: scorer}), said.values(), strict=True))
+    return dict(zip(columns_of({name: scorer}), scores.values(), strict=True))
 
 
 def main_column(name: str, scorer: Scorer) -> str:

@@ -88,7 +88,7 @@ def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> JudgedImages:
 
 
 def _of_files(paths: Sequence[Path], judges: str, read: dict[str, Any]) -> JudgedImages:
-    said: dict[str, list[str]] = {}
+    answers_of: dict[str, list[str]] = {}
     for path in paths:
         known = read_known(path, ANSWER)
         if known.labels is None:
@@ -100,8 +100,8 @@ def _of_files(paths: Sequence[Path], judges: str, read: dict[str, Any]) -> Judge
             name = key.decode("utf-8", "surrogateescape")
             if word is None:
                 raise InputError(f"{path}: expected good, bad or unsure for {name[:80]!r}, got {answer[:40]!r}")
-            said.setdefault(name, []).append(word)
-    if not said:
+            answers_of.setdefault(name, []).append(word)
+    if not answers_of:
         raise InputError(f"{paths[0]}: expected answers in the column {ANSWER!r}, got none; write good, bad or unsure")
-    badness = np.array([joined(answers, judges) for answers in said.values()], np.float64)
-    return JudgedImages(list(said), badness, np.ones(len(said)), None, None, read)
+    badness = np.array([joined(answers, judges) for answers in answers_of.values()], np.float64)
+    return JudgedImages(list(answers_of), badness, np.ones(len(answers_of)), None, None, read)

@@ -52,7 +52,7 @@ def _show(difference: "Diff") -> None:
     for mark, missing, other in (("<", difference.only_first, 1), (">", difference.only_second, 0)):
         steps = difference.steps[other]
         name = f"; in the steps of the {('first', 'second')[other]}:" if steps else ""
-        _show_rows(f"{mark} only in this one: {missing.rows:,}{name}", mark, missing, said=bool(steps))
+        _show_rows(f"{mark} only in this one: {missing.rows:,}{name}", mark, missing, with_reasons=bool(steps))
     decided = counted(difference.decisions.rows, "row has", "rows have")
     _show_rows(f"{decided} another decision or reason (< | >):", "", difference.decisions)
     if not difference.same_order:
@@ -68,14 +68,14 @@ def _show(difference: "Diff") -> None:
     show("identical: the same rows and values" if difference.identical else "different")
 
 
-def _show_rows(title: str, mark: str, missing: "Missing", *, said: bool = True) -> None:
+def _show_rows(title: str, mark: str, missing: "Missing", *, with_reasons: bool = True) -> None:
     if not missing.rows:
         return
     show(title)
-    if said:
+    if with_reasons:
         show_table([("  ", n, why) for why, n in missing.why.items()])
     for key, reason in missing.named:
-        show(f"   {mark} {key}: {reason}" if said else f"   {mark} {key}")
+        show(f"   {mark} {key}: {reason}" if with_reasons else f"   {mark} {key}")
     if missing.rows > len(missing.named):
         show(f"   {mark} and {missing.rows - len(missing.named):,} more")
 

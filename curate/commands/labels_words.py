@@ -84,8 +84,8 @@ def verdict_lines(verdicts: "Verdicts") -> list[str]:
     from curate.policies.sampled import NOT_COUNTED
 
     counts = verdicts.counts
-    said = ", ".join(f"{n:,} {word}" for word, n in counts.items())
-    lines = [f"{sum(counts.values()):,} rows drawn: {said}"]
+    parts = ", ".join(f"{n:,} {word}" for word, n in counts.items())
+    lines = [f"{sum(counts.values()):,} rows drawn: {parts}"]
     if counts["blank"]:
         lines.append(f"{counted(counts['blank'], 'row')} {NOT_COUNTED}")
     lines.append(f"wrong labels, of all {verdicts.wrong.rows:,} judged: {_readings(verdicts.wrong)}")

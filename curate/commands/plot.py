@@ -38,14 +38,14 @@ def run(
 
     if request.out is None and not json_:
         raise InputError("expected -o NAME.png, .svg or .pdf, or --json for the numbers alone, got neither; add one")
-    said = (lambda text: None) if quiet else say
-    drawn = run_plot(replace(request, announce=said))
+    tell = (lambda text: None) if quiet else say
+    drawn = run_plot(replace(request, announce=tell))
     for note in drawn.numbers.notes:
-        said(note)
+        tell(note)
     if json_:
         emit(drawn.to_json())
     if request.out is not None:
-        said(f"image: {request.out}")
+        tell(f"image: {request.out}")
 
 
 def _kinds() -> str:

@@ -22,7 +22,7 @@ class Bar:
     def __init__(self, unit: str, *, quiet: bool = False) -> None:
         self._unit, self._quiet = unit, quiet
         self._bar: Any = None
-        self._said = time.monotonic()
+        self._printed = time.monotonic()
         self._since: tuple[float, int] | None = None  # when the rate is counted from, and what was done then
 
     def __enter__(self) -> Self:
@@ -52,12 +52,12 @@ class Bar:
         begins = self._since is None and done == start and total >= self.MANY
         if self._since is None or self._since[1] == start:  # what had to be made ready before is no part of the rate
             self._since = now, done
-        if begins or now - self._said > self.LINE_SECONDS:
+        if begins or now - self._printed > self.LINE_SECONDS:
             since, before = self._since
             rate = (done - before) / (now - since) if now > since else 0.0
             speed = f", {rate:,.1f}/s, {_minutes((total - done) / rate)} left" if rate > 0 else ""
             say(f"{done:,} of {total:,} {self._unit}{speed}{', ' if words else ''}{words}")
-            self._said, self._since = now, (now, done)
+            self._printed, self._since = now, (now, done)
 
     def warn(self, text: str) -> None:
         """Print a line above the bar."""

@@ -96,11 +96,11 @@ def _show_details(status: "Status") -> None:
         show_table(most_first, header=("class", "labels to learn from"), right=1)
     if status.agreement["n_keys"]:
         alpha = status.agreement["alpha"]
-        said = "not defined" if alpha is None else f"{alpha:.3f}"
+        agreement = "not defined" if alpha is None else f"{alpha:.3f}"
         people = f" ({', '.join(status.annotators)})" if status.annotators else ""
         show(
             f"annotators{people} agree on {status.agreement['pairs']:.1%} of pairs in "
-            f"{counted(int(status.agreement['n_keys']), 'image')}, alpha {said}"
+            f"{counted(int(status.agreement['n_keys']), 'image')}, alpha {agreement}"
         )
     if status.tied:
         more = ", ..." if len(status.tied) < status.counts["tied"] else ""

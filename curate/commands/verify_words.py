@@ -88,8 +88,10 @@ def proof_lines(proof: "Proof") -> list[str]:
     named = [(proof.receipt, proof), *((step.receipt, step.verification) for step in proof.earlier)]
     for receipt, verification in named:
         before = f"{receipt}: " if several else ""
-        said = lines_of(verification)
-        lines += [f"{before}{text}" for text in (*said["notes"], *said["different"], _sum(verification))]
+        lines_by_kind = lines_of(verification)
+        lines += [
+            f"{before}{text}" for text in (*lines_by_kind["notes"], *lines_by_kind["different"], _sum(verification))
+        ]
     if proof.origin:
         about = proof.origin
         lines.append(

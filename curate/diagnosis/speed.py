@@ -52,9 +52,9 @@ def speed(seconds: float) -> Iterator[MachineFact]:
     for option, (precision, backend) in ways.items():
         rates[option] = model_rate(model, device, precision, backend, seconds * 2 / 3 / len(ways))
         by = "" if backend == TORCH else f" by {backend}"
-        said = f"{rates[option]:,.0f} images/s on {device} in {precision}{by}"
+        rate = f"{rates[option]:,.0f} images/s on {device} in {precision}{by}"
         is_usual = (precision, backend) == (usual, TORCH)
-        yield MachineFact("speed", f"model {DEFAULT}", f"{said}, as curate score takes it" if is_usual else said)
+        yield MachineFact("speed", f"model {DEFAULT}", f"{rate}, as curate score takes it" if is_usual else rate)
     yield together(decoding, rates, f"--precision {usual}", on_gpu=device.type == "cuda")
 
 

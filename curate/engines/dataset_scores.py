@@ -79,11 +79,11 @@ def _fitted(dataset: Dataset, table: Table, setup: RunSetup, places: NDArray[np.
     if len(dataset) > LONG:
         announce(f"comparing {counted(len(dataset), 'image')} with one another")
     try:
-        fit, said = fit_dataset(dataset.embeddings, junk.log_odds(dataset))
+        fit, scores = fit_dataset(dataset.embeddings, junk.log_odds(dataset))
     except InputError as error:
         return DatasetScores(notes=[*notes, f"no unc_fitted: {error}"])
-    fit, said, groups = with_groups(dataset, table, fit, said)
-    columns = dataset.in_table(said.columns)
+    fit, scores, groups = with_groups(dataset, table, fit, scores)
+    columns = dataset.in_table(scores.columns)
     columns = {JUNK: column_array(junk.probability, np.zeros(table.n_rows, bool)), **columns, **dataset.n_copies()}
     facts = group_facts(groups, columns[UNLIKE])
     known = {"rows": len(dataset.at), "images": len(dataset), "digest": dataset.rows.digest}

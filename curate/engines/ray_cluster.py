@@ -85,8 +85,10 @@ def _connect(ray: Any, address: str, logs: str) -> None:
         with warnings.catch_warnings(action="ignore"):
             ray.init(address=address, **quiet, **(local_options if address == "local" else {}))
     except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:  # such as one without its token
-        said = " ".join(str(error).split())
-        raise InputError(f"expected a Ray cluster at {address} that this process can join, got: {said[:300]}") from None
+        message = " ".join(str(error).split())
+        raise InputError(
+            f"expected a Ray cluster at {address} that this process can join, got: {message[:300]}"
+        ) from None
     if address == "local" and not ray.util.get_node_ip_address().startswith(("127.", "::1")):
         raise InputError(
             "ray was imported before curate could bind it to this machine alone; call ray.init() first, or name the "

@@ -145,8 +145,8 @@ def _assemble(
         arrays[name] = pa.array(values[pick], mask=missing)
     if fit is not None:
         quality = {name: _of_images(arrays[name], at, len(matrix)) for name in QUALITY_COLUMNS if name in arrays}
-        said = fit.score_images(JunkInputs({**columns, **quality}, matrix.astype(np.float16)))
-        arrays |= {name: column_array(values[pick], missing) for name, values in said.columns.items()}
+        fitted = fit.score_images(JunkInputs({**columns, **quality}, matrix.astype(np.float16)))
+        arrays |= {name: column_array(values[pick], missing) for name, values in fitted.columns.items()}
     return list(arrays.values()), list(arrays)
 
 

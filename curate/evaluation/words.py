@@ -42,10 +42,10 @@ def _grid(section: Sequence[Measure], columns: Sequence[str]) -> Grid:
 def meanings(measures: Sequence[Measure]) -> list[str]:
     """Return the meaning of each measure, once where several mean the same, and which column is ahead."""
     lines: list[str] = []
-    said: set[str] = set()
+    earlier: set[str] = set()
     for measure in measures:
-        if measure.missing or measure.meaning not in said:
-            said.add(measure.meaning)
+        if measure.missing or measure.meaning not in earlier:
+            earlier.add(measure.meaning)
             lines += _sentences(measure)
     return lines
 

@@ -95,7 +95,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     categories = _unique(lists["categories"], "name")
     images, shared = _images(lists["images"], rows)
     annotated: set[Any] = set()
-    said: set[tuple[Any, Any, str | None]] = set()
+    written: set[tuple[Any, Any, str | None]] = set()
     for number, entry in enumerate(lists["annotations"]):
         image, category = _id(entry.get("image_id")), _id(entry.get("category_id"))
         if image in shared:
@@ -108,8 +108,8 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
         else:
             annotated.add(image)
             who = _annotator(entry)
-            if (image, category, who) not in said:  # one label, however many boxes
-                said.add((image, category, who))
+            if (image, category, who) not in written:  # one label, however many boxes
+                written.add((image, category, who))
                 collector.add(images[image], categories[category], who, entry.get("date_captured"))
     for image, key in images.items():
         if image not in annotated:

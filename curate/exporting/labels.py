@@ -190,16 +190,16 @@ class Collector:
         if label is None or label == "":
             self.ignore(name, EMPTY)
             return
-        said = text_of(label)
-        if said is None or not _is_text(said):
+        class_name = text_of(label)
+        if class_name is None or not _is_text(class_name):
             self.ignore(name, UNUSABLE, label)
-        elif self._known is not None and said not in self._known:
-            if said not in self._hints and len(self._hints) < N_EXAMPLES:
-                self._hints[said] = closest(said, self._known)
-            self.ignore(name, UNKNOWN_CLASS, said)
+        elif self._known is not None and class_name not in self._known:
+            if class_name not in self._hints and len(self._hints) < N_EXAMPLES:
+                self._hints[class_name] = closest(class_name, self._known)
+            self.ignore(name, UNKNOWN_CLASS, class_name)
         else:
             who = text_of(annotator)
-            self._kept.append(Label(name, said, who if who and _is_text(who) else None, text_of(at) or None))
+            self._kept.append(Label(name, class_name, who if who and _is_text(who) else None, text_of(at) or None))
 
     def ignore(self, what: Any, reason: str, detail: Any = None) -> None:
         """Set an annotation aside; ``what`` is its key, or what the file calls it."""
@@ -207,8 +207,8 @@ class Collector:
         key = name if name is not None and name in self.rows.uris else None
         if key is not None:
             self._touched.add(key)
-        said = shown(what) if detail is None else f"{shown(detail)} for {shown(what)}"
-        self._ignored.append(Ignored(said, reason, key))
+        example = shown(what) if detail is None else f"{shown(detail)} for {shown(what)}"
+        self._ignored.append(Ignored(example, reason, key))
 
     def finish(self) -> Labels:
         """Return everything, contradictions set aside.
@@ -225,14 +225,14 @@ class Collector:
         return Labels(tuple(rows), tuple(self._ignored), tuple(problems))
 
     def _without_contradictions(self) -> list[Label]:
-        said: dict[tuple[str, str | None], set[str]] = {}
+        labels_of: dict[tuple[str, str | None], set[str]] = {}
         for row in self._kept:
-            said.setdefault((row.key, row.annotator), set()).add(row.label)
+            labels_of.setdefault((row.key, row.annotator), set()).add(row.label)
         rows: list[Label] = []
         seen: set[tuple[str, str | None, str]] = set()
         for row in self._kept:
             decides = row.annotator is not None or not self.votes
-            if decides and len(said[row.key, row.annotator]) > 1:
+            if decides and len(labels_of[row.key, row.annotator]) > 1:
                 self.ignore(row.key, CONTRADICTION, row.label)
             elif decides and (row.key, row.annotator, row.label) in seen:
                 self.ignore(row.key, REPEATED)

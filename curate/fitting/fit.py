@@ -50,7 +50,7 @@ class Fitted:
     Attributes:
         dataset: the images.
         fit: the fit.
-        said: its columns.
+        scores: its columns.
         label_source: the labels that it learned from.
         classes: of all rows, for what a cut would take.
         junk: what is known of ``p_junk``; None where it is not known.
@@ -60,7 +60,7 @@ class Fitted:
 
     dataset: Dataset
     fit: DatasetFit
-    said: FittedScores
+    scores: FittedScores
     label_source: LabelSource
     classes: Codes | None
     junk: Junk | None = None
@@ -69,7 +69,7 @@ class Fitted:
 
     def columns(self) -> dict[str, pa.Array]:
         """Return the columns of the table that the fit gives."""
-        columns = self.dataset.in_table(self.said.columns)
+        columns = self.dataset.in_table(self.scores.columns)
         if self.junk is not None and len(self.junk.probability):
             columns = {JUNK: column_array(self.junk.probability, np.zeros(len(self.junk.probability), bool)), **columns}
         return {**columns, **(self.dataset.n_copies() if self.dataset.once else {})}
@@ -112,9 +112,9 @@ def run_fit(options: FitOptions) -> FitResult:
         digest=about["digest"],
         kind=kind,
         shares=shares,
-        outside=done.said.outside,
+        outside=done.scores.outside,
         labels=_label_accuracy(done, options.seed),
-        recall=done.said.recall.estimate,
+        recall=done.scores.recall.estimate,
         path=places[0],
         applied=places[1],
         fitted_before=options.fitted is not None,
@@ -186,12 +186,12 @@ def _fitted(table: Table, options: FitOptions) -> Fitted:
     about = f", {counted(len(learned.labels.rows), 'label')}" if learned.labels else ""
     options.report(f"fitting to {counted(len(dataset), 'image')} of {table.path}{about}")
     dataset, junk, notes = junk_of(dataset, table, options.model, options.source)
-    fit, said, groups = fit_with_groups(dataset, table, learned, options.seed, junk)
+    fit, scores, groups = fit_with_groups(dataset, table, learned, options.seed, junk)
     copies = dataset.copies.words()
     return Fitted(
         dataset,
         fit,
-        said,
+        scores,
         learned,
         classes_in(dataset, table),
         junk,
@@ -204,9 +204,9 @@ def fit_with_groups(
     dataset: Dataset, table: Table, source: LabelSource, seed: int, junk: Junk | None
 ) -> tuple[DatasetFit, FittedScores, list[UnlikeGroup]]:
     """Fit to images with their labels and junk scores; return the fit, its columns and the groups unlike the rest."""
-    fit, said = fit_dataset(dataset.embeddings, dataset.junk, labels=source.labels, seed=seed)
-    fit, said, groups = with_groups(dataset, table, fit, said)
-    return replace(fit, junk=None if junk is None else junk.classifier), said, groups
+    fit, scores = fit_dataset(dataset.embeddings, dataset.junk, labels=source.labels, seed=seed)
+    fit, scores, groups = with_groups(dataset, table, fit, scores)
+    return replace(fit, junk=None if junk is None else junk.classifier), scores, groups
 
 
 def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) -> Fitted:
@@ -231,8 +231,8 @@ def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) ->
     report(f"applying {fitted} to {counted(len(dataset), 'row')} of {table.path}")
     probability = np.full(table.n_rows, np.nan, np.float32) if kept.junk is None else judge(kept.junk, table)
     junk = Junk(kept.junk, probability)
-    said = kept.score(dataset.embeddings, junk.log_odds(dataset))
-    return Fitted(dataset, kept, said, LabelSource(), classes_in(dataset, table), junk)
+    scores = kept.score(dataset.embeddings, junk.log_odds(dataset))
+    return Fitted(dataset, kept, scores, LabelSource(), classes_in(dataset, table), junk)
 
 
 def _dataset(table: Table, names: tuple[str, ...] = (), *, once: bool = True) -> Dataset:
@@ -264,12 +264,12 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
 
 
 def _shares(done: Fitted) -> tuple[str, list[Share]]:
-    score, classes = done.said.columns[LOCAL], done.classes
+    score, classes = done.scores.columns[LOCAL], done.classes
     if classes is not None and tells(classes, done.dataset.first):
         return "class", of_classes(score, classes, done.dataset.first)
     if len(done.dataset) < ROWS_A_CLUSTER * len(done.fit.clusters):
         return "cluster", []
-    return "cluster", of_clusters(score, done.said.columns[CLUSTER])
+    return "cluster", of_clusters(score, done.scores.columns[CLUSTER])
 
 
 def _of_classes(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:
@@ -281,11 +281,11 @@ def _of_classes(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:
 
 def _label_accuracy(done: Fitted, seed: int) -> dict[str, Any]:
     """Return how accurate the score is by labels: by those learned from, else by the column of classes."""
-    if done.said.learned is not None:
-        return asdict(done.said.learned)
+    if done.scores.learned is not None:
+        return asdict(done.scores.learned)
     if done.classes is None:
         return {}
     labels = labels_in(done.dataset, done.classes)
     rows = centred(done.dataset.embeddings, done.fit.mean)
-    auroc = telling(rows, done.said.columns[AMBIGUOUS], labels, seed=seed)
+    auroc = telling(rows, done.scores.columns[AMBIGUOUS], labels, seed=seed)
     return {} if auroc is None else {"rows": len(labels.rows), "classes": len(labels.classes), "auroc": auroc}

@@ -109,15 +109,15 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(
             "denied", hub or f"the other end denies access{f' (HTTP status {status}{asks})' if status else ''}"
         )
-    said = f"fetching failed: {_reason(error, causes, code, status)}"
+    message = f"fetching failed: {_reason(error, causes, code, status)}"
     if status == 412 or code == "ConditionalRequestConflict":
-        return Failure("io_error", said, taken=True)
+        return Failure("io_error", message, taken=True)
     if status == 416:
-        return Failure("io_error", said, beyond_end=True)
+        return Failure("io_error", message, beyond_end=True)
     lasting = status is not None and 300 <= status < 600 and status not in _PASSING and code not in _PASSING_CODES
     lasting = lasting or bool(_names(causes) & _LASTING and not _names(causes) & {"TimeoutError"})
     wait = max((_retry_after(each) for each in causes), default=0.0)
-    return Failure("io_error", said, passes=not lasting, wait=wait)
+    return Failure("io_error", message, passes=not lasting, wait=wait)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

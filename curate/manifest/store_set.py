@@ -142,13 +142,13 @@ class StoreSet:
         noted, last = self._noted()
         if not noted or self._has(last, noted[last]):
             return
-        self._folder.remove([name for name, said in noted.items() if self._has(name, said)])
+        self._folder.remove([name for name, noted_file in noted.items() if self._has(name, noted_file)])
 
-    def _has(self, name: str, said: Noted) -> bool:
+    def _has(self, name: str, noted_file: Noted) -> bool:
         """Whether an object is there with this size and SHA-256."""
         place = self._folder / name
         state = place.state()
-        return state is not None and state[0] == said[0] and sha256_of(place) == said[1]
+        return state is not None and state[0] == noted_file[0] and sha256_of(place) == noted_file[1]
 
     def _noted(self) -> tuple[dict[str, Noted], str]:
         """Return size and SHA-256 by name, and the name of the last; nothing where there is no note."""

@@ -80,8 +80,8 @@ def _delimited(text: str, where: str, expects: Collection[str]) -> tuple[str, st
     """Return the delimiter of a sheet, and the text from its header on."""
     usual = "\t" if suffix_of(where) == "tsv" else ","
     header, _, rest = text.partition("\n")
-    if said := _SEPARATOR.fullmatch(header.strip()):
-        return said[1], rest
+    if separator := _SEPARATOR.fullmatch(header.strip()):
+        return separator[1], rest
     order = (usual, *(each for each in ",;\t|" if each != usual))
     names = {each: [name.strip().strip('"').lower() for name in header.split(each)] for each in order}
     fits = [each for each in order if set(expects) & set(names[each])]

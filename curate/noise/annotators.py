@@ -53,9 +53,9 @@ def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
     winners = np.empty(len(votes), np.int64)
     for at in _blocks(len(votes), width):
         cast = votes[at]
-        said = (cast[:, :, None] == cast[:, None, :]).sum(2) * (cast >= 0)
+        agreeing = (cast[:, :, None] == cast[:, None, :]).sum(2) * (cast >= 0)
         turned = (np.arange(width) + (tie[at] % np.uint64(width)).astype(np.int64)[:, None]) % width
-        first = np.take_along_axis(said, turned, 1).argmax(1)  # said is 0 where there is no vote
+        first = np.take_along_axis(agreeing, turned, 1).argmax(1)  # said is 0 where there is no vote
         winners[at] = cast[np.arange(len(cast)), turned[np.arange(len(cast)), first]]
     return winners
 
@@ -100,9 +100,9 @@ def weigh(
         right = np.bincount(who[counted & (votes == suggested[:, None])], minlength=n_annotators)
         seen = np.bincount(who[counted], minlength=n_annotators)
         accuracy = (right + SMOOTH) / (seen + 2 * SMOOTH)
-    said = (votes >= 0).sum(1)
+    n_votes = (votes >= 0).sum(1)
     agree = ((votes == labels[:, None]) & (votes >= 0)).sum(1)
-    agreement = np.where(said > 0, agree / np.maximum(said, 1), np.nan).astype(np.float32)
+    agreement = np.where(n_votes > 0, agree / np.maximum(n_votes, 1), np.nan).astype(np.float32)
     intervals = [wilson(float(yes), float(all_)) for yes, all_ in zip(right, seen, strict=True)]
     return Annotators(quality, suggested, agreement, intervals, _alike(votes))
 

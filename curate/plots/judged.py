@@ -64,8 +64,8 @@ def outcomes(request: PlotRequest, notes: list[str]) -> Outcomes:
 
 def _judged_by_labels(request: PlotRequest, notes: list[str]) -> Outcomes:
     if request.prediction not in (None, *PREDICTIONS):
-        said = closest(str(request.prediction), PREDICTIONS)
-        raise InputError(f"unknown prediction {request.prediction!r}{said} (one of: {', '.join(PREDICTIONS)})")
+        hint = closest(str(request.prediction), PREDICTIONS)
+        raise InputError(f"unknown prediction {request.prediction!r}{hint} (one of: {', '.join(PREDICTIONS)})")
     settings = EvaluateSettings(request.repeats, request.seed, request.sample)
     judged = judge_table(
         request.table,
@@ -91,9 +91,9 @@ def _judged_by_user(request: PlotRequest, notes: list[str]) -> Outcomes:
         raise InputError("--prediction is for --label; with --right the predictions are yours; leave it out")
     values = plain(named_column(request.table, name, "--right", open_labelled(request.labelled)).combine_chunks())
     names, _ = score_columns(request.table, [each for each in request.column if each != name])
-    said = _truths(values, name)
+    truth = _truths(values, name)
     rows = select_rows(request.table, names)
-    known = said[rows.index] >= 0
+    known = truth[rows.index] >= 0
     if not known.all():
         notes.append(f"left out: {int((~known).sum()):,} rows of which {name} does not say whether they are right")
         rows = rows.part(known)
@@ -104,7 +104,7 @@ def _judged_by_user(request: PlotRequest, notes: list[str]) -> Outcomes:
             f"expected at least {FEWEST_ROWS} rows with scores and a {name!r} in {request.table.path}, got "
             f"{len(rows.index)}; score more images"
         )
-    return Outcomes(f"prediction of {name}", said[rows.index] == 1, rows.certainty, rows.raw)
+    return Outcomes(f"prediction of {name}", truth[rows.index] == 1, rows.certainty, rows.raw)
 
 
 def _truths(values: pa.Array, name: str) -> NDArray[np.int8]:

@@ -83,9 +83,9 @@ def changed(images: Tensor, generator: torch.Generator) -> Tensor:
 @torch.no_grad()
 def predicted(model: nn.Module, images: Tensor, device: str = "cpu") -> NDArray[np.int64]:
     """Return the class that a network gives each image, shape (N,)."""
-    said = []
+    predicted = []
     for part in images.split(1000):
         batch = (part.float() / 64 - 2).to(device, memory_format=torch.channels_last)
         with torch.autocast(torch.device(device).type, torch.bfloat16):
-            said.append(model(batch).argmax(1).cpu())
-    return np.asarray(torch.cat(said).numpy(), np.int64)
+            predicted.append(model(batch).argmax(1).cpu())
+    return np.asarray(torch.cat(predicted).numpy(), np.int64)

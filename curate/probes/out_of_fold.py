@@ -115,8 +115,8 @@ def _judge(
         size = max(1, BLOCK_NUMBERS // max(n_classes, vectors.shape[1]))
         for start in range(0, len(held), size):
             at = held[start : start + size]
-            said = probe.predict(vectors[rows[at]])
-            chance[at], likeliest[at] = said[np.arange(len(at)), codes[at]], said.argmax(1)
+            predicted = probe.predict(vectors[rows[at]])
+            chance[at], likeliest[at] = predicted[np.arange(len(at)), codes[at]], predicted.argmax(1)
     return chance, likeliest
 
 

@@ -26,8 +26,8 @@ def cuts_of(results: Sequence[Applied], decided: Sequence[Decisions]) -> dict[st
     thresholds = {id(policy.applied): policy.thresholds for policy in decided}
     cuts: dict[str, list[dict[str, Any]]] = {}
     for applied in results:
-        said = thresholds.get(id(applied), {})
-        each = _of_filter(applied, said) if applied.name == FILTER else _of_issues(applied)
+        of_policy = thresholds.get(id(applied), {})
+        each = _of_filter(applied, of_policy) if applied.name == FILTER else _of_issues(applied)
         for column, value, words in each:
             if isfinite(value):
                 cuts.setdefault(column, []).append({"value": value, "words": words})

@@ -92,13 +92,13 @@ def _scored(runner: Runner, fit: DatasetFit | None, images: Sequence[DecodedImag
     if pixels:
         scores = runner.submit(np.stack(pixels)).result()
         vectors[decoded] = scores.embedding
-        said = dict(scores.columns)
+        scored = dict(scores.columns)
         if fit is not None:
-            said |= fit.score_images(
-                JunkInputs({**said, **_quality(images)}, scores.embedding.astype(np.float16))
+            scored |= fit.score_images(
+                JunkInputs({**scored, **_quality(images)}, scores.embedding.astype(np.float16))
             ).columns
         for name, values in columns.items():
-            values[decoded] = said[name]
+            values[decoded] = scored[name]
     return ScoredImages(vectors, columns, problems)
 
 

@@ -152,8 +152,8 @@ class Retrieval(Printed):
 
     def title(self, at: int) -> str:
         """Return a query, how certain it is, and what came of it."""
-        said = f" ({self.column} {value(self.certainty[at])})" if self.column else ""
-        name = f"{short(self.queries.names[at])}{said}"
+        certainty = f" ({self.column} {value(self.certainty[at])})" if self.column else ""
+        name = f"{short(self.queries.names[at])}{certainty}"
         if self.reasons[at]:
             return f"{name}: {self.states[at]}, {self.reasons[at]}"
         if self.bounds is None:

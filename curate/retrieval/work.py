@@ -122,7 +122,7 @@ class RetrievalWork:
             tuple(self.row_words),
             hits.recall,
             self.notes,
-            self._said(),
+            self._facts(),
         )
 
     @property
@@ -221,7 +221,7 @@ class RetrievalWork:
             self.notes.append(f"--top {top:,} is more than the {counted(most, 'row')} that can be found; all are given")
         return searched.nearest(vectors, searched_rows, top)
 
-    def _said(self) -> dict[str, object]:
+    def _facts(self) -> dict[str, object]:
         cuts = {"reject": self.settings.reject, "clean": self.settings.clean}
         return {
             "top": self.settings.top or (None if self.settings.credible else TOP),

@@ -57,10 +57,10 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
         for label in dict.fromkeys(drawn[at].label for at in chunk):
             places = [at for at in chunk if drawn[at].label == label]
             made = id_of(SAMPLE, (f"{drawn[at].key}\0{drawn[at].beside}" for at in places))
-            said = words.format(*label)
+            title = words.format(*label)
             others = beside[places] if len(beside) else beside
             texts, weights = [""] * len(places), np.zeros(len(places))
-            groups.append(Group(made, SAMPLE, said, question, rows[places], texts, others, label[1], weights))
+            groups.append(Group(made, SAMPLE, title, question, rows[places], texts, others, label[1], weights))
     return groups
 
 

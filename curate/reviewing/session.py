@@ -64,8 +64,8 @@ class Review:
         self._rows: dict[str, tuple[NDArray[np.int64], int, int]] = {}
         self._lock = threading.RLock()
         self._stood: tuple[Verdicts, Standing] | None = None
-        said = [line for line in file.verdicts.live() if line.keys]
-        if said and not any((self._rows_of(line) >= 0).any() for line in said):
+        verdicts = [line for line in file.verdicts.live() if line.keys]
+        if verdicts and not any((self._rows_of(line) >= 0).any() for line in verdicts):
             raise InputError(
                 f"{file.path} is of another table: none of its images is in {self.table.path}; name another file with "
                 "--verdicts"
@@ -243,7 +243,7 @@ class Review:
     def _stand(self) -> Standing:
         n, lines = self.dataset.n, self.file.verdicts.live()
         answered: dict[str, NDArray[np.bool_]] = {}
-        said, disagree = combined(lines)
+        decisions, disagree = combined(lines)
         dropped, kept, restored = (np.zeros(n, bool) for _ in range(3))
         labels: dict[int, str] = {}
         pairs: set[tuple[int, int]] = set()
@@ -260,7 +260,7 @@ class Review:
                 pairs |= set(zip(rows.tolist(), self.dataset.find(text_hashes(line.beside)).tolist(), strict=True))
             answered.setdefault(line.question, np.zeros(n, bool))[known] = True
             for key, row in zip(line.keys, rows.tolist(), strict=True):
-                decision = said.get(key)
+                decision = decisions.get(key)
                 if row >= 0 and decision is not None:
                     dropped[row], kept[row] = decision.drop, decision.keep
                     restored[row] = decision.answers.get(COPY) == KEEP

@@ -29,7 +29,7 @@ def votes_in(folder: str | Path) -> list[tuple[str, str, str]]:
     """
     opened = open_folder(folder)
     opened.check()
-    return opened.votes.said()
+    return opened.votes.for_classes()
 
 
 def run_round_labels(options: RoundLabelsOptions) -> dict[str, int]:

@@ -27,20 +27,20 @@ def measure_problems(
         standing: of the rows before the round.
         probe: the model, fitted again.
     """
-    said, problems = round_.state, []
-    if said.model is not None and probe is not None:
-        now, then = accuracy(probe, scored.vectors, standing.held_known), said.model.holdout
+    state, problems = round_.state, []
+    if state.model is not None and probe is not None:
+        now, then = accuracy(probe, scored.vectors, standing.held_known), state.model.holdout
         if (now.right, now.n) != (then.right, then.n):
             problems.append(
                 f"the model is right on {now.right:,} of {now.n:,} held-out images now, on {then.right:,} of "
                 f"{then.n:,} then"
             )
         try:
-            expected = anytime_accuracy(then, said.look, said.model.anytime.confidence)
+            expected = anytime_accuracy(then, state.look, state.model.anytime.confidence)
         except ValueError:
             expected = None
-        problems += _interval("accuracy", expected, said.model.anytime)
-    if said.lift is not None:
+        problems += _interval("accuracy", expected, state.model.anytime)
+    if state.lift is not None:
         problems += _lift_problems(before, round_, scored, standing)
     return problems
 
@@ -68,11 +68,11 @@ def _lift_problems(before: Folder | None, round_: Round, scored: TableRows, stan
     return problems
 
 
-def _interval(name: str, expected: Anytime | None, said: Anytime) -> list[str]:
+def _interval(name: str, expected: Anytime | None, recorded: Anytime) -> list[str]:
     same = (
         expected is not None
-        and expected.look == said.look
-        and math.isclose(expected.low, said.low, abs_tol=ROUNDING)
-        and math.isclose(expected.high, said.high, abs_tol=ROUNDING)
+        and expected.look == recorded.look
+        and math.isclose(expected.low, recorded.low, abs_tol=ROUNDING)
+        and math.isclose(expected.high, recorded.high, abs_tol=ROUNDING)
     )
     return [] if same else [f"the interval of its {name} is not what the counts and the look give"]

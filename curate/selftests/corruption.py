@@ -66,8 +66,8 @@ class BatchScorer:
         if self.fit is not None:
             names = () if self.fit.junk is None else self.fit.junk.names
             quality = quality_of(images) if any(name in QUALITY_COLUMNS for name in names) else {}
-            said = self.fit.score_images(JunkInputs({**columns, **quality}, embedding)).columns
-            columns |= {name: values.astype(np.float64) for name, values in said.items()}
+            fitted = self.fit.score_images(JunkInputs({**columns, **quality}, embedding)).columns
+            columns |= {name: values.astype(np.float64) for name, values in fitted.items()}
         return embedding, {name: columns[name] for name in (*self.columns, LAPLACIAN)}
 
 

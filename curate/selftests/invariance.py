@@ -156,8 +156,8 @@ def _by_command(source: Path, out: Path, model: str, settings: Mapping[str, Any]
         line += [f"--{name}", str(settings[name])]
     done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
-        raise InputError(f"--backend {settings['backend']} cannot score here: {said}")
+        message = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+        raise InputError(f"--backend {settings['backend']} cannot score here: {message}")
 
 
 def _columns_of(path: Path) -> Scored:
@@ -194,8 +194,8 @@ def _differences(way: Way, name: str, before: NDArray[np.float64], after: NDArra
     most = float(np.divide(gap, unit, out=np.where(gap > 0, np.inf, 0.0), where=unit > 0).max(initial=0.0))
     tolerance = way.tolerance or 0.0
     state = HOLDS if most <= tolerance else BROKEN
-    said = "equal bits" if most == 0 else f"differs by up to {most:.2g} of its size (at most {tolerance:g})"
-    return Check(SAME, way.what, name, state, said, Interval(most, np.nan, np.nan), int(known.sum()))
+    difference = "equal bits" if most == 0 else f"differs by up to {most:.2g} of its size (at most {tolerance:g})"
+    return Check(SAME, way.what, name, state, difference, Interval(most, np.nan, np.nan), int(known.sum()))
 
 
 def _ranks(way: Way, name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> Check:
@@ -204,5 +204,5 @@ def _ranks(way: Way, name: str, before: NDArray[np.float64], after: NDArray[np.f
     rank = spearman(before[known], after[known])
     least = DATASET_RANK if name in OF_DATASET else RANK
     state = HOLDS if known.all() and rank >= least else BROKEN
-    said = f"rank correlation {rank:.4f} (at least {least:g})"
-    return Check(SAME, way.what, name, state, said, Interval(rank, np.nan, np.nan), int(known.sum()))
+    correlation = f"rank correlation {rank:.4f} (at least {least:g})"
+    return Check(SAME, way.what, name, state, correlation, Interval(rank, np.nan, np.nan), int(known.sum()))

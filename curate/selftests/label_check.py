@@ -43,10 +43,14 @@ def better_than_chance_level(table: AnyPath, label: str, options: SelftestOption
 
 
 def _check(what: str, column: str, interval: Interval, images: int) -> Check:
-    said = f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+    measured = f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
     if interval.low > CHANCE_LEVEL:
-        return Check(LABELS, what, column, HOLDS, said, interval, images)
+        return Check(LABELS, what, column, HOLDS, measured, interval, images)
     if interval.high >= CLEARLY_BETTER:
-        return Check(LABELS, what, column, UNSURE, f"cannot be separated from so few rows: {said}", interval, images)
-    words = f"worse than chance level: {said}" if interval.high < CHANCE_LEVEL else f"no better than chance: {said}"
+        return Check(
+            LABELS, what, column, UNSURE, f"cannot be separated from so few rows: {measured}", interval, images
+        )
+    words = (
+        f"worse than chance level: {measured}" if interval.high < CHANCE_LEVEL else f"no better than chance: {measured}"
+    )
     return Check(LABELS, what, column, BROKEN, words, interval, images)

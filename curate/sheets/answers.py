@@ -71,8 +71,8 @@ def _queries(retrieval: Retrieval, shown: Sequence[int], of_rows: dict[int, Tile
             if queries.table[at] >= 0
             else _of_file(queries.names[at], white_of(retrieval.table))
         )
-        said = f"{retrieval.column.split('_')[0]} {value(retrieval.certainty[at])}" if retrieval.column else ""
-        drawn[at] = Tile(pixels, "query", said, (), FRAMES[retrieval.states[at]])
+        certainty = f"{retrieval.column.split('_')[0]} {value(retrieval.certainty[at])}" if retrieval.column else ""
+        drawn[at] = Tile(pixels, "query", certainty, (), FRAMES[retrieval.states[at]])
     return drawn
 
 

@@ -18,7 +18,7 @@ from scoring.relative.unlike import UnlikeGroup, directions_of, unlike_groups
 
 
 def with_groups(
-    dataset: Dataset, table: Table, fit: DatasetFit, said: FittedScores
+    dataset: Dataset, table: Table, fit: DatasetFit, scores: FittedScores
 ) -> tuple[DatasetFit, FittedScores, list[UnlikeGroup]]:
     """Return a fit and its columns with the groups of images unlike the rest.
 
@@ -26,16 +26,16 @@ def with_groups(
         dataset: the different images of the table.
         table: whose quality columns say what images look like.
         fit: to the dataset.
-        said: of its images.
+        scores: of its images.
     """
     sample = sample_of(dataset, table)
     looks = features_of(sample.columns, sample.columns)
     scaled = Scale.of(looks, looks).scaled(looks)[:, : looks.shape[1]] if looks.size else np.zeros((len(sample), 0))
     units = centred(sample.embedding, fit.mean).units
-    groups = unlike_groups(units, said.columns[CLUSTER][: len(sample)], scaled)
+    groups = unlike_groups(units, scores.columns[CLUSTER][: len(sample)], scaled)
     fit = replace(fit, groups=directions_of(groups, len(fit.mean)))
     parts = [fit.groups_of(centred(stored(part), fit.mean))[UNLIKE] for part in blocks(dataset.embeddings)]
-    return fit, replace(said, columns={**said.columns, UNLIKE: np.concatenate(parts)}), groups
+    return fit, replace(scores, columns={**scores.columns, UNLIKE: np.concatenate(parts)}), groups
 
 
 def group_facts(groups: Sequence[UnlikeGroup], column: pa.Array) -> list[dict[str, Any]]:

@@ -75,10 +75,10 @@ class Outside:
         where = f"the range that was judged ({fitted.column} from {fitted.low:.4g} to {fitted.high:.4g})"
         if not n:
             return f"none of {self.rows:,} rows lies outside {where}"
-        said = f"{n:,} of {self.rows:,} rows ({n / self.rows:.1%}; {self.below:,} below, {self.above:,} above)"
+        outside = f"{n:,} of {self.rows:,} rows ({n / self.rows:.1%}; {self.below:,} below, {self.above:,} above)"
         p = self.probability(fitted)
         verdict = "no more than chance" if p > ALARM else f"more than chance (p {p:.1g}): judge some of these too"
-        return f"{said} lie outside {where}, {verdict}"
+        return f"{outside} lie outside {where}, {verdict}"
 
 
 def fitted_range(table: Table) -> FittedRange | None:

@@ -191,25 +191,25 @@ class _Reader:
             if "never closed" in str(error):
                 raise self.fail("expected ')' before the end") from None
             if "comma" in str(error):
-                where = self._said(error.lineno, error.end_lineno)
+                where = self._token(error.lineno, error.end_lineno)
                 raise self.fail(f"expected 'and' or 'or' between two values in {where!r}") from None
             raise self.fail(f"did not expect {self._where(error.lineno)}") from None
         if sum(isinstance(node, ast.BinOp | ast.UnaryOp | ast.Call) for node in ast.walk(tree)) > MAX_STEPS:
             raise self.fail(f"more than {MAX_STEPS} signs, nots and functions")
         return tree
 
-    def _said(self, first: int | None, last: int | None = None) -> str:
+    def _token(self, first: int | None, last: int | None = None) -> str:
         """Return the text of lines of Python, of which the first token is line 2."""
         tokens = self.tokens[max((first or 0) - 2, 0) : (last or first or 0) - 1]
         return self.text[tokens[0].start() : tokens[-1].end()].strip() if tokens else ""
 
     def _where(self, first: int | None, last: int | None = None) -> str:
         """Return the text of lines for a message."""
-        said = self._said(first, last)
-        return repr(said) if said else "the end"
+        token = self._token(first, last)
+        return repr(token) if token else "the end"
 
     def _name(self, node: ast.expr) -> str:
-        return self._said(node.lineno, node.end_lineno)
+        return self._token(node.lineno, node.end_lineno)
 
     def condition(self, node: ast.expr) -> pl.Expr:
         """Return where a part of the tree holds."""

@@ -81,12 +81,12 @@ def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path
     """
     from ray.util.queue import Queue
 
-    said = Queue(actor_options={"num_cpus": 0})
+    messages = Queue(actor_options={"num_cpus": 0})
     (folder / MARKER).write_bytes(secrets.token_hex(16).encode())
     marker = str(folder / MARKER)
     work = {
         "request": replace(request, report=_nothing, announce=_nothing),
-        "said": said,
+        "messages": messages,
         "folder": str(Path.cwd()),
         "marker": marker,
         "facts": process_facts(marker),
@@ -105,7 +105,7 @@ def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path
         while not is_over:
             time.sleep(POLLED)
             is_over = bool(ray.wait([end], timeout=0)[0])
-            for kind, value in said.get_nowait_batch(said.qsize()):
+            for kind, value in messages.get_nowait_batch(messages.qsize()):
                 take[kind](value)
         ray.get(end)
     except ray.exceptions.RayTaskError as error:
@@ -176,13 +176,13 @@ def _first_cause(failures: Mapping[int, BaseException], n: int) -> InputError | 
     from ray.exceptions import RayError
 
     lost = {rank: getattr(error, "health_check_failure", error) for rank, error in failures.items()}
-    said = [error for error in lost.values() if isinstance(error, InputError)]
+    errors = [error for error in lost.values() if isinstance(error, InputError)]
     gone = [
         f"process {rank} of {n} was lost ({_why(error)})" for rank, error in lost.items() if isinstance(error, RayError)
     ]
-    if gone and all(isinstance(error, LostError) for error in said):
+    if gone and all(isinstance(error, LostError) for error in errors):
         return InputError(f"{gone[0]}; {AGAIN}")
-    return next(iter(said), None)
+    return next(iter(errors), None)
 
 
 def _why(error: BaseException) -> str:
@@ -191,7 +191,7 @@ def _why(error: BaseException) -> str:
     return why if why in REASONS.values() else str(error).strip().splitlines()[-1][:160]
 
 
-def _nothing(said: object) -> None:
+def _nothing(message: object) -> None:
     """Do nothing: what a request has while it is on its way."""
 
 
@@ -208,7 +208,7 @@ def _train_in_worker(task: dict[str, Any]) -> None:
         ) from None
 
     def say(kind: str, value: object) -> None:
-        task["said"].put((kind, value))
+        task["messages"].put((kind, value))
 
     result = run_train(
         replace(

@@ -52,7 +52,7 @@ def fit_dataset(
         full = laid_out(centred(rows, bare.mean), bare.centres)
     if labels is None:
         fit = _stood(bare, kept, _of(junk, drawn))
-        return fit, fit.score(rows, junk) if full is None else _said(bare, full, junk, seed)
+        return fit, fit.score(rows, junk) if full is None else _scores_of(bare, full, junk, seed)
     return _with_labels(bare, rows, junk, (drawn, kept, full), labels, seed)
 
 
@@ -115,12 +115,12 @@ def _drawn(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[
     return np.sort(order[:most])
 
 
-def _said(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None, seed: int) -> FittedScores:
+def _scores_of(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None, seed: int) -> FittedScores:
     """Return the scores of the rows of a fit's dataset: by their own ranks, and when amounts drop each."""
     fit = bare.with_quantiles(full.signals)
     columns = fit.columns_of(full.rows, full.signals, junk, full.near)[0]
     columns[LOCAL] = in_turns(columns[LOCAL], columns[FITTED], full.rows.units, seed=seed)
-    return fit.said(columns, full.near.recall)
+    return fit.with_recall(columns, full.near.recall)
 
 
 def _with_labels(
@@ -138,18 +138,18 @@ def _with_labels(
     learned, weights = weighed(bare, on, lesson, known, seed=seed)
     if not learned.better:
         fit = _stood(bare, kept, _of(junk, drawn))
-        said = fit.score(rows, junk) if full is None else _said(bare, full, junk, seed)
-        return fit, replace(said, learned=learned)
+        scores = fit.score(rows, junk) if full is None else _scores_of(bare, full, junk, seed)
+        return fit, replace(scores, learned=learned)
     inside = slice(None) if full is None else drawn
     propagated = Propagated(labels.classes, lesson.class_means, lesson.probabilities[inside].astype(np.float16))
     other = lesson.other if full is None or full is kept else propagated.other_class(kept.rows.units, kept.near)
     bare = replace(bare, propagated=propagated, weights=weights)
     fit = _stood(bare, replace(kept, signals={**kept.signals, OTHER: other}), _of(junk, drawn))
     if full is None:
-        said = fit.score(rows, junk)
+        scores = fit.score(rows, junk)
     else:
-        said = _said(bare, replace(full, signals={**full.signals, OTHER: lesson.other}), junk, seed)
-    return fit, replace(said, learned=learned)
+        scores = _scores_of(bare, replace(full, signals={**full.signals, OTHER: lesson.other}), junk, seed)
+    return fit, replace(scores, learned=learned)
 
 
 def said_of(embeddings: NDArray, column: str) -> dict[str, NDArray[np.float32]]:

@@ -151,7 +151,9 @@ class DatasetFit:
             odds = None if junk is None else junk[block]
             parts.append(self.columns_of(rows, signals | more, odds, near, self.standing)[0])
             start = block.stop
-        return self.said({name: np.concatenate([each[name] for each in parts]) for name in parts[0]} if parts else {})
+        return self.with_recall(
+            {name: np.concatenate([each[name] for each in parts]) for name in parts[0]} if parts else {}
+        )
 
     def score_images(self, seen: JunkInputs) -> FittedScores:
         """Score images that are no rows of the dataset, each on its own, and say whether they are junk.
@@ -166,9 +168,9 @@ class DatasetFit:
             KeyError: for a column that is missing.
         """
         odds = None if self.junk is None else self.junk.log_odds(seen)
-        said = self.score(seen.embedding, odds)
+        scores = self.score(seen.embedding, odds)
         junk = np.full(len(seen), np.nan, np.float32) if odds is None else probability_of(odds)
-        return replace(said, columns={JUNK: junk, **said.columns})
+        return replace(scores, columns={JUNK: junk, **scores.columns})
 
     def with_quantiles(self, signals: Mapping[str, Floats]) -> Self:
         """Return the fit with the quantiles of signals, of the dataset's, and of what the rule makes of them."""
@@ -216,7 +218,7 @@ class DatasetFit:
         group = group_numbers(rows.units, self.groups)
         return {CLUSTER: cluster, UNLIKE: np.where((cluster >= 0) & (group > 0), group, -1).astype(np.int32)}
 
-    def said(self, columns: Columns, recall: Recall | None = None) -> FittedScores:
+    def with_recall(self, columns: Columns, recall: Recall | None = None) -> FittedScores:
         """Return columns with how many of the rows lie outside of what was fitted."""
         distance = columns.get(NEIGHBOUR, NOBODY.share)
         outside = float((distance > self.far).mean()) if len(distance) else 0.0

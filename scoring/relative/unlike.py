@@ -241,5 +241,5 @@ def left_out_auroc(looks: Floats, inside: Inside) -> float:
     weighted = wide * np.where(inside, 0.5 / inside.sum(), 0.5 / (~inside).sum())[:, None]
     inverse = np.linalg.inv(weighted.T @ wide + RIDGE * np.eye(wide.shape[1]))
     leverage = ((weighted @ inverse) * wide).sum(1)
-    said = wide @ (inverse @ (weighted.T @ target))
-    return auroc((said - leverage * target) / (1 - leverage), inside)
+    predicted = wide @ (inverse @ (weighted.T @ target))
+    return auroc((predicted - leverage * target) / (1 - leverage), inside)

@@ -98,14 +98,14 @@ class DINO(Method[DINOSettings]):
         rest = (1 - self.settings.momentum) * (math.cos(math.pi * batch.share) + 1) / 2
         self.teacher.momentum = 1 - rest
         views = batch.pixels[0]  # (T, N, 3, S, S)
-        self.said = self.teacher(views.flatten(0, 1)).unflatten(0, views.shape[:2])
+        self.of_teacher = self.teacher(views.flatten(0, 1)).unflatten(0, views.shape[:2])
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss over all pairs of a standard view and another one, and move the centre after it."""
         if not isinstance(head, PrototypeHead):
             raise ValueError("DINO needs its head of prototypes")
         student = head.cosines(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # (V, N, K)
-        cosines = student[: self.n_standard].detach() if self.teacher is None else self.said
+        cosines = student[: self.n_standard].detach() if self.teacher is None else self.of_teacher
         logits = head.sharpened(cosines)
         loss = dino_loss(student, logits, temperature=self.settings.student_temperature)
         with torch.no_grad():

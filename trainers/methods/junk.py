@@ -103,8 +103,8 @@ class Junk(Method[JunkSettings]):
         if head is None:
             raise ValueError("junk needs a head")
         n_views, n = features.shape[:2]
-        said = head(self._noisy(features.detach().flatten(0, 1))).view(n_views, n)
-        intact, damaged = said[0], said[1:]
+        logits = head(self._noisy(features.detach().flatten(0, 1))).view(n_views, n)
+        intact, damaged = logits[0], logits[1:]
         within = self.settings.within
         among = damage_cross_entropy(intact, damaged.flatten())
         loss = within * pair_loss(intact, damaged, gap=self.settings.margin) + (1 - within) * among

@@ -51,12 +51,12 @@ class MomentumEncoder(nn.Module):
         groups = self.groups if any(map(_depends_on_batch, self.copies.modules())) else members.size
         parts = order.tensor_split(groups)
         if members.size == 1 or groups % members.size:
-            said = torch.cat([self._read(pixels[part]) for part in parts])
-            return torch.empty_like(said).index_copy_(0, order, said)
+            outputs = torch.cat([self._read(pixels[part]) for part in parts])
+            return torch.empty_like(outputs).index_copy_(0, order, outputs)
         mine = parts[members.rank :: members.size]
-        said = torch.cat([self._read(pixels[part]) for part in mine])
-        every = said.new_zeros(len(pixels), *said.shape[1:])
-        return ranks.summed(every.index_copy_(0, torch.cat(mine), said))
+        outputs = torch.cat([self._read(pixels[part]) for part in mine])
+        every = outputs.new_zeros(len(pixels), *outputs.shape[1:])
+        return ranks.summed(every.index_copy_(0, torch.cat(mine), outputs))
 
     def _read(self, pixels: Tensor) -> Tensor:
         with autocast(pixels.device, self.precision):

@@ -123,9 +123,9 @@ class Bank(nn.Module):
         return self.held[order[~torch.isin(order, rows)][:count]]
 
     @torch.no_grad()
-    def follow(self, rows: Tensor, said: Tensor) -> None:
+    def follow(self, rows: Tensor, predicted: Tensor) -> None:
         """Move the entries of these images half way to the new predictions, shape (N, 2, C, M)."""
-        mean, log_variance = torch.lerp(said, self.held[rows], BANK_MOMENTUM).unbind(1)
+        mean, log_variance = torch.lerp(predicted, self.held[rows], BANK_MOMENTUM).unbind(1)
         self.held[rows] = torch.stack([F.normalize(mean, dim=-1), log_variance], dim=1)
 
 
@@ -210,9 +210,9 @@ class UMM(Method[UMMSettings]):
                 f"the learner {self.settings.learner} takes {n_read} views of 2 images or more, got {len(features)} of "
                 f"{features.shape[1]}; give as many"
             )
-        said = head(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # (V, N, 2, C, M)
-        self._said = said[0].detach()
-        return self.loss(said[0], said[1] if n_read == 2 else self.other())
+        predicted = head(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # (V, N, 2, C, M)
+        self._predicted = predicted[0].detach()
+        return self.loss(predicted[0], predicted[1] if n_read == 2 else self.other())
 
     def other(self) -> Tensor:
         """Return the other view's Gaussians, shape (N, 2, C, M), by the slow copy or out of the bank."""
@@ -222,10 +222,10 @@ class UMM(Method[UMMSettings]):
             raise ValueError("the pixels of these features were not given before the step")
         return self._other
 
-    def loss(self, said: Tensor, other: Tensor) -> Step:
+    def loss(self, predicted: Tensor, other: Tensor) -> Step:
         """Return the loss of two views' Gaussians, each of shape (N, 2, C, M)."""
         settings = self.settings
-        (mean, log_variance), (other_mean, other_log_variance) = said.unbind(1), other.unbind(1)
+        (mean, log_variance), (other_mean, other_log_variance) = predicted.unbind(1), other.unbind(1)
         sets, others = draw(mean, log_variance, self.samples), draw(other_mean, other_log_variance, self.samples)
         self._keys = others.detach().mean(1)
         terms: dict[str, Tensor] = {}
@@ -259,4 +259,4 @@ class UMM(Method[UMMSettings]):
             self.slow.follow()
             self.queue.push(self._keys)
         if self.bank is not None:
-            self.bank.follow(self._batch.rows, self._said)
+            self.bank.follow(self._batch.rows, self._predicted)

@@ -97,10 +97,10 @@ def judged(fit: DatasetFit, part: Table) -> tuple[dict[str, pa.Array], int]:
         usable = np.flatnonzero(np.isfinite(matrix).all(1) & matrix.any(1))
         if len(usable):
             columns = {name: numbers_of(batch.column(name))[usable] for name in names}
-            said = fit.score_images(JunkInputs(columns, matrix[usable]))
-            outside += round(said.outside * len(usable))
+            fitted = fit.score_images(JunkInputs(columns, matrix[usable]))
+            outside += round(fitted.outside * len(usable))
             absent[start + usable] = False
-            for name, scores in said.columns.items():
+            for name, scores in fitted.columns.items():
                 values.setdefault(name, np.zeros(part.n_rows, scores.dtype))[start + usable] = scores
         start += batch.num_rows
     return {name: column_array(scores, absent) for name, scores in values.items() if name in PER_IMAGE}, outside

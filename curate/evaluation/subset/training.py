@@ -29,10 +29,10 @@ def right_by_neighbours(
         test: unit rows, shape (T, D).
         truth: their classes, shape (T,).
     """
-    said = knn_predict(
+    predicted = knn_predict(
         torch.from_numpy(test), torch.from_numpy(train), torch.from_numpy(labels), k=min(VOTERS, len(train))
     )
-    return np.asarray(said.numpy() == truth)
+    return np.asarray(predicted.numpy() == truth)
 
 
 def right_by_linear(
@@ -60,8 +60,8 @@ def right_by_linear(
     rows, target = torch.from_numpy(train), torch.from_numpy(labels)
     c = chosen_strength(rows, target, n_classes, seed=seed)
     fitted = fit_linear(rows, target, n_classes, c=c, tolerance=TOLERANCE)
-    said = [fitted.logits(part).argmax(1) for part in torch.from_numpy(test).split(4096)]
-    return np.asarray(torch.cat(said).numpy() == truth), c
+    predicted = [fitted.logits(part).argmax(1) for part in torch.from_numpy(test).split(4096)]
+    return np.asarray(torch.cat(predicted).numpy() == truth), c
 
 
 def chosen_strength(rows: Tensor, labels: Tensor, n_classes: int, *, seed: int) -> float:

@@ -76,9 +76,9 @@ class Verdicts:
 
     def counts(self) -> dict[str, int]:
         """Return rows by verdict: good, bad, between (judges disagree, or are unsure) and blank."""
-        said = [set(row.answers) for row in self.judged]
-        good, bad = said.count({GOOD}), said.count({BAD})
-        return {GOOD: good, BAD: bad, "between": len(said) - good - bad, "blank": self.blank}
+        answers = [set(row.answers) for row in self.judged]
+        good, bad = answers.count({GOOD}), answers.count({BAD})
+        return {GOOD: good, BAD: bad, "between": len(answers) - good - bad, "blank": self.blank}
 
     def badness(self) -> np.ndarray:
         """Return how bad each judged row is, shape (n,), in [0, 1]."""
@@ -169,9 +169,9 @@ def read_plan(path: Path) -> Plan:
         raise InputError(f"{path}: expected each key once and one population, got more; give one file as it was drawn")
     among, cut, column = heads.pop()
     plan = Plan(Zone(among, cut), column, rows, any(is_labelled for _, _, is_labelled in lines))
-    said = verdicts_on(path)
+    verdicts = verdicts_on(path)
     for row in plan.rows:
-        row.answers.extend(OF_VERDICT[line.verdict] for line in said.get((row.key, ""), {}).values())
+        row.answers.extend(OF_VERDICT[line.verdict] for line in verdicts.get((row.key, ""), {}).values())
     is_judged = [bool(row.answers) for row in plan.rows]
     n = n_finished([row.key for row in plan.rows], is_judged)
     for row in plan.rows[n:]:

@@ -70,11 +70,11 @@ class MaxBadRate(ScoreRule):
                 f"--{cls.name} uses the verdicts on a sample; draw one with curate review plan, and give it with "
                 f"--{AUDIT}"
             )
-        said = read_audit(audits, judges=judges)
-        if column is not None and column != said.column:
-            raise InputError(f"--audit is of the column {said.column}, and --column is {column}; leave --column out")
-        sample = tuple(Sample(row.key, row.value, row.badness) for row in said.judged)
-        return cls(value, said.column, confidence, promise, judges, said.files, said.zones, sample, said.blank)
+        audit = read_audit(audits, judges=judges)
+        if column is not None and column != audit.column:
+            raise InputError(f"--audit is of the column {audit.column}, and --column is {column}; leave --column out")
+        sample = tuple(Sample(row.key, row.value, row.badness) for row in audit.judged)
+        return cls(value, audit.column, confidence, promise, judges, audit.files, audit.zones, sample, audit.blank)
 
     def __post_init__(self) -> None:
         parse_goal(self.rate, self.confidence)
@@ -168,14 +168,14 @@ class MaxBadRate(ScoreRule):
 
         goal = self.goal
         more = more_verdicts(sampled, goal.rate, goal.confidence)
-        said = f"{counted(len(sampled.ranks), 'verdict')}, {sampled.badness.sum():g} of them bad"
+        seen = f"{counted(len(sampled.ranks), 'verdict')}, {sampled.badness.sum():g} of them bad"
         advice = (
             f"about {more:,} more like these would be needed"
             if more is not None
             else "no number of verdicts like these would do; ask for a higher rate, or use another --column"
         )
         return (
-            f"infeasible with these verdicts ({said}): they do not show for any cut of {self.column} that at most "
+            f"infeasible with these verdicts ({seen}): they do not show for any cut of {self.column} that at most "
             f"{goal.rate:.3g} is bad at confidence {goal.confidence:.3g}; {advice}"
         )
 

@@ -218,9 +218,11 @@ class Issues(Request):
         if numbers is None or GROUPS not in has:
             return []
         fit = table.metadata.get("fit")
-        said = fit.get("groups") if isinstance(fit, Mapping) else None
+        stored = fit.get("groups") if isinstance(fit, Mapping) else None
         known = (
-            {each.get("group"): each for each in said if isinstance(each, Mapping)} if isinstance(said, list) else {}
+            {each.get("group"): each for each in stored if isinstance(each, Mapping)}
+            if isinstance(stored, list)
+            else {}
         )
         groups = sorted({int(number) for number in np.unique(numbers[has[GROUPS]])})
         wrong = next((number for number in self.drop_group if number not in groups), None)

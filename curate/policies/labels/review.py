@@ -150,13 +150,13 @@ def read_verdicts(path: str | Path) -> Verdicts:
     """
     path = Path(path)
     answers: dict[str, tuple[int, list[str | None]]] = {}
-    drawn, said = read_rows(path), verdicts_on(path)
-    is_judged = [(row.key, "") in said for row in drawn]
+    drawn, verdicts = read_rows(path), verdicts_on(path)
+    is_judged = [(row.key, "") in verdicts for row in drawn]
     n = n_finished([row.key for row in drawn], is_judged)
     if not n:
         refuse_unfinished(path, len(drawn), sum(is_judged), "labels")
     for at, row in enumerate(drawn):
-        lines = said.get((row.key, ""), {}).values() if at < n else ()
+        lines = verdicts.get((row.key, ""), {}).values() if at < n else ()
         answered = {_answer(line, row.suggested) for line in lines}
         answer = None if not answered else answered.pop() if len(answered) == 1 else UNSURE
         answers.setdefault(row.stratum, (row.size, []))[1].append(answer)
@@ -208,8 +208,12 @@ def _share(answers: dict[str, tuple[int, list[str | None]]], positive: tuple[str
     readings = []
     for counted_in in (positive, (*positive, UNSURE)):
         strata = [
-            Stratum(size, sum(answer is not None for answer in said), sum(answer in counted_in for answer in said))
-            for size, said in answers.values()
+            Stratum(
+                size,
+                sum(answer is not None for answer in row_answers),
+                sum(answer in counted_in for answer in row_answers),
+            )
+            for size, row_answers in answers.values()
         ]
         readings.append(stratified_interval(strata))
     return Share(sum(size for size, _ in answers.values()), *readings)

@@ -48,11 +48,11 @@ class RoundVotes:
 
     def add(self, votes: Sequence[Vote]) -> "News":
         """Take the votes of an import, and say what was new in it."""
-        said: dict[tuple[str, str | None], list[str | None]] = {}
+        by_voter: dict[tuple[str, str | None], list[str | None]] = {}
         for vote in votes:
-            said.setdefault((vote.key, vote.annotator), []).append(vote.label)
+            by_voter.setdefault((vote.key, vote.annotator), []).append(vote.label)
         news = News()
-        for (key, who), labels in said.items():
+        for (key, who), labels in by_voter.items():
             now = tuple(sorted(labels, key=lambda label: (label is None, label or "")))
             before = self._held.setdefault(key, {}).get(who)
             if before == now:
@@ -70,14 +70,14 @@ class RoundVotes:
         """Return the consensus on every key with labels, in the order of the keys."""
         return {key: agree(self.labels_of(key)) for key in sorted(self._held)}
 
-    def said(self) -> list[tuple[str, str, str]]:
+    def for_classes(self) -> list[tuple[str, str, str]]:
         """Return key, annotator (empty for an unnamed annotator) and class of every vote for a class."""
         held = ((key, who or "", labels) for key, by in self._held.items() for who, labels in by.items())
         return [(key, who, label) for key, who, labels in held for label in labels if label is not None]
 
     def annotators(self) -> list[str]:
         """Return the annotators whose names are known, sorted."""
-        return sorted({who for said in self._held.values() for who in said if who is not None})
+        return sorted({who for annotators in self._held.values() for who in annotators if who is not None})
 
 
 @dataclass

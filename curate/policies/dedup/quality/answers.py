@@ -49,8 +49,8 @@ def read_answers(path: str | Path) -> Answers:
     Raises:
         InputError: as ``read_pairs``, or for verdicts that cannot be read.
     """
-    pairs, said = read_pairs(path), verdicts_on(Path(path))
-    answers = [_answer(said, pair) for pair in pairs]
+    pairs, verdicts = read_pairs(path), verdicts_on(Path(path))
+    answers = [_answer(verdicts, pair) for pair in pairs]
     is_judged = [answer is not None for answer in answers]
     n = n_finished([shown(pair)[0] for pair in pairs], is_judged)
     judged = tuple(
@@ -74,10 +74,12 @@ def read_pairs(path: str | Path) -> list[Drawn]:
     return drawn_rows(Path(path), COLUMNS, "NAME.audit.csv of curate dedup --audit", _parsed, most=MOST_DRAWN)
 
 
-def _answer(said: Sampled, pair: Drawn) -> str | None:
+def _answer(verdicts: Sampled, pair: Drawn) -> str | None:
     """The answer of reviewers on a pair, in either order."""
     lines = [
-        line for keys in ((pair.key_a, pair.key_b), (pair.key_b, pair.key_a)) for line in said.get(keys, {}).values()
+        line
+        for keys in ((pair.key_a, pair.key_b), (pair.key_b, pair.key_a))
+        for line in verdicts.get(keys, {}).values()
     ]
     answers = {OF_VERDICT.get(line.verdict, UNSURE) for line in lines}
     return (answers.pop() if len(answers) == 1 else UNSURE) if answers else None

@@ -67,8 +67,8 @@ def count_answers(answers: Answers) -> list[Counted]:
                 f"{answers.path}: expected {len(members)} equal weights in the stratum {str(name)!r} that make a whole "
                 f"number of pairs, got {', '.join(f'{w:g}' for w in sorted(weights)[:3])}; draw the audit again"
             )
-        said = Counter(member.answer for member in members)
-        out.append(Counted(name, size, len(members), said[SAME], said[DIFFERENT], said[UNSURE]))
+        n_answers = Counter(member.answer for member in members)
+        out.append(Counted(name, size, len(members), n_answers[SAME], n_answers[DIFFERENT], n_answers[UNSURE]))
     return out
 
 
