@@ -35,8 +35,9 @@ from curate.reporting.results import Applied, find_results
 from curate.reporting.texts import shortened
 from curate.reporting.thumbs import Thumbs, thumbnails
 from curate.reporting.values import row_values
+from curate.tables.provenance import REQUEST
 from curate.tables.rows import Codes
-from curate.tables.table import Table
+from curate.tables.table import CLEANED, Table
 from curate.version import __version__
 
 VERSION = 1
@@ -187,7 +188,7 @@ def gather(table: Table, request: FactsRequest) -> Facts:
     }
     counted_parts = {
         "version": VERSION,
-        "title": table.path.stem,
+        "title": _title(table),
         "about": _about(dataset),
         "n_rows": dataset.n,
         "sampled": _sampled(dataset, drawn, request.seed),
@@ -277,11 +278,20 @@ def _places(
     return place_rows(dataset, drawn[:n], uncertainty, seed=request.seed)
 
 
+def _title(table: Table) -> str:
+    """Return the name of the folder that curate clean wrote around a table, else the table's."""
+    if isinstance(table.path, Path) and (table.path.parent.parent / CLEANED).is_file():
+        return table.path.parent.parent.resolve().name
+    return table.path.stem
+
+
 def _about(dataset: Dataset) -> dict[str, Any]:
-    model = dataset.table.metadata.get("model")
-    named = (
-        f"{model.get('method', 'a model')} ({str(model.get('digest', ''))[:12]})" if isinstance(model, dict) else None
-    )
+    model, request = (dataset.table.metadata.get(name) for name in ("model", REQUEST))
+    named = None
+    if isinstance(model, dict):
+        typed = request.get("model") if isinstance(request, dict) else None
+        name = Path(str(typed)).name if typed else model.get("method", "a model")
+        named = f"{name} ({str(model.get('digest', ''))[:12]})"
     return {
         "table": str(dataset.table.path),
         "digest": dataset.digest,

@@ -59,7 +59,8 @@ def test_the_folder_holds_subset_report_review_steps_and_the_file_of_the_pipelin
         *(f"subset.{name}" for name in ("decisions.parquet", "groups.parquet", "parquet", "receipt.json")),
     ]
     n = len({line["key"] for line in findings(out)})
-    assert f"among {n} kept row" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert all(words in page for words in (f"among {n} kept row", '"title":"out"', '"model":"m.safetensors ('))
     assert run("verify", out / "subset.receipt.json", "--chain").exit_code == 0
     assert run("verify", out / "steps").exit_code == 0
 
