@@ -209,7 +209,7 @@ def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
 
 def _of_texts(texts: pa.LargeBinaryArray) -> NDArray[np.uint64]:
     """Return the ``HASH`` of each text, shape (N,): each only once where the first ones show that few differ."""
-    if len(texts[:LOOKED_AT].unique()) > LOOKED_AT // 2:
+    if len(texts) <= LOOKED_AT or len(texts[:LOOKED_AT].unique()) > LOOKED_AT // 2:
         return xxh64(texts)
     codes = texts.dictionary_encode()
     return xxh64(codes.dictionary)[codes.indices.to_numpy(zero_copy_only=False)]

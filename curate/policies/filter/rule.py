@@ -186,7 +186,7 @@ class ScoreRule(Rule):
 
     def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:
         """Return the group of M rows, shape (M,): a place in the cuts."""
-        return result.table_rows.groups[self.per].codes[rows] if self.per else np.zeros(len(rows), np.int32)
+        return result.table_rows.groups[self.per].codes[rows] if self.per else np.zeros(len(rows), np.intp)
 
     def _numbers(
         self, result: RuleResult, rows: NDArray[np.int64]
