@@ -43,6 +43,7 @@ class Comparison:
         absent: whether the file of a row of the source was there and is gone, shape (M,).
         gone: rows of the table whose key the source no longer has, increasing.
         renamed: whether a row of the source has the bytes of a row of the table that had another key, shape (M,).
+        edited: whether the user's columns of a known image are others than in the table, shape (M,).
         n_new: rows to score that are new.
         n_changed: those whose image changed, or is back.
         n_again: those that failed before, and would not fail in the same way now.
@@ -59,6 +60,7 @@ class Comparison:
     absent: NDArray[np.bool_]
     gone: NDArray[np.int64]
     renamed: NDArray[np.bool_]
+    edited: NDArray[np.bool_]
     n_new: int = 0
     n_changed: int = 0
     n_again: int = 0
@@ -75,13 +77,15 @@ class Comparison:
     @property
     def differs(self) -> bool:
         """Return whether the table is to be written again."""
-        return bool(self.score.any() or self.renamed.any() or self.n_gone or self.n_touched or self.uris is not None)
+        rewritten = self.score.any() or self.renamed.any() or self.edited.any()
+        return bool(rewritten or self.n_gone or self.n_touched or self.uris is not None)
 
     def words(self) -> str:
         """Return the differences in one line."""
         n_images = len(self.at) - int(self.absent.sum())
         n_known = n_images - int(self.score.sum())
         more = [f"{int(self.renamed.sum()):,} of them renamed"] if self.renamed.any() else []
+        more += [f"{int(self.edited.sum()):,} of them with other values in your columns"] if self.edited.any() else []
         counts = [f"{self.n_new:,} new", f"{self.n_changed:,} changed", f"{self.n_gone:,} gone"]
         again = [f"{self.n_again:,} read again"] if self.n_again else []
         return f"{counted(n_images, 'image')}: {', '.join([f'{n_known:,} known', *more, *counts, *again])}"
@@ -150,7 +154,9 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
     is_known = at >= 0
     was = known.take(at.clip(0))  # of rows that it does not know, its first
     absent = is_known & is_local & (sizes == UNKNOWN) & (times == UNKNOWN) & (was.times != UNKNOWN)
-    comparison = Comparison(at, sizes, times, ~is_known, absent, _missing(at, len(known.keys)), np.zeros(len(at), bool))
+    comparison = Comparison(
+        at, sizes, times, ~is_known, absent, _missing(at, len(known.keys)), *np.zeros((2, len(at)), bool)
+    )
     is_present = is_known & ~absent
     may_pass = is_present & np.isin(was.status, list(retry))
     if (is_present & np.asarray(pc.fill_null(pc.not_equal(uris.cast(pa.string()), was.uris), False))).any():
@@ -179,7 +185,46 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
     again[failed] = changed_rows(setup, failed, was.status[failed].tolist(), retry)
     comparison.score |= changed | again
     comparison.n_changed, comparison.n_again = int(changed.sum()), int(again.sum())
+    comparison.edited = _edited(table, manifest, at, is_present & ~comparison.score & ~comparison.renamed)
     return comparison
+
+
+def _edited(table: Table, manifest: Manifest, at: NDArray[np.int64], among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which known rows of a source have other values in the user's columns than the table, shape (M,)."""
+    edited = np.zeros(len(at), bool)
+    names = [name for name in manifest.schema.names if name not in (KEY, URI) and name in table.stored.schema.names]
+    start = 0
+    for rows in manifest.columns(names) if names and among.any() else ():
+        some = start + np.flatnonzero(among[start : start + rows.num_rows])
+        now, then = rows.take(pa.array(some - start)), table.stored.take(at[some], names)
+        for name in names:
+            edited[some] |= _differ(
+                as_stored(now.column(name), table.stored.schema.field(name), table), then.column(name)
+            )
+        start += rows.num_rows
+    return edited
+
+
+def _differ(now: pa.ChunkedArray, then: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Return where two columns of one type differ, shape (N,); two missing values are the same, as are two NaNs."""
+    if pa.types.is_nested(now.type):
+        return np.array([a != b for a, b in zip(now.to_pylist(), then.to_pylist(), strict=True)], bool)
+    same = pc.fill_null(pc.equal(now, then), False)
+    missing = pc.and_(pc.is_null(now, nan_is_null=True), pc.is_null(then, nan_is_null=True))
+    return ~np.asarray(pc.or_(same, missing).to_numpy(), bool)
+
+
+def as_stored(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table) -> pa.Array | pa.ChunkedArray:
+    """Return values as the type of a field of a table; InputError if it cannot hold them."""
+    if values.type == field.type:
+        return values
+    try:
+        return values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(
+            f"column {field.name!r} holds {field.type} in {table.path}, and {values.type} in the source now ({error}): "
+            "make it the same, or score to another --out"
+        ) from None
 
 
 def _find_renamed(setup: RunSetup, known: _Known, changed: NDArray[np.bool_], comparison: Comparison) -> None:

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from curate.columns import CUSTOM as NOT_OURS
 from curate.columns import ERROR, FRAMES, GONE, KEY, MTIME, N_BYTES, STATUS, URI, describe
-from curate.engines.adding.compare import UNKNOWN, Comparison
+from curate.engines.adding.compare import UNKNOWN, Comparison, as_stored
 from curate.engines.source_rows import ManifestRows
 from curate.manifest import Manifest
 from curate.tables.needs import SHA256
 from curate.tables.table import Table
-from scoring.errors import InputError
 
 # What a row whose image is gone keeps, next to the user's own columns; scores it has none.
 OF_FILE = {KEY, URI, "width", "height", N_BYTES, "format", FRAMES, SHA256, MTIME, STATUS, ERROR}
@@ -123,10 +122,10 @@ class Merged:
         place = np.empty(len(old), np.int64)
         place[is_old] = np.arange(is_old.sum())
         place[~is_old] = is_old.sum() + np.arange((~is_old).sum())
-        is_renamed = ~is_gone & self._comparison.renamed[source]
-        renamed = ManifestRows(self._manifest, source[is_renamed]).rows(0, int(is_renamed.sum()))
+        is_other = ~is_gone & (self._comparison.renamed | self._comparison.edited)[source]
+        others = ManifestRows(self._manifest, source[is_other]).rows(0, int(is_other.sum()))
         all_rows, scores = pa.array(place), pa.array(place, mask=is_gone)
-        of_source = pa.array(np.where(is_renamed, len(place) + np.cumsum(is_renamed) - 1, place))
+        of_source = pa.array(np.where(is_other, len(place) + np.cumsum(is_other) - 1, place))
         arrays = []
         for field in self.schema:
             if field.name == MTIME:
@@ -136,10 +135,10 @@ class Merged:
                 *before.column(field.name).chunks,
                 *(added.column(field.name).chunks if added is not None else []),
             ]
-            if field.name in renamed.column_names:
-                pieces += _cast(renamed.column(field.name), field, self._table).chunks
+            if field.name in others.column_names:
+                pieces += as_stored(others.column(field.name), field, self._table).chunks
             values = pa.chunked_array(pieces, field.type)
-            if field.name in renamed.column_names:
+            if field.name in others.column_names:
                 values = values.take(of_source)
             else:
                 keeps = field.name in OF_FILE or describe(field.name) is NOT_OURS
@@ -160,9 +159,9 @@ class Merged:
         arrays = []
         for field in self.schema:
             if field.name in scored_names:
-                arrays.append(_cast(taken.column(field.name), field, self._table))
+                arrays.append(as_stored(taken.column(field.name), field, self._table))
             elif field.name in self._columns:
-                arrays.append(_cast(self._columns[field.name].take(pa.array(rows)), field, self._table))
+                arrays.append(as_stored(self._columns[field.name].take(pa.array(rows)), field, self._table))
             else:
                 arrays.append(pa.nulls(len(rows), field.type))
         return pa.table(arrays, names=self.schema.names)
@@ -184,15 +183,3 @@ def _marked(values: pa.ChunkedArray, is_gone: NDArray[np.bool_], text: str) -> p
     for row in np.flatnonzero(is_gone).tolist():
         texts[row] = text
     return pa.array(texts, values.type)
-
-
-def _cast(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table) -> pa.Array | pa.ChunkedArray:
-    if values.type == field.type:
-        return values
-    try:
-        return values.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError(
-            f"column {field.name!r} holds {field.type} in {table.path}, and {values.type} in the source now ({error}): "
-            "make it the same, or score to another --out"
-        ) from None

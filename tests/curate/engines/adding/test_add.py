@@ -278,6 +278,16 @@ def test_columns_of_the_user_stay_and_new_rows_have_those_of_the_source(photos, 
     assert (after["n1"]["stars"], after["n1"]["mine"], after["n0"]["mine"]) == (7, None, 0)
     assert any("mine" in note for note in result.notes)
     assert table.metadata["request"]["key"] == "name"
+    text = listed.read_text().replace("00.png,0", "00.png,5").replace("02.png,2", "02.png,")
+    for stars, words in ((text, "2 of them"), (text, "nothing new")):
+        listed.write_text(stars)
+        score(listed, out, add=True, announce=(said := []).append)
+        assert any(words in line for line in said)
+        edited = {"n0": {"stars": 5}, "n2": {"stars": None}}
+        assert rows_of(out) == {key: row | edited.get(key, {}) for key, row in after.items()}
+    listed.write_text(text.replace("00.png,5", "00.png,many"))
+    with pytest.raises(InputError, match=r"'stars' holds int64 .*string in the source now"):
+        score(listed, out, add=True)
 
 
 def test_classes_keep_their_numbers_and_new_ones_come_last(tiny_checkpoint, tmp_path):
