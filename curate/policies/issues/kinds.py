@@ -17,9 +17,7 @@ STYLE = 0.1  # share of a dataset above which a kind describes its style, not de
 CONSTANT = 1e-6  # contrast
 FEW = 5  # images, which are no style however small the dataset
 JUNK_CUT, SUSPECT_CUT = 0.5, 0.1  # of p_junk: unusable, and suspect enough to confirm another measure
-NOISE_CUT = (
-    0.95  # of p_junk: noise has 0.97 and more; knitwear, spectrograms and small patterns are as sharp and have less
-)
+NOISE_CUT = 0.95  # of p_junk: noise has 0.97 or more; knitwear and spectrograms, which are as sharp, have less
 UNUSABLE, ALL = "unusable", "all"  # names for several kinds
 GROUPS = "unlike-the-rest"
 SHAPE = ("quality_contrast", "quality_entropy", "quality_sharpness")
