@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +13,7 @@ from curate.cleaning.steps import SCORES, SUBSET, VERDICTS
 from curate.columns import GONE, KEY, STATUS
 from curate.counted import Grid
 from curate.policies.outcomes import OUTCOMES
-from curate.policies.verdicts import RENAME, SHORT, VerdictFile
+from curate.policies.verdicts import RENAME, SHORT, Line, VerdictFile
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
 
@@ -118,7 +119,7 @@ def _matched(before: pl.DataFrame, now: pl.DataFrame) -> tuple[pl.DataFrame, ...
     """The images that are the same, those that were renamed, and the other rows of both tables."""
     before = before.with_row_index("old")
     same = now.join(before, on=[KEY, SHA256], nulls_equal=True, suffix="_before")
-    before, new = before.join(same, on=KEY, how="anti"), now.join(same, on=KEY, how="anti")
+    before, new = before.join(same, on="old", how="anti"), now.join(same, on=KEY, how="anti")
     before, new = (rows.with_columns(copy=pl.int_range(pl.len()).over(SHA256)) for rows in (before, new))
     renamed = new.join(before, on=[SHA256, "copy"], suffix="_before")
     return same, renamed, before.join(renamed, on="old", how="anti"), new.join(renamed, on=KEY, how="anti")
@@ -133,14 +134,30 @@ def note_renamed(out: Path) -> None:
     file = out / VERDICTS
     if not all((out / name).is_file() for name in (VERDICTS, NOW, SCORES)):
         return
+    lines, noted_at = VerdictFile(file, "curate clean", {}), str((out / NOW).stat().st_mtime_ns)
+    before = _noted(out).filter(PRESENT)
+    renames = [line for line in lines.verdicts.all if line.verdict == RENAME]
+    for line in reversed([*takewhile(lambda line: line.group == noted_at, reversed(renames))]):  # of a run cut short
+        before = _moved(before, line)
     scored = pl.DataFrame(open_table(out / SCORES).read([KEY, STATUS, SHA256]))
-    _, renamed, _, _ = _matched(_noted(out).filter(PRESENT), scored.filter(pl.col(STATUS) != GONE))
-    lines = VerdictFile(file, "curate clean", {})
+    _, renamed, _, _ = _matched(before, scored.filter(pl.col(STATUS) != GONE))
     named = {key for line in lines.verdicts.live() for key in (*line.keys, *line.beside)}
     renamed = renamed.filter(pl.col(f"{KEY}_before").is_in(list(named)))
     if len(renamed):
-        images = renamed[SHA256].str.slice(0, SHORT)
-        lines.append(RENAME, keys=tuple(renamed[f"{KEY}_before"]), images=tuple(images), beside=tuple(renamed[KEY]))
+        keys, now = tuple(renamed[f"{KEY}_before"]), tuple(renamed[KEY])
+        images = tuple(renamed[SHA256].str.slice(0, SHORT))
+        lines.append(RENAME, group=noted_at, keys=keys, images=images, beside=now)
+
+
+def _moved(before: pl.DataFrame, by: Line) -> pl.DataFrame:
+    """The outcomes with the new keys of a line on renamed images, instead of rows that had these keys."""
+    before = before.with_columns(image=pl.col(SHA256).str.slice(0, SHORT))
+    pairs = pl.DataFrame(
+        {KEY: by.keys, "image": by.images, "now": by.beside}, dict.fromkeys((KEY, "image", "now"), pl.String)
+    )
+    moved = before.join(pairs, on=[KEY, "image"]).with_columns(pl.col("now").alias(KEY)).drop("now")
+    rest = before.join(pairs, on=[KEY, "image"], how="anti").join(moved, on=KEY, how="anti")
+    return pl.concat([moved, rest]).drop("image")
 
 
 def _noted(out: Path) -> pl.DataFrame:

@@ -39,7 +39,8 @@ class Line:
         reviewer: who decided.
         when: by the clock of that machine, which nothing relies on: lines are in the order of the decisions.
         verdict: one of ``DECISIONS``, or ``undo``, ``split``, ``audit``, ``begin``, ``rename``.
-        group: id of the group; of ``undo``, the line that it takes back, as ``SESSION:N``.
+        group: id of the group; of ``undo``, the line that it takes back, as ``SESSION:N``; of ``rename``, when the
+            outcomes with the old keys were written, in ns.
         question: what the group asks.
         words: the group in words.
         keys: of the images.
@@ -147,11 +148,9 @@ class Verdicts:
         """Return the lines that no later one took back, with the keys of now of images that were renamed."""
         gone = {line.group for line in self.all if line.verdict == UNDO}
         live: list[Line] = []
-        last: tuple[tuple[str, ...], ...] = ()
         for line in self.all:
             if line.verdict == RENAME:
-                what = (line.keys, line.images, line.beside)
-                live, last = live if what == last else _renamed(live, line), what
+                live = _renamed(live, line)
             elif line.verdict != UNDO and line.id not in gone:
                 live.append(line)
         return live

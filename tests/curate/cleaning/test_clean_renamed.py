@@ -9,7 +9,7 @@ from PIL import Image
 from planted_photos import clean, counts
 from reviewed_table import act, queue, serving
 
-from curate.cleaning.changes import compare
+from curate.cleaning.changes import compare, note_renamed
 from curate.policies.verdicts import VerdictFile, read_verdicts
 
 pytestmark = pytest.mark.usefixtures("few_copies")
@@ -73,14 +73,38 @@ def test_what_was_decided_in_review_is_of_the_image_and_not_of_its_name(workdir)
     assert counts(clean("--json"))["dropped_in_review"] is None
 
 
-def test_a_rename_that_is_noted_twice_counts_once_and_one_that_is_taken_back_counts(tmp_path):
+def test_a_rename_moves_keys_and_compared_images_and_one_that_is_taken_back_counts(tmp_path):
     file, images = VerdictFile(tmp_path / "v.verdicts.jsonl", "ann", {}), ("X" * 16, "Y" * 16)
     file.append("drop", question="copy", keys=("a", "b"), images=images, beside=("b", "c"))
     keys = []
-    for swapped, of in ((("b", "a"), images), (("b", "a"), images), (("b", "a"), images[::-1])):
-        file.append("rename", keys=("a", "b"), images=of, beside=swapped)
+    for of in (images, images[::-1]):
+        file.append("rename", keys=("a", "b"), images=of, beside=("b", "a"))
         keys.append(next((line.keys, line.beside) for line in file.verdicts.live() if line.verdict == "drop"))
-    assert keys == [(("b", "a"), ("a", "c")), (("b", "a"), ("a", "c")), (("a", "b"), ("b", "c"))]
+    assert keys == [(("b", "a"), ("a", "c")), (("a", "b"), ("b", "c"))]
+
+
+@pytest.mark.parametrize("after", ["b", "a", "c"])
+def test_an_image_that_is_renamed_again_after_a_run_that_was_cut_short_keeps_its_verdict(tmp_path, after):
+    def scores(*rows):
+        pl.DataFrame(rows, ["key", "sha256"], orient="row").with_columns(status=pl.lit("ok")).write_parquet(
+            tmp_path / "steps/score.parquet"
+        )
+
+    digests = {name: name.upper() * 64 for name in "abx"}
+    (tmp_path / "steps").mkdir()
+    outcomes = pl.DataFrame({"key": list("abx"), "sha256": [digests[name] for name in "abx"]})
+    outcomes.with_columns(decision=pl.lit("keep"), rule=pl.lit(None, pl.String), reason=pl.lit("why")).write_parquet(
+        tmp_path / "steps/outcomes.parquet"
+    )
+    file = VerdictFile(tmp_path / "subset.verdicts.jsonl", "ann", {})
+    file.append("drop", question="copy", keys=("a",), images=("A" * 16,), beside=("x",))
+    for _ in range(2):  # a and b are swapped, and the run ends early twice
+        scores(("b", digests["a"]), ("a", digests["b"]), ("x", digests["x"]))
+        note_renamed(tmp_path)
+    scores((after, digests["a"]), ("y", digests["x"]), *([("a", digests["b"])] if after != "a" else []))
+    note_renamed(tmp_path)
+    (line,) = (line for line in read_verdicts(file.path).live() if line.verdict == "drop")
+    assert (line.keys, line.beside) == ((after,), ("y",))
 
 
 def test_images_are_matched_by_bytes_before_their_names():
