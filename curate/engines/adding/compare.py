@@ -192,7 +192,9 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
 def _edited(table: Table, manifest: Manifest, at: NDArray[np.int64], among: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return which known rows of a source have other values in the user's columns than the table, shape (M,)."""
     edited = np.zeros(len(at), bool)
-    names = [name for name in manifest.schema.names if name not in (KEY, URI) and name in table.stored.schema.names]
+    names = [name for name in manifest.schema.names if name not in (KEY, URI)]
+    if not set(names) <= set(table.stored.schema.names):  # the table gets a column
+        return among
     start = 0
     for rows in manifest.columns(names) if names and among.any() else ():
         some = start + np.flatnonzero(among[start : start + rows.num_rows])

@@ -101,8 +101,12 @@ class Merged:
         fields = [field if field.name == KEY else field.with_nullable(True) for field in stored]
         fields = [field for field in fields if field.name not in without]
         self._kept = [field.name for field in fields]
+        new = [field.with_nullable(True) for field in manifest.schema if field.name not in stored.names]
+        after_user = self._kept.index("width") if "width" in self._kept else len(fields)
+        fields[after_user:after_user] = new
         if MTIME not in stored.names and (times != UNKNOWN).any():
-            after = self._kept.index(N_BYTES) + 1 if N_BYTES in self._kept else len(fields)
+            names = [field.name for field in fields]
+            after = names.index(N_BYTES) + 1 if N_BYTES in names else len(fields)
             fields.insert(after, pa.field(MTIME, pa.int64()))
         self.schema = pa.schema(fields, table.file_metadata)
         has_values = {*(part.schema.names if part is not None else []), *columns, MTIME}
@@ -132,7 +136,11 @@ class Merged:
                 arrays.append(self._mtimes(before, is_old, is_gone, source))
                 continue
             pieces = [
-                *before.column(field.name).chunks,
+                *(
+                    before.column(field.name).chunks
+                    if field.name in self._kept
+                    else [pa.nulls(len(before), field.type)]
+                ),
                 *(added.column(field.name).chunks if added is not None else []),
             ]
             if field.name in others.column_names:

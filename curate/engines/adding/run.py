@@ -18,7 +18,7 @@ from curate.counted import counted
 from curate.engines.adding.compare import UNKNOWN, Comparison, compare
 from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged, words_on
 from curate.engines.adding.merge import Merged, Order
-from curate.engines.adding.settings import refuse_contradiction
+from curate.engines.adding.settings import LABELLING, is_labelled_first, refuse_contradiction
 from curate.engines.contract import Engine
 from curate.engines.dataset_scores import compute_dataset_scores
 from curate.engines.finished import clear
@@ -37,6 +37,7 @@ from curate.engines.white import white_notes
 from curate.manifest import Manifest
 from curate.tables.classes import CLASSES
 from curate.tables.fits import JUDGED
+from curate.tables.provenance import REQUEST
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from scoring.atomic_folder import AtomicFolder
@@ -84,7 +85,8 @@ def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog
         options.announce(line)
     setup = RunSetup(request, opened, settings, opened.fingerprint(settings), work_of(request.out))
     releases = refuse_contradiction(table, setup.fingerprint)
-    _refuse_columns(table, opened.manifest)
+    if not is_labelled_first(table, request.reading):
+        _refuse_columns(table, opened.manifest)
     _refuse_refit(table, setup)
     comparison = compare(table, setup)
     options.announce(comparison.words())
@@ -258,6 +260,8 @@ def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]
         CLASSES: _all_classes(before.get(CLASSES), state),
         ADDITIONS: [*(additions if isinstance(additions, list) else []), note],
     }
+    if is_labelled_first(state.table, state.request.reading):
+        metadata[REQUEST] = {**before.get(REQUEST, {}), LABELLING: True}
     recorded = before.get("columns")
     described = {**describe_all(schema.names), **(recorded if isinstance(recorded, dict) else {})}
     metadata["columns"] = {name: described[name] for name in schema.names}

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from curate.columns import LABEL
 from curate.engines.settings import MADE, OF_ANOTHER_VERSION, ScoreSettings, difference
 from curate.manifest import SourceOptions
 from curate.manifest.schemes import scheme_of
@@ -14,7 +15,8 @@ from scoring.checkpoint import DEFAULT, read_header, shipped_models
 from scoring.errors import InputError
 from scoring.model_names import is_published
 
-READING = (*READ_AGAIN, "label_from_folder")
+LABELLING = "label_from_folder"
+READING = (*READ_AGAIN, LABELLING)
 MOVABLE = {"root"}  # images may lie elsewhere by now
 # What a table notes of its settings: name there -> field of `ScoreSettings`.
 NOTED = {
@@ -86,7 +88,8 @@ def options_as_scored(table: Table, options: SourceOptions, typed: Set[str]) -> 
     default, chosen = SourceOptions(), {}
     for name in READING:
         was, now = request.get(name, getattr(default, name)), getattr(options, name)
-        if name in typed and name not in MOVABLE and now != was:
+        may_differ = name in MOVABLE or (name == LABELLING and is_labelled_first(table, options))
+        if name in typed and now != was and not may_differ:
             raise InputError(
                 f"{table.path} was scored with {_option(name, was)}, got {_option(name, now)}: leave it out with "
                 "--add, or score to another --out"
@@ -96,6 +99,13 @@ def options_as_scored(table: Table, options: SourceOptions, typed: Set[str]) -> 
         return replace(options, **chosen)
     except TypeError as error:
         raise InputError(f"the request in {table.path} cannot be used ({error}); score to another --out") from None
+
+
+def is_labelled_first(table: Table, options: SourceOptions) -> bool:
+    """Return whether classes come from folders now, and a table was scored without classes."""
+    request = table.metadata.get(REQUEST)
+    was = isinstance(request, Mapping) and request.get(LABELLING, False)
+    return options.label_from_folder and not was and LABEL not in table.stored.schema.names
 
 
 def model_as_scored(table: Table, model: str | Path | None) -> str | Path:

@@ -290,6 +290,21 @@ def test_columns_of_the_user_stay_and_new_rows_have_those_of_the_source(photos, 
         score(listed, out, add=True)
 
 
+def test_classes_of_folders_come_to_a_table_that_was_scored_without(photos, tiny_checkpoint, tmp_path):
+    for name in "01":
+        (photos / name).mkdir()
+    for number in FIRST:
+        (photos / f"{number:02}.png").rename(photos / str(number % 2) / f"{number:02}.png")
+    out, whole, said = tmp_path / "s.parquet", tmp_path / "whole.parquet", []
+    score(photos, out, model=tiny_checkpoint, **PLAIN)
+    draw(photos / "1/19.png", 19)
+    score(photos, out, add=True, label_from_folder=True, announce=said.append)
+    score(photos, whole, model=tiny_checkpoint, **PLAIN, label_from_folder=True)
+    assert any("14 known" in line and "1 new" in line for line in said)
+    assert_same_scores(out, whole)
+    assert {key.split("/")[0] == row["label"] for key, row in rows_of(out).items()} == {True}
+
+
 def test_classes_keep_their_numbers_and_new_ones_come_last(tiny_checkpoint, tmp_path):
     for name in ("bear", "wolf"):
         (tmp_path / "photos" / name).mkdir(parents=True)
