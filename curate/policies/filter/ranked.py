@@ -1,10 +1,13 @@
 """The best rows by a value, with exact counts: ties go to the higher hash."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+LEAST_SIZE = 64  # rows of a group on average, from which groups are sorted one by one
 
 
 def best(
@@ -78,11 +81,29 @@ def places(
     low_is_best: bool,
 ) -> NDArray[np.int64]:
     """Return the place of each row in its group, shape (M,): 0 for the best; arguments as in ``best_of_groups``."""
-    order = np.lexsort((~ties if low_is_best else ties, values, codes))  # ascending in each group
+    if len(codes) < LEAST_SIZE * len(sizes):
+        order = np.lexsort((~ties if low_is_best else ties, values, codes))  # ascending in each group
+    else:
+        order = np.argsort(codes.astype(np.min_scalar_type(len(sizes))), kind="stable")  # 16 bits are counted
+        for start, stop in pairwise([0, *np.cumsum(sizes).tolist()]):
+            rows = order[start:stop]
+            order[start:stop] = rows[_ascending(values[rows], ~ties[rows] if low_is_best else ties[rows])]
     place = np.empty(len(codes), np.int64)
     place[order] = np.arange(len(codes))
     place -= (np.cumsum(sizes) - sizes)[codes]
     return place if low_is_best else sizes[codes] - 1 - place
+
+
+def _ascending(values: NDArray[Any], ties: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the order of M rows by values, and of equal ones by ties: a sort by one key is several times as fast."""
+    order = np.argsort(values)
+    ordered = values[order]
+    changes = np.ones(len(order) + 1, bool)
+    changes[1:-1] = ordered[1:] != ordered[:-1]
+    equal = ~(changes[:-1] & changes[1:])  # to the value before or after
+    rows = order[equal]
+    order[equal] = rows[np.lexsort((ties[rows], values[rows]))]
+    return order
 
 
 def worst_of(

@@ -51,10 +51,11 @@ def test_the_best_are_those_of_a_sort(kind, low_is_best):
             assert cut == last or (np.isnan(cut) and np.isnan(last))  # -0.0 is 0.0
 
 
-def test_groups_are_as_if_each_was_ranked_alone():
+@pytest.mark.parametrize("n", [60, 600])  # sorted together, or group by group
+def test_groups_are_as_if_each_was_ranked_alone(n):
     generator = np.random.default_rng(0)
-    values, codes = generator.integers(0, 4, 60).astype(np.float32), generator.integers(0, 5, 60).astype(np.int32)
-    ties = generator.integers(0, 2**63, 60).astype(np.uint64)
+    values, codes = generator.integers(0, n // 15, n).astype(np.float32), generator.integers(0, 5, n).astype(np.int32)
+    ties = generator.integers(0, 2**63, n).astype(np.uint64)
     for low in (True, False):
         stays, cuts = ranked.best_of_groups(values, codes, 6, lambda n: n // 2, ties, low_is_best=low)
         for group in range(6):
