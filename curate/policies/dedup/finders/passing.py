@@ -162,11 +162,19 @@ class OfColour(Passing):
             apart = np.abs(light.values[links.query] - other.values[links.row])
             agree &= ~known | (apart <= LIGHT)
         if self.closely:
-            agree &= ~(_is_of_several(side)[links.query] | _is_of_several(self.rows)[links.row])
+            agree &= ~(_is_of_several(side, links.query) | _is_of_several(self.rows, links.row))
         return agree
 
 
-def _is_of_several(rows: Rows) -> Marked:
-    """Return which rows are one image of a file that holds several, shape (N,)."""
-    frames = rows.exact.get(FRAMES)
-    return np.zeros(len(rows), bool) if frames is None else frames.valid & (frames.values > 1)
+def _is_of_several(rows: Rows, at: Places) -> Marked:
+    """Return which of P rows are one image of a file that holds several, shape (P,).
+
+    A JPEG does not count: cameras add previews or other views of the same photograph.
+    """
+    frames, formats = rows.exact.get(FRAMES), rows.names.get("format")
+    if frames is None:
+        return np.zeros(len(at), bool)
+    several: Marked = frames.valid[at] & (frames.values[at] > 1)
+    if formats is not None and "jpeg" in formats.names:
+        several &= formats.codes[at] != formats.names.index("jpeg")
+    return several

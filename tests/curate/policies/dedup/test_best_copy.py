@@ -256,9 +256,13 @@ def test_a_strict_threshold_drops_no_file_of_several_images_for_its_first(tiny_c
     for number, page in enumerate(pages):
         cover.save(tmp_path / f"p/report{number}.tif", save_all=True, append_images=[page])
     shutil.copy(tmp_path / "p/report1.tif", tmp_path / "p/report1_again.tif")
+    photo = Image.open(PHOTOS / f"{NAMES[1]}.jpg").convert("RGB").resize((128, 128))
+    photo.save(tmp_path / "p/camera.jpg", "MPO", save_all=True, append_images=[photo.resize((32, 32))], quality=95)
+    photo.resize((96, 96)).save(tmp_path / "p/small.jpg", quality=90)
     table = scored(tmp_path / "p", tiny_checkpoint, tmp_path / "s.parquet")
     strict, usual = (dedup(table, finder={"bytes": None, "signature": least}, dry_run=True) for least in (0.99, 0.95))
-    assert (strict.kept, strict.dropped_by["bytes"], usual.kept) == (2, 1, 1)
+    assert (strict.kept, strict.dropped_by["bytes"], usual.kept) == (3, 1, 2)
+    assert sum(pq.read_table(table)["n_frames"].to_pylist()) == 2 + 1 + 3 * 2
 
 
 def test_flat_images_are_not_compared_by_embedding(tiny_checkpoint, tmp_path):
