@@ -80,7 +80,10 @@ class Searched:
         """Return whether a receipt and a file near it also lie where the file was: their folder was copied."""
         if not (isinstance(near, Path) and isinstance(path, Path) and isinstance(self.folder, Path)):
             return False
-        original = path.parents[len(near.relative_to(self.folder).parts) - 1] / receipt.name
+        folder, near = self.folder.resolve(), near.parent.resolve() / near.name
+        if not near.is_relative_to(folder):
+            return False
+        original = path.parents[len(near.relative_to(folder).parts) - 1] / receipt.name
         return self._allowed(original) and original.is_file() and sha256_of(original) == sha256_of(receipt)
 
     def source_of(self, noted: Mapping[str, Any]) -> AnyPath | None:

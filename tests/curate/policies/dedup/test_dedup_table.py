@@ -320,6 +320,19 @@ def test_a_copied_folder_is_verified_by_its_files_unless_the_original_alone_has_
     assert verify(done / "out.receipt.json").identical
 
 
+@pytest.mark.parametrize("name", ["new", "old"])
+def test_a_file_that_changed_in_its_place_is_found_whatever_path_leads_to_the_receipt(done, name, monkeypatch):
+    shutil.copytree(done, done / done.name)  # such as a backup, which has the bytes of then
+    write_table(done / f"{name}er.parquet", {"sha256": ["a", "f"], "phash": pa.array([1, 1], pa.uint64())})
+    (done / f"{name}er.parquet").replace(done / f"{name}.parquet")
+    monkeypatch.chdir(done.parent)
+    (done / "link").symlink_to(done)
+    for folder in (done, Path(done.name), Path(done.name, "link")):
+        changed = verify(folder / "out.receipt.json")
+        assert not changed.identical
+        assert [note for note in lines_of(changed)["notes"] if f"{name}.parquet" in note]
+
+
 @pytest.mark.parametrize(
     "lie",
     [
