@@ -231,7 +231,7 @@ def links_last(table: Table, ranks: NDArray[np.int64], files: NDArray[np.int64] 
     """Return ranks in which a link comes after all files, if the table holds the file that it leads to.
 
     Args:
-        table: a row whose ``uri`` is its key's, and another one of the same ``uri``, are a file and a link to it.
+        table: of rows of one ``uri``, the one whose key is the longest end of it is the file, and others are links.
         ranks: of the keys, shape (N,).
         files: first row with the same sha256 for each, shape (N,); None where unknown.
     """
@@ -241,8 +241,9 @@ def links_last(table: Table, ranks: NDArray[np.int64], files: NDArray[np.int64] 
         return ranks
     several = np.flatnonzero(np.bincount(files, minlength=len(files))[files] > 1)
     frame = pl.DataFrame(table.take(several, [KEY, URI])).with_columns(pl.col(KEY, URI).cast(pl.String, strict=False))
-    is_file = pl.col(URI).str.ends_with(pl.concat_str(pl.lit("/"), KEY))
-    links = frame.select(~is_file & is_file.any().over(URI)).to_series().fill_null(False).to_numpy()
+    name = pl.concat_str(pl.lit("/"), pl.col(KEY).str.strip_prefix("./"))
+    length = pl.when(pl.col(URI).str.ends_with(name)).then(name.str.len_bytes())
+    links = frame.select(length.ne_missing(length.max().over(URI))).to_series().to_numpy()
     last = ranks.copy()
     last[several[links]] += len(ranks)
     return last

@@ -71,10 +71,12 @@ def test_of_equal_rows_the_shorter_key_comes_first_then_the_smaller_whatever_the
 def test_a_file_is_kept_before_links_to_it_whatever_their_names(tmp_path):
     keys = ["a.jpg", "long name.jpg", "b/long name.jpg", "c.jpg", "other.jpg", "d.jpg"]
     files = ["long name.jpg", "long name.jpg", "b/long name.jpg", "b/long name.jpg", "other.jpg", "elsewhere.jpg"]
-    columns = {"key": keys, "uri": [f"/p/{file}" for file in files], "sha256": list("xxxxyy")}
+    keys += ["x.jpg", "cats/x.jpg", "e.jpg", "./b%FF.jpg"]
+    files += ["cats/x.jpg", "cats/x.jpg", "b%FF.jpg", "b%FF.jpg"]
+    columns = {"key": keys, "uri": [f"/p/{file}" for file in files], "sha256": list("xxxxyyzzvv")}
     table = open_table(write_table(tmp_path / "links.parquet", columns))
     decided = decide_duplicates(table, DedupRequest({"bytes": None}), [])
-    assert [keys[row] for row in np.flatnonzero(decided.outcome == KEEP)] == ["long name.jpg", "d.jpg"]
+    assert [keys[row] for row in np.flatnonzero(decided.outcome == KEEP)] == ["long name.jpg", "d.jpg", *keys[-3::2]]
 
 
 def test_the_original_is_kept(tmp_path):
