@@ -71,8 +71,8 @@ def test_a_missing_label_says_how_to_get_one_from_folders(photos):
         ("dedup", "s.parquet", "--label", "label", "--dry-run"),
     ):
         assert "no column 'label'" in refused(*line), line
-        assert "name folder" in refused(*line), line
-    assert "name folder" not in refused("filter", "s.parquet", "--keep-top", 1, "--per", "lable", "--dry-run")
+        assert "column folder" in refused(*line), line
+    assert "column folder" not in refused("filter", "s.parquet", "--keep-top", 1, "--per", "lable", "--dry-run")
 
 
 def test_a_folder_of_images_where_a_table_is_expected_names_the_command(photos):

@@ -75,7 +75,7 @@ def test_the_lift_of_a_round_is_counted_on_the_rows_held_out_and_its_interval_ho
 
 
 def test_control_images_count_as_they_were_predicted_before_their_label_came(made):
-    truth = {vote[0]: vote[2] for vote in open_folder(made).votes.said()}
+    truth = {vote[0]: vote[2] for vote in open_folder(made).votes.for_classes()}
     right = []
     for number in (2, 3):
         batch = pq.read_table(made / "rounds" / f"{number:04}" / "batch.parquet").to_pylist()

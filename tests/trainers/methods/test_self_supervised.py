@@ -236,7 +236,7 @@ def test_a_slow_teacher_is_a_copy_that_reads_pixels_follows_and_is_not_learned(i
     with torch.no_grad():
         expected = torch.stack([model.heads["dino"].cosines(model.backbone(view)) for view in pixels])
     method.before_step(Batch(torch.arange(16), pixels=(pixels,)))
-    assert torch.allclose(method.said, expected, atol=1e-5)  # at first the copy is the original
+    assert torch.allclose(method.of_teacher, expected, atol=1e-5)  # at first the copy is the original
     ours, live = method.teacher.copies[1].prototypes.clone(), model.heads["dino"].cosines.prototypes
     live.data.add_(1)
     method.after_step(0)
