@@ -49,7 +49,7 @@ def local(folder, out, *args):
 
 def with_pid(task):
     """Let the command know which process this is, and train."""
-    task["said"].put(("announce", f"pid {os.getpid()}"))
+    task["messages"].put(("announce", f"pid {os.getpid()}"))
     on_ray._train_in_worker(task)
 
 
