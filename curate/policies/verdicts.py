@@ -79,11 +79,11 @@ class Line:
     def __post_init__(self) -> None:
         known = (*DECISIONS, UNDO, SPLIT, AUDIT, BEGIN, RENAME)
         if self.verdict not in known:
-            raise InputError(f"expected a verdict of {', '.join(known)}, got {self.verdict!r}")
-        if len(self.beside) not in (0, len(self.keys)):
-            raise InputError("expected an image next to each key, or none")
+            raise ValueError(f"expected a verdict of {', '.join(known)}, got {self.verdict!r}")
+        if len(self.beside) != len(self.keys) and (self.beside or self.verdict == RENAME):
+            raise ValueError("expected an image next to each key, or none where nothing was renamed")
         if len(self.keys) != len(self.images) or not all(0 <= at < len(self.keys) for at in self.bad):
-            raise InputError("expected an image for each key, and places among them")
+            raise ValueError("expected an image for each key, and places among them")
 
     @property
     def id(self) -> str:

@@ -20,8 +20,10 @@ from scoring.relative.columns import CLUSTER, FITTED, LOCAL
 from scoring.relative.rule import PICTURE
 
 MOST = Fraction(5, 4)  # times the average share that a class may lose by its junk
-MOST_OF_CLUSTER = Fraction(2)  # the same of a cluster, which may be a group of junk: what is surely junk is not limited
-SURELY = 0.9  # probability of junk
+MOST_OF_CLUSTER = Fraction(
+    2
+)  # the same of a cluster, which may be a group of junk: what is certain junk is not limited
+CERTAIN = 0.9  # probability of junk
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class AmountRule(ScoreRule):
             of_rows, is_relative = table_rows.groups[self.even], self.column in (FITTED, LOCAL)
             junk = values > PICTURE if is_relative else np.zeros(len(values), bool)
             is_cluster = self.even == CLUSTER
-            most, surely = MOST_OF_CLUSTER if is_cluster else MOST, junk & (values > SURELY) & is_cluster
-            by = Groups(self.even, of_rows.codes[rows], of_rows.names, junk, most, surely)
+            most, certain = MOST_OF_CLUSTER if is_cluster else MOST, junk & (values > CERTAIN) & is_cluster
+            by = Groups(self.even, of_rows.codes[rows], of_rows.names, junk, most, certain)
             even_cut = even_best(values, competing, self.n_kept, ties, by, low_is_best=low_is_best)
             return Ruling(even_cut.keep, valid, even_cut.cuts, even_cut)
         if self.per is None:

@@ -85,8 +85,8 @@ class Groups:
         codes: the group of each row, a place in ``names``, shape (N,).
         names: of the G groups.
         junk: rows that are dropped first, shape (N,), whatever their value.
-        most: times the average share that a group may lose of what is not surely junk, 1 or more.
-        surely: of the junk, the worst, which this does not limit, shape (N,).
+        most: times the average share that a group may lose of what is not certain junk, 1 or more.
+        certain_junk: rows of the junk that no limit keeps, shape (N,).
     """
 
     column: str
@@ -94,7 +94,7 @@ class Groups:
     names: list[str]
     junk: Flags
     most: Fraction
-    surely: Flags
+    certain_junk: Flags
 
 
 def even_best(
@@ -125,8 +125,8 @@ def even_best(
     n_dropped = n - n_kept(n)
     group, at = _pooled(groups.codes, competing, len(names)), np.flatnonzero(competing)
     size = np.bincount(group[at], minlength=len(names) + 1)
-    n_junk, n_surely = (np.bincount(group[at[rows[at]]], minlength=len(size)) for rows in (junk, groups.surely))
-    quota, more = quotas(size, n_junk, n_surely, n_dropped, groups.most)
+    n_junk, n_certain = (np.bincount(group[at[rows[at]]], minlength=len(size)) for rows in (junk, groups.certain_junk))
+    quota, more = quotas(size, n_junk, n_certain, n_dropped, groups.most)
     part = 2 * group[at] + junk[at]  # of each group what is no junk, then its junk
     parts = np.bincount(part, minlength=2 * len(size))
     place = size[group[at]] - 1 - places(values[at], part, parts, ties[at], low_is_best=low_is_best)
@@ -145,23 +145,23 @@ def even_best(
 
 
 def quotas(
-    size: NDArray[np.int64], junk: NDArray[np.int64], surely: NDArray[np.int64], n_dropped: int, most: Fraction
+    size: NDArray[np.int64], junk: NDArray[np.int64], certain_junk: NDArray[np.int64], n_dropped: int, most: Fraction
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how many rows each group loses at least, and how many more it may lose, shape (G,) each.
 
     Args:
         size: rows of each group, shape (G,).
         junk: of these, rows that are dropped first.
-        surely: of these, rows that no limit keeps.
+        certain_junk: of these, rows that no limit keeps.
         n_dropped: rows that are dropped of all groups.
-        most: times the average share that a group may lose of what is not surely junk, 1 or more.
+        most: times the average share that a group may lose of what is not certain junk, 1 or more.
 
     >>> quotas(np.array([100, 100]), np.array([0, 10]), np.array([0, 0]), 29, Fraction(2))[0].tolist()
     [10, 19]
     """
     n = max(int(size.sum()), 1)
-    rest = size - surely
-    limit = surely + np.minimum(-(-most.numerator * n_dropped * rest // (most.denominator * n)), rest)
+    rest = size - certain_junk
+    limit = certain_junk + np.minimum(-(-most.numerator * n_dropped * rest // (most.denominator * n)), rest)
     first = np.minimum(junk, limit)
     if first.sum() >= n_dropped:
         return np.zeros_like(size), first

@@ -1,5 +1,6 @@
 """Images that have another name when a folder is cleaned again: they are known by their bytes."""
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +12,7 @@ from reviewed_table import act, queue, serving
 
 from curate.cleaning.changes import compare, note_renamed
 from curate.policies.verdicts import VerdictFile, read_verdicts
+from scoring.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("few_copies")
 NUMBERS = ("images", "gone", "unreadable", "unusable", "copies", "dropped_in_review", "kept", "to_review")
@@ -105,6 +107,14 @@ def test_an_image_that_is_renamed_again_after_a_run_that_was_cut_short_keeps_its
     note_renamed(tmp_path)
     (line,) = (line for line in read_verdicts(file.path).live() if line.verdict == "drop")
     assert (line.keys, line.beside) == ((after,), ("y",))
+
+
+@pytest.mark.parametrize("line", [{"verdict": "rename", "keys": ["a"], "images": ["X"]}, {"verdict": "other"}])
+def test_a_damaged_line_of_verdicts_is_named(tmp_path, line):
+    path = tmp_path / "v.verdicts.jsonl"
+    path.write_text(json.dumps({"session": "s", "n": 1, "reviewer": "ann", "when": "", **line}) + "\n")
+    with pytest.raises(InputError, match=r"line 1 of .*v\.verdicts\.jsonl is no verdict"):
+        read_verdicts(path)
 
 
 def test_images_are_matched_by_bytes_before_their_names():
