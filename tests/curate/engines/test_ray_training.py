@@ -5,6 +5,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -47,10 +48,22 @@ def local(folder, out, *args):
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
 
+class Waiting:
+    """A queue whose worker waits where a run goes on, so that it does not end before it is killed."""
+
+    def __init__(self, queue):
+        self.queue = queue
+
+    def put(self, message):
+        self.queue.put(message)
+        if str(message[1]).startswith("going on from"):
+            time.sleep(10)
+
+
 def with_pid(task):
     """Let the command know which process this is, and train."""
     task["messages"].put(("announce", f"pid {os.getpid()}"))
-    on_ray._train_in_worker(task)
+    on_ray._train_in_worker({**task, "messages": Waiting(task["messages"])})
 
 
 @pytest.mark.slow
