@@ -116,7 +116,9 @@ def s3_server():
     server.start()
     shared = {}  # file systems of all tests: a client takes a quarter of a second
     named = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    with proxy(server.get_host_and_port()) as (url, faults):
+    with pytest.MonkeyPatch.context() as environment, proxy(server.get_host_and_port()) as (url, faults):
+        for name, value in S3_ENVIRONMENT.items():  # for all tests: a request may ask for them after its test has ended
+            environment.setenv(name, value)
         behind = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
         yield url, faults, shared, boto3.client("s3", endpoint_url=behind, **named)
     server.stop()
@@ -127,16 +129,12 @@ def s3(s3_server, monkeypatch, tmp_path):
     """A bucket of a test's own: its name, its URL, `put` and the faults of the server."""
     url, faults, shared, client = s3_server
     faults.clear()
-    for name, value in S3_ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", url)
     monkeypatch.setattr(remote, "PAUSE", 0.01)
     monkeypatch.setattr(schemes, "_SHARED", shared)
     bucket = f"b-{secrets.token_hex(4)}"
     client.create_bucket(Bucket=bucket)
-    yield Bucket(bucket, url, faults, client)
-    if faults.rules:  # a request under way may ask for credentials again after the environment is as it was
-        shared.clear()
+    return Bucket(bucket, url, faults, client)
 
 
 @pytest.fixture(scope="session")
