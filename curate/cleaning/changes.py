@@ -16,6 +16,7 @@ from curate.policies.outcomes import OUTCOMES
 from curate.policies.verdicts import RENAME, SHORT, Line, VerdictFile
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
+from scoring.errors import InputError
 
 KEPT, DROPPED, _, FAILED = OUTCOMES
 NOW, BEFORE = (f"{STEPS_FOLDER}/outcomes{name}.parquet" for name in ("", ".before"))
@@ -162,8 +163,11 @@ def _moved(before: pl.DataFrame, by: Line) -> pl.DataFrame:
 
 def _noted(out: Path) -> pl.DataFrame:
     """The outcomes of the time before; other versions noted no digests."""
-    table = open_table(out / NOW, require=[KEY, *MEANINGS])
-    rows = pl.DataFrame(table.read([name for name in SCHEMA.names if name in table.schema.names]))
+    try:
+        table = open_table(out / NOW, require=[KEY, *MEANINGS])
+        rows = pl.DataFrame(table.read([name for name in SCHEMA.names if name in table.schema.names]))
+    except InputError as error:
+        raise InputError(f"{error}; it shows only what changed since the last run: delete it, and repeat") from None
     return pl.concat([pl.DataFrame(SCHEMA.empty_table()), rows], how="diagonal")
 
 

@@ -117,6 +117,19 @@ def test_a_damaged_line_of_verdicts_is_named(tmp_path, line):
         read_verdicts(path)
 
 
+def test_outcomes_that_are_damaged_may_be_deleted(tmp_path):
+    (tmp_path / "steps").mkdir()
+    pl.DataFrame({"key": ["a"], "sha256": ["A"], "status": ["ok"]}).write_parquet(tmp_path / "steps/score.parquet")
+    VerdictFile(tmp_path / "subset.verdicts.jsonl", "ann", {}).append(
+        "drop", question="junk", keys=("a",), images=("A",)
+    )
+    (tmp_path / "steps/outcomes.parquet").write_bytes(b"no table")
+    with pytest.raises(InputError, match=r"outcomes\.parquet .*delete"):
+        note_renamed(tmp_path)
+    (tmp_path / "steps/outcomes.parquet").unlink()
+    note_renamed(tmp_path)
+
+
 def test_images_are_matched_by_bytes_before_their_names():
     def outcomes(rows):
         columns = {"key": [], "decision": [], "rule": [], "reason": [], "sha256": []}
