@@ -20,10 +20,8 @@ from scoring.relative.columns import CLUSTER, FITTED, LOCAL
 from scoring.relative.rule import PICTURE
 
 MOST = Fraction(5, 4)  # times the average share that a class may lose by its junk
-MOST_OF_CLUSTER = Fraction(
-    2
-)  # the same of a cluster, which may be a group of junk: what is certain junk is not limited
-CERTAIN = 0.9  # probability of junk
+MOST_OF_CLUSTER = Fraction(2)  # the same of a cluster: it may be a group of junk, so certain junk is not limited
+CERTAIN = 0.9  # probability of junk; from .99 on, 8 % of junk planted in 15 sets stayed in, and 1 % from here
 
 
 @dataclass(frozen=True)
