@@ -133,8 +133,9 @@ def do(names: Names, step: Step) -> bool:
     if any(parent and names.get(parent, step) is not None for parent in parents):
         return False
     if step.kind in ("made", "mkdir"):
-        if step.one not in names:
-            names[step.one] = step.inode
+        if step.one in names:
+            return False
+        names[step.one] = step.inode
     elif step.one not in names:
         return False
     elif step.kind == "link":
