@@ -38,14 +38,14 @@ def run(
 
     if request.out is None and not json_:
         raise InputError("expected -o NAME.png, .svg or .pdf, or --json for the numbers alone, got neither; add one")
-    tell = (lambda text: None) if quiet else say
-    drawn = run_plot(replace(request, announce=tell))
+    announce = (lambda text: None) if quiet else say
+    drawn = run_plot(replace(request, announce=announce))
     for note in drawn.numbers.notes:
-        tell(note)
+        announce(note)
     if json_:
         emit(drawn.to_json())
     if request.out is not None:
-        tell(f"image: {request.out}")
+        announce(f"image: {request.out}")
 
 
 def _kinds() -> str:

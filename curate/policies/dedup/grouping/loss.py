@@ -17,7 +17,8 @@ from curate.tables.table import Table
 WIDTH, HEIGHT, N_BYTES, FORMAT = "width", "height", "n_bytes", "format"
 COLOURS, COLOURFULNESS, ENTROPY = "quality_colours", "quality_colourfulness", "quality_entropy"
 JPEG, BLOCKING, RESOLUTION, NOISE = "quality_jpeg", "quality_blocking", "quality_resolution", "quality_noise"
-OF_DETAIL = (*(WIDTH, HEIGHT, COLOURS, COLOURFULNESS, ENTROPY, JPEG, BLOCKING, RESOLUTION), NOISE)  # of ``least-lost``
+OF_SIGHT = (COLOURS, COLOURFULNESS, ENTROPY, JPEG, BLOCKING, RESOLUTION, NOISE)
+OF_DETAIL = (WIDTH, HEIGHT, *OF_SIGHT)  # columns of ``least-lost``
 OF_FIDELITY = (FORMAT, COLOURS, COLOURFULNESS, JPEG)  # and ``fidelity``
 
 LEAST_COLOUR = 1.0  # colourfulness below which an image is grey
