@@ -36,7 +36,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "parquet": {"to": "parquet", "shard": "2000"},
     "folder, --resize 128": {"to": "folder", "resize": 128},
     "csv": {"to": "csv"},
-    "npy": {"to": "npy"},
 }
 
 

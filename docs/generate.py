@@ -40,7 +40,6 @@ EXTRAS: dict[str, str] = {
     "s3": "`s3://` sources",
     "gcs": "`gs://` sources",
     "http": "`https://` sources",
-    "lance": "exports as Lance data sets",
     "ray": "`--engine ray`: scoring on several machines or GPUs",
     "openvino": "`--backend openvino` of `curate score`, faster on a CPU",
     "map": "the map of `curate report`",

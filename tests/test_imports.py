@@ -171,15 +171,12 @@ def every(paths):
     return made
 
 
-ELSEWHERE = {"lance": "pylance"}  # who makes what may not be installed here
-
-
 def names_brought_by(package):
     """The modules that a package installs, or where it is not installed here, the one that we import it by."""
     try:
         installed = distribution(package)
     except PackageNotFoundError:
-        return {name for name, by in ELSEWHERE.items() if by == package} or {package}
+        return {package}
     declared = (installed.read_text("top_level.txt") or "").split()
     return declared or {path.parts[0].partition(".")[0] for path in installed.files or ()}
 

@@ -68,8 +68,6 @@ class Plan(ExportRequest):
         sides: which of train, val and test each row is on.
         folders: value of it -> name of its folder.
         common: the folder that holds all local images; None without any.
-        longest: most characters of a value, by column of text; where the format measures columns.
-        nullable: columns with a null; the same.
     """
 
     name: str
@@ -85,8 +83,6 @@ class Plan(ExportRequest):
     sides: Sides = field(default_factory=Sides)
     folders: Mapping[str | None, str] = field(default_factory=dict)
     common: bytes | None = None
-    longest: Mapping[str, int] = field(default_factory=dict)
-    nullable: frozenset[str] = frozenset()
 
     @cached_property
     def class_numbers(self) -> Mapping[str, int]:
@@ -154,7 +150,6 @@ class Format:
         reads_images: whether images may be read, not only named.
         links: whether images are their own files, which can be links.
         shards: whether a part is a file that users size.
-        measures: whether lengths of text and nulls of numbers must be known before.
         per: whether images can be in folders by a column.
         sides: whether that column says which rows are train, val and test.
         splits: whether rows are held out where no column says.
@@ -176,7 +171,6 @@ class Format:
     reads_images: bool = False
     links: bool = False
     shards: bool = False
-    measures: bool = False
     per: bool = False
     sides: bool = False
     splits: bool = False

@@ -16,7 +16,7 @@ class ExportOptions:
 
     table: fields.Table
     out: Annotated[
-        str | Path | None, shared("--out", ": a folder, or for csv, jsonl, coco, label-studio, cvat and paths a file")
+        str | Path | None, shared("--out", ": a folder, or for csv, jsonl, coco, label-studio and paths a file")
     ] = None
     _: KW_ONLY
     to: Annotated[

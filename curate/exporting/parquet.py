@@ -35,7 +35,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def _write(rows: Rows, part: Part, plan: Plan, split: str) -> None:
-    schema = schema_of(plan, numbered=True)
+    schema = schema_of(plan)
     name = f"data/{split}-{part.number:05d}-of-{len(plan.starts):05d}.parquet"
     with (
         part.file(name) as file,
@@ -49,7 +49,7 @@ def tables(rows: Rows, part: Part, plan: Plan, schema: pa.Schema) -> Iterator[pa
     """Yield the rows that have an image, with it, in pieces of about 32 MB; ``schema`` is one of ``schema_of``."""
     columns = rows.table.select([field.name for field in _passed_fields(plan)])
     if plan.label is not None:
-        columns = columns.set_column(columns.column_names.index(plan.label), LABEL, _labels(rows, plan, schema))
+        columns = columns.set_column(columns.column_names.index(plan.label), LABEL, _labels(rows, plan))
     held: list[ExportedImage] = []
     n_bytes = 0
     for image in part.read(rows):
@@ -62,10 +62,9 @@ def tables(rows: Rows, part: Part, plan: Plan, schema: pa.Schema) -> Iterator[pa
         yield _table(rows.start, columns, held, schema)
 
 
-def _labels(rows: Rows, plan: Plan, schema: pa.Schema) -> pa.Array:
+def _labels(rows: Rows, plan: Plan) -> pa.Array:
     names = pa.array(rows.labels, pa.string())
-    kind = schema.field(LABEL).type
-    return pc.index_in(names, pa.array(plan.classes, pa.string())).cast(kind) if pa.types.is_integer(kind) else names
+    return pc.index_in(names, pa.array(plan.classes, pa.string())).cast(pa.int64())
 
 
 def _table(start: int, columns: pa.Table, images: list[ExportedImage], schema: pa.Schema) -> pa.Table:
@@ -81,24 +80,19 @@ def _table(start: int, columns: pa.Table, images: list[ExportedImage], schema: p
     return pa.Table.from_arrays([structs, *table.columns], schema=schema)
 
 
-def schema_of(plan: Plan, *, numbered: bool = False) -> pa.Schema:
+def schema_of(plan: Plan) -> pa.Schema:
     """Return `image`, `label` and columns; a column that has one of these names already is `source_NAME`.
 
     The metadata shows `datasets` that it holds images, and the names of the classes.
-
-    Args:
-        plan: of the rows.
-        numbered: whether labels are the numbers of classes; else their names.
     """
-    kind = pa.int64() if numbered else pa.string()
-    label = pa.field(LABEL, kind)
+    label = pa.field(LABEL, pa.int64())
     taken = {IMAGE} if plan.label is None else {IMAGE, LABEL}
     fields = [
         label if field.name == plan.label else field.with_name(f"source_{field.name}") if field.name in taken else field
         for field in _passed_fields(plan)
     ]
     features: dict[str, dict[str, object]] = {IMAGE: {"_type": "Image"}}
-    if numbered and plan.label is not None:
+    if plan.label is not None:
         features[LABEL] = {"_type": "ClassLabel", "names": list(plan.classes)}
     noted = {"huggingface": json.dumps({"info": {"features": features}}, ensure_ascii=False)}
     return pa.schema([pa.field(IMAGE, KIND), *fields], noted)

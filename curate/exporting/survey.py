@@ -55,8 +55,6 @@ class Survey:
     values: dict[str | None, None] = field(default_factory=dict)
     folders: set[bytes] = field(default_factory=set)
     common: bytes | None = None
-    longest: dict[str, int] = field(default_factory=dict)
-    nullable: set[str] = field(default_factory=set)
     hashes: list[NDArray[np.uint64]] = field(default_factory=list)
     claims: Claims = field(default_factory=lambda: Claims(FileNames()))
     on_side: dict[str | None, list[NDArray[np.uint64]]] = field(default_factory=dict)
@@ -84,12 +82,7 @@ def survey(source: Source, request: ExportRequest, name: str) -> tuple[Plan, NDA
     seen = Survey(claims=Claims(request.names))
     extra = [column for column in (request.label, request.per, PREDICTED, PROBABILITY) if column in source.schema.names]
     sized = [N_BYTES] if N_BYTES in source.schema.names and request.shard.n_bytes else []
-    measured = (
-        [f.name for f in source.schema if f.name in request.columns and is_plain(f.type)]
-        if request.kind.measures
-        else []
-    )
-    read = [KEY, *(column for column in (URI, STATUS) if column in source.schema.names), *extra, *sized, *measured]
+    read = [KEY, *(column for column in (URI, STATUS) if column in source.schema.names), *extra, *sized]
     columns = list(dict.fromkeys(read))
     top = os.path.realpath(os.fsencode(request.replaced)) if request.replaced is not None else None
     for batch in source.batches(columns, rows=STEP):
@@ -99,8 +92,6 @@ def survey(source: Source, request: ExportRequest, name: str) -> tuple[Plan, NDA
         if batch.num_rows:
             _keys(seen, request, batch, source.path)
             _values(seen, request, batch)
-            if request.kind.measures:
-                _measure(seen, request, batch)
             _files(seen, request, batch, top)
         seen.row += len(ok)
     if not seen.n_rows:
@@ -131,8 +122,6 @@ def _plan(source: Source, request: ExportRequest, name: str, seen: Survey) -> Pl
         sides=_sides(request, seen),
         folders=folder_names(sorted(seen.values, key=lambda value: (value is not None, value or ""))),
         common=seen.common,
-        longest=seen.longest,
-        nullable=frozenset(seen.nullable),
     )
 
 
@@ -189,18 +178,6 @@ def _keys(seen: Survey, request: ExportRequest, batch: pa.RecordBatch, where: ob
     seen.hashes.append(tie_breaks(encoded))
     if request.kind.links:
         seen.claims.add(key.decode() for key in encoded)
-
-
-def _measure(seen: Survey, request: ExportRequest, batch: pa.RecordBatch) -> None:
-    for column in (KEY, *request.columns):
-        values = batch[column] if column in batch.schema.names else None
-        if values is None or not is_plain(values.type):
-            continue
-        if values.null_count:
-            seen.nullable.add(column)
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            longest = pc.max(pc.utf8_length(values)).as_py() or 0
-            seen.longest[column] = max(longest, seen.longest.get(column, 0))
 
 
 def _values(seen: Survey, request: ExportRequest, batch: pa.RecordBatch) -> None:

@@ -22,12 +22,8 @@ OF_LOADERS: dict[str, str] = {  # these are for training, and for other programs
     "parquet": "curate.exporting.parquet:PARQUET",
     "huggingface": "curate.exporting.parquet:PARQUET",  # as annotators call it
     "yolo": "curate.exporting.yolo:YOLO",
-    "labelme": "curate.exporting.labelme:LABELME",
-    "cvat": "curate.exporting.cvat:CVAT",
     "jsonl": "curate.exporting.jsonl:JSONL",
     "paths": "curate.exporting.paths:PATHS",
-    "npy": "curate.exporting.npy:NPY",
-    "lance": "curate.exporting.lance:LANCE",
 }
 ALIASES = {"hf": "huggingface", "pytorch": "imagefolder", "torchvision": "imagefolder", "ultralytics": "yolo"}
 TOOLS: "Mapping[str, Format]" = Lazy(OF_TOOLS)

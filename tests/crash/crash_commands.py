@@ -115,11 +115,9 @@ COMMANDS: dict[str, Command] = {
     "export parquet": _export("parquet", "dataset", "--shard 20"),
     "export imagefolder": _export("imagefolder", "images"),
     "export yolo": _export("yolo", "yolo"),
-    "export labelme": _export("labelme", "labelme"),
     "export coco": _export("coco", "subset.json"),
     "export csv": _export("csv", "subset.csv"),
     "export jsonl": _export("jsonl", "subset.jsonl"),
-    "export npy": _export("npy", "arrays"),
     "export over another": Command(
         "export scores.parquet --to imagefolder --overwrite -o files", ("export folder",), goes_on=True
     ),

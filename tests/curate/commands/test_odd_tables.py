@@ -109,11 +109,9 @@ LINES = {  # command -> its lines; {t} is the odd table, {g} a good one
     "explain": ["{t} k1"],
     "diff": ["{t} {g}", "{g} {t}"],
     "export": [
-        *(f"{{t}} --to {to} -o o" for to in ("imagefolder", "huggingface", "yolo", "folder", "webdataset", "npy")),
-        *(f"{{t}} --to {to} -o o" for to in ("labelme", "fiftyone")),
+        *(f"{{t}} --to {to} -o o" for to in ("imagefolder", "huggingface", "yolo", "folder", "webdataset", "fiftyone")),
         *(f"{{t}} --to {to} -o o.{end}" for to, end in (("csv", "csv"), ("coco", "json"), ("jsonl", "jsonl"))),
         "{t} --to label-studio -o o.json",
-        "{t} --to cvat -o o.xml",
         "{t} --to paths -o o.txt",
         "{g} --to coco --classes {t} -o o.json",
     ],

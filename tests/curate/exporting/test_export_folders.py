@@ -22,7 +22,7 @@ from curate.manifest.contract import ReadError
 from curate.tables.images import images_by_key
 from scoring.errors import InputError
 
-FOLDERS = [name for name, format in FORMATS.items() if format.folder and name != "lance"]  # it needs an extra
+FOLDERS = [name for name, format in FORMATS.items() if format.folder]
 
 
 def jsonl(path):

@@ -238,7 +238,7 @@ def test_a_disk_that_fills_up_is_one_line_and_the_export_goes_on_once_there_is_r
     assert result.resumed == {"folder": 5, "webdataset": 20, "csv": 0}[to]
 
 
-@pytest.mark.parametrize("to", ["folder", "imagefolder", "webdataset", "parquet", "labelme"])
+@pytest.mark.parametrize("to", ["folder", "imagefolder", "webdataset", "parquet"])
 def test_images_that_are_gone_are_counted_before_anything_is_written_or_left_out_with_a_list(workdir, to):
     for number in (3, 4, 17):
         Path(f"i/{number:03}.png").unlink()

@@ -216,7 +216,7 @@ def test_a_format_from_outside_is_one_file_and_one_line(table, monkeypatch):
     assert "| `tsv` | a line an image |" in tables["formats"]()
     assert "tsv" in run("t.parquet", "--to", "no", "--dry-run").stderr
     anew = runpy.run_path(str(ROOT / "curate/exporting/options.py"))["ExportOptions"]
-    assert any("npy, lance, tsv" in field.about.text for field in declared(anew))
+    assert any("jsonl, paths, tsv" in field.about.text for field in declared(anew))
 
 
 def test_from_python_a_mistake_is_an_input_error(table):

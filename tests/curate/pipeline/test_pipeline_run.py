@@ -233,7 +233,7 @@ def test_verify_reads_nothing_outside_of_the_receipts_folder(workdir):
     assert run("verify", "curated").exit_code == 1
 
 
-@pytest.mark.parametrize(("to", "name"), [("jsonl", "list.jsonl"), ("npy", "list"), ("coco", "list.json")])
+@pytest.mark.parametrize(("to", "name"), [("jsonl", "list.jsonl"), ("coco", "list.json")])
 def test_an_export_in_any_format_is_up_to_date_until_its_rows_change(workdir, to, name):
     def write_steps(share):
         (workdir / "curate.toml").write_text(STEPS.format(share=share).replace('"csv"', f'"{to}"'))
