@@ -31,7 +31,6 @@ from torch import Tensor, nn
 
 from scoring.backbones import create_backbone, published_preprocessing
 from scoring.checkpoint import load_model
-from scoring.compiled_backbone import with_compiled
 from scoring.folded import for_inference, has_bfloat16
 from scoring.model import ModelSpec, ScoringModel
 from scoring.openvino_backbone import import_openvino, with_openvino
@@ -89,7 +88,14 @@ def eager(subject: Subject, *, low: bool = False, channels_last: bool = True) ->
 
 def compiled(subject: Subject, precision: str) -> Features:
     model = copy.deepcopy(subject.model).to(memory_format=torch.channels_last)
-    return with_compiled(model, CPU, precision).features
+    backbones = [torch.compile(part.backbone, dynamic=False) for part in model.backbone_parts()]
+    quick = with_quick(model, QuickBackbones(model, backbones, step=BATCH, padded=BATCH))
+
+    def run(pixels: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            return quick.features(pixels).float()
+
+    return run
 
 
 def curates(subject: Subject, precision: str) -> Features:
@@ -197,8 +203,8 @@ WAYS: dict[str, Callable[[Subject], Features]] = {
     "curate bf16": lambda case: curates(case, "bf16"),
     "curate openvino fp32": lambda case: openvinos(case, "fp32"),
     "curate openvino bf16": lambda case: openvinos(case, "bf16"),
-    "curate compile fp32": lambda case: compiled(case, "fp32"),
-    "curate compile bf16": lambda case: compiled(case, "bf16"),
+    "torch.compile fp32": lambda case: compiled(case, "fp32"),
+    "torch.compile bf16": lambda case: compiled(case, "bf16"),
     "openvino int8": openvino_int8,
     "onnxruntime fp32": lambda case: onnxruntimes(case, low=False),
     "onnxruntime int8": lambda case: onnxruntimes(case, low=True),

@@ -3,7 +3,6 @@
     python benchmarks/score.py [--images 2000] [--models world trio] [--backend openvino] [--source FOLDER]
     python benchmarks/score.py --device cuda --images 20000 --models world random:resnet50 random:vit_base_patch16_224
 
-    python benchmarks/score.py --device cuda --images 20000 --backend compile   # and the same by what torch compiled
 
 *decoding*: from files to pixels in memory, hashes and image quality too. *model*: pixels in memory to scores in
 memory. *resident*: the model alone, on pixels that are on its device already. *arithmetic*: what the device would do if

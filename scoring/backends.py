@@ -17,20 +17,10 @@ TORCH = "torch"
 WHERE: dict[str, str] = {  # to add a backend, add a line: (model, device, precision) -> the same model, run by it
     TORCH: "scoring.folded:for_inference",
     "openvino": "scoring.openvino_backbone:with_openvino",
-    "compile": "scoring.compiled_backbone:with_compiled",
 }
 BACKENDS: "Mapping[str, Prepare]" = Lazy(WHERE)
 
 
-def backend_versions(name: str, device: str) -> dict[str, str]:
-    """Return the package that decides the last digits in addition to torch, and its version; it has to be installed.
-
-    Args:
-        name: of the backend.
-        device: the type of the device, ``cpu`` or ``cuda``.
-    """
-    if name == "compile" and device == "cpu":
-        from scoring.compiled_backbone import cpp_compiler
-
-        return {"compiler": cpp_compiler()}
+def backend_versions(name: str) -> dict[str, str]:
+    """Return the package that decides the last digits in addition to torch, and its version; it has to be installed."""
     return {name: importlib.metadata.version(name)} if name == "openvino" else {}

@@ -6,6 +6,7 @@ whatever else is in its batch. OpenVINO is imported when a backbone is made, not
 
 import sys
 import warnings
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from scoring.errors import InputError, MissingExtraError
-from scoring.folded import has_bfloat16
-from scoring.groups import in_groups, require_alike
+from scoring.folded import ALIKE, NEAR, has_bfloat16, relative_error
 from scoring.model import ScoringModel
 from scoring.quick import QuickBackbones, with_quick
 
@@ -91,7 +91,7 @@ class OpenvinoBackbone(nn.Module):
         except Exception as error:  # of any kind: what a tracer meets in an untrusted network
             text = " ".join(str(error).split())[:200]
             raise InputError(f"openvino cannot run {type(backbone).__name__} ({text}); leave out --backend") from None
-        require_alike("openvino", backbone, self, side, precision)
+        require_alike(backbone, self, side, precision)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return pooled features."""
@@ -112,3 +112,35 @@ class ChannelsLast(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return pooled features, float32."""
         return self.backbone(images.permute(0, 3, 1, 2)).float()
+
+
+def in_groups(images: Tensor, size: int) -> Iterator[tuple[Tensor, int]]:
+    """Yield groups of ``size`` images, the last filled up with zeros, each with how many of it are images.
+
+    So an image's features are the same whatever else is in its batch.
+
+    Args:
+        images: shape (N, ...).
+        size: of a group, at least 1.
+    """
+    for some in images.split(size):
+        n = len(some)
+        yield some if n == size else torch.cat([some, some.new_zeros(size - n, *some.shape[1:])]), n
+
+
+def require_alike(backbone: nn.Module, run: nn.Module, side: int, precision: str) -> None:
+    """Raise ``InputError`` unless OpenVINO gives a backbone's features, on an image of noise.
+
+    Args:
+        backbone: the plain layers, in evaluation mode, on the CPU.
+        run: images (N, 3, S, S), float32 -> pooled features (N, D), float32.
+        side: S.
+        precision: ``fp32``, for a relative error of .001 at most, or ``bf16``, for .1.
+    """
+    image = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        error = relative_error(run(image), backbone(image))
+    if not error <= (NEAR if precision == "bf16" else ALIKE):
+        raise InputError(
+            f"openvino gives other features of {type(backbone).__name__} (by {error:.2g}); leave out --backend"
+        )

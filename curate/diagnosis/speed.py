@@ -125,9 +125,7 @@ def _rate(once: Callable[[], int], seconds: float) -> float:
 def _ways(usual: str, device: torch.device) -> dict[str, tuple[str, str]]:
     """Return precision and backend of what can be requested here, by the option that asks for it."""
     ways = {f"--precision {name}": (name, TORCH) for name in PRECISIONS if name in (usual, "fp32")}
-    others = [
-        name for name in BACKENDS if name not in (TORCH, "compile") and find_spec(name) is not None
-    ]  # it compiles long
+    others = [name for name in BACKENDS if name != TORCH and find_spec(name) is not None]
     return ways | {f"--backend {name}": (usual, name) for name in others if device.type == "cpu"}
 
 

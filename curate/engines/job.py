@@ -103,7 +103,7 @@ class Opened:
             "device": self.device.type,
             "precision": self.runner.precision,
             "backend": settings.backend,
-            **backend_versions(settings.backend, self.device.type),
+            **backend_versions(settings.backend),
             "batch-size": self.batch_size,
             "shard-size": settings.shard_size,
             "embedding dtype": settings.dtype,

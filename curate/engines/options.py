@@ -53,10 +53,7 @@ class ScoreOptions:
     precision: fields.Precision = "auto"
     backend: Annotated[
         str,
-        Option(
-            "What runs the network: torch; openvino, faster on a CPU, an extra; or compile, torch's own compiler.",
-            metavar="NAME",
-        ),
+        Option("What runs the network: torch; or openvino, faster on a CPU, an extra.", metavar="NAME"),
     ] = "torch"
     batch_size: Annotated[int | None, shared("--batch-size", "; by default 64 on a CPU, 256 on a GPU")] = None
     workers: fields.Workers = None

@@ -29,7 +29,7 @@ class ScoreSettings:
     Attributes:
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``fp32`` or ``bf16``.
-        backend: what runs the network, ``torch``, ``openvino`` or ``compile``.
+        backend: what runs the network, ``torch`` or ``openvino``.
         batch_size: images a batch, or None for 64 on a CPU and 256 on a GPU.
         shard_size: rows that are committed together.
         dtype: of the stored embedding, ``float16`` or ``float32``; None stores none.

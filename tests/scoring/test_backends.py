@@ -153,7 +153,7 @@ def test_scores_of_passes_with_dropout_need_torch():
 
 
 def test_every_backend_says_which_packages_decide_its_last_digits():
-    assert list(BACKENDS) == ["torch", "openvino", "compile"]
-    assert backend_versions("torch", "cpu") == backend_versions("compile", "cuda") == {}
+    assert list(BACKENDS) == ["torch", "openvino"]
+    assert backend_versions("torch") == {}
     if find_spec("openvino"):
-        assert list(backend_versions("openvino", "cpu")) == ["openvino"]
+        assert list(backend_versions("openvino")) == ["openvino"]
