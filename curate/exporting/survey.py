@@ -80,10 +80,9 @@ def survey(source: Source, request: ExportRequest, name: str) -> tuple[Plan, NDA
     """
     refuse_other_status(source.schema, source.path)
     seen = Survey(claims=Claims(request.names))
-    extra = [column for column in (request.label, request.per, PREDICTED, PROBABILITY) if column in source.schema.names]
-    sized = [N_BYTES] if N_BYTES in source.schema.names and request.shard.n_bytes else []
-    read = [KEY, *(column for column in (URI, STATUS) if column in source.schema.names), *extra, *sized]
-    columns = list(dict.fromkeys(read))
+    sized = [N_BYTES] if request.shard.n_bytes else []
+    known = dict.fromkeys((KEY, URI, STATUS, request.label, request.per, PREDICTED, PROBABILITY, *sized))
+    columns = [name for name in known if name is not None and name in source.schema.names]
     top = os.path.realpath(os.fsencode(request.replaced)) if request.replaced is not None else None
     for batch in source.batches(columns, rows=STEP):
         ok = _ok(batch)
