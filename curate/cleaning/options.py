@@ -1,5 +1,6 @@
 """The options of ``curate clean``."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,9 +14,11 @@ class CleanOptions:
     """The options of ``curate clean``."""
 
     source: Annotated[
-        str | Path,
+        str | Path | Sequence[str | Path],
         Option(
-            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...).", path="name", argument=True
+            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several are one.",
+            path="name",
+            argument=True,
         ),
     ]
     out: Annotated[str | Path, shared("--out", ": a folder, such as cleaned", path="local")]

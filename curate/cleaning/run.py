@@ -18,6 +18,7 @@ from curate.counted import counted
 from curate.engines.settings import OF_ANOTHER_VERSION, settings_of_version
 from curate.exporting.table import ALIASES, FORMATS
 from curate.manifest import Manifest, SourceOptions, open_manifest
+from curate.options.values import several
 from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
@@ -65,9 +66,10 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
         Stopped: where a step did not end well; what was done before it is kept.
         RuntimeError: if the counts do not add up.
     """
-    source, out = str(options.source), Path(options.out)
+    source, out = [str(place) for place in several(options.source)], Path(options.out)
     dry_run, overwrite, announce = options.dry_run, options.overwrite, options.announce
-    check_source(source, out)
+    for place in source:
+        check_source(place, out)
     check_out(out)
     if not dry_run:
         note_renamed(out)  # of a run that ended before it did
@@ -145,6 +147,7 @@ def _made_elsewhere(scores: Path) -> str:
 def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
     """Return the request, with paths relative to the folder."""
     label = _label(options, manifest)
+    source = [str(place) for place in several(options.source)]
     out, model, export = Path(options.out), str(options.model), options.export
     if not is_published(model):
         find_checkpoint(model)
@@ -159,8 +162,14 @@ def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
         check_source(against, out)
         open_manifest(against, SourceOptions())
     urls = manifest.rows(0, min(LOOKED_AT, manifest.n_rows)).column(URI)
+    if urls.null_count and len(source) > 1:
+        raise InputError(
+            f"expected one folder or pattern of files that hold images, got {len(source)} files; name them by a "
+            f"pattern in quotes, such as '{{{','.join(source[:2])}}}'"
+        )
+    places = [from_folder(place, out) for place in source]
     return Cleaning(
-        source=from_folder(str(options.source), out),
+        source=places[0] if len(places) == 1 else places,
         model=model,
         label=label,
         reading=_reading(options, out),
@@ -203,13 +212,13 @@ def _label(options: CleanOptions, manifest: Manifest) -> str | None:
         if options.label not in manifest.schema.names:
             known = closest(options.label, manifest.schema.names)
             raise InputError(
-                f"--label: {options.source} has no column {options.label!r}{known}; name a column of it, or take the "
-                "names of folders with --label-from-folder"
+                f"--label: the source ({manifest.description}) has no column {options.label!r}{known}; name another "
+                "column, or take the names of folders with --label-from-folder"
             )
         if not _has_classes(manifest.columns([options.label])):
             raise InputError(
                 f"--label: expected two classes or more of two rows or more in column {options.label!r} of "
-                f"{options.source}, got fewer; leave --label out, or name another column"
+                f"the source ({manifest.description}), got fewer; leave --label out, or name another column"
             )
         return options.label
     if LABEL in manifest.schema.names and _has_classes(manifest.columns([LABEL])):
@@ -316,7 +325,7 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, opt
         review=review,
         pipeline=out / FILE,
         export=None if cleaning.export is None else out / cleaning.steps()["export"]["out"],
-        source=str(options.source) if cleaning.reads_source else None,
+        source=str(several(options.source)[0]) if cleaning.reads_source else None,
         no_junk="" if dry_run else _why_no_junk(open_table(out / SCORES)),
         receipt=ran.receipt and out / ran.receipt.resolve().relative_to(out.resolve()),
         steps=ran.steps,

@@ -12,6 +12,7 @@ from typing import Any
 from curate.cleaning.places import FILE, STEPS_FOLDER, from_current
 from curate.columns import LABEL
 from curate.exporting.table import FORMATS
+from curate.options.values import several
 from curate.policies.verdicts import SUFFIX
 from curate.tables.table import CLEANED
 from scoring.errors import InputError
@@ -39,7 +40,7 @@ class Cleaning:
     """The source to be cleaned, and how; paths are relative to the folder that is written.
 
     Attributes:
-        source: the images.
+        source: the images: one place, or several.
         model: that scores them.
         label: column of classes; None without one.
         reading: options of the step ``score`` that say how the source is read, such as ``root``.
@@ -51,7 +52,7 @@ class Cleaning:
         checks_labels: whether suspected labels are looked for, where there is a column of classes.
     """
 
-    source: str
+    source: str | list[str]
     model: str
     label: str | None = None
     reading: Mapping[str, str | bool] = field(default_factory=dict)
@@ -122,7 +123,8 @@ def command_of(folder: Path) -> list[str] | None:
         return None
     steps = read_steps(folder)
     score, unique = steps["score"], steps["unique"]
-    words = ["curate", "clean", from_current(score["source"], folder), "-o", str(folder)]
+    sources = [from_current(place, folder) for place in several(score["source"])]
+    words = ["curate", "clean", *sources, "-o", str(folder)]
     if score["model"] != MODEL:
         model = from_current(score["model"], folder)
         words += ["--model", model if Path(model).is_file() else score["model"]]

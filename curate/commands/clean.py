@@ -31,7 +31,7 @@ def run(
         curate clean photos/ -o cleaned
         curate review cleaned
         curate clean photos/ -o cleaned
-        curate clean photos/ -o cleaned --label-from-folder
+        curate clean cats/ dogs/ -o cleaned --label-from-folder
         curate clean train.csv -o cleaned --label species --against test/
         curate clean photos/ -o cleaned --export imagefolder
 

@@ -1,5 +1,5 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
-# ruff: noqa: PTH100, PTH116, PTH118, PTH119
+# ruff: noqa: PTH100, PTH112, PTH116, PTH118, PTH119, PTH120
 """A folder of images -> rows, in the order of the bytes of their paths, which is the same on any machine."""
 
 import os
@@ -8,15 +8,14 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from pathlib import Path
+from itertools import islice, pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from curate.counted import counted
 from curate.manifest.contract import SourceOptions
-from curate.manifest.memory import MemoryManifest
+from curate.manifest.memory import MemoryManifest, version_of
 from curate.manifest.names import (
     begins_like_an_image,
     count_suffixes,
@@ -172,7 +171,7 @@ def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, sk
             return ImageFile(path, status.st_size, status.st_mtime_ns, place)
         skipped.not_images[suffix] += 1
         if suffix in SHARD_SUFFIXES:
-            skipped.shards[suffix].append(path)
+            skipped.shards[suffix].append(full)
         return None
     return ImageFile(path, status.st_size, status.st_mtime_ns, place)
 
@@ -204,26 +203,31 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | list[str]:
-    """Open a folder of images.
+def open_folder(places: Sequence[str], options: SourceOptions) -> MemoryManifest | list[str]:
+    """Open a folder of images, or several folders and images, whose keys start in the folder that holds them all.
 
     Args:
-        folder: path of the folder.
+        places: paths of folders and images.
         options: `hidden`, `follow_symlinks`, `label_from_folder`, `limit`, `max_bytes` are used.
 
     Returns:
-        The manifest; or, for a folder without images that holds shards, the sorted paths of those.
+        The manifest; or, for folders without images that hold shards, the sorted paths of those.
 
     Raises:
-        InputError: if there is nothing to score; the text says what was found instead.
+        InputError: if there is nothing to score, or an image is named twice; the text says what was found instead.
     """
-    root = os.path.abspath(os.fsencode(folder))
+    paths = [os.path.abspath(os.fsencode(place)) for place in places]
+    root = paths[0] if os.path.isdir(paths[0]) else os.path.dirname(paths[0])
+    if len(paths) > 1:
+        _refuse_overlap(paths)
+        root = os.path.commonpath([os.path.dirname(path) for path in paths])
     of_tables = ("key", "path_column", "image_column", "root")
     table_options = [name for name in of_tables if getattr(options, name) is not None]
     name = key_of(os.path.basename(root) or root)
     skipped = Skipped()
     columns = _Columns(root, options.label_from_folder)
-    for file in islice(scan_folder(root, options, skipped), options.limit):
+    files = (file for path in paths for file in _files(path, root, options, skipped))
+    for file in islice(files, options.limit):
         columns.add(file)
     table = columns.table()
     if table.num_rows == 0:
@@ -245,6 +249,27 @@ def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | 
         identity=("folder",),
         versions=(np.frombuffer(columns.sizes, np.int64), np.frombuffer(columns.times, np.int64)),
     )
+
+
+def _refuse_overlap(paths: list[bytes]) -> None:
+    for outer, inner in pairwise(sorted(os.path.join(path, b"") for path in paths)):
+        if inner.startswith(outer):
+            raise InputError(
+                f"expected each image once, got {os.fsdecode(inner[:-1])!r} twice, by its path or by that of a folder "
+                "around it; name it once"
+            )
+
+
+def _files(path: bytes, root: bytes, options: SourceOptions, skipped: Skipped) -> Iterator[ImageFile]:
+    """Yield the image files of a folder, or the image, that lies below ``root``, with their paths from there."""
+    if path == root:
+        yield from scan_folder(root, options, skipped)
+    elif os.path.isdir(path):
+        inside = os.path.join(os.path.relpath(path, root), b"")
+        for file in scan_folder(path, options, skipped):
+            yield replace(file, path=inside + file.path)
+    else:
+        yield ImageFile(os.path.relpath(path, root), *version_of(uri_of(path)))
 
 
 class _Columns:
@@ -327,7 +352,7 @@ def _shards_or_error(root: bytes, skipped: Skipped) -> list[str]:
     kinds = [suffix for suffix in SHARD_SUFFIXES if skipped.shards[suffix]]
     name = os.fsdecode(root)
     if len(kinds) == 1:
-        return [os.path.join(name, os.fsdecode(path)) for path in skipped.shards[kinds[0]]]
+        return [*map(os.fsdecode, skipped.shards[kinds[0]])]
     if kinds:
         raise InputError(
             f"expected images or one kind of shard in {name!r}, got both .parquet and .tar files; "

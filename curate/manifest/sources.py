@@ -58,7 +58,7 @@ def open_manifest(source: str | Path | Sequence[str | Path], options: SourceOpti
     Args:
         source: a folder; a list (.txt), CSV, JSON lines, Parquet or .tar file; an image; a URL of one of
             those (a folder too, where the store can list); a pattern (`*.parquet`, `shards-{000..012}.tar`);
-            or several of these files in a sequence, of one kind.
+            or several in a sequence: files of one kind, or folders and images.
         options: everything else that the user said.
 
     Returns:
@@ -86,9 +86,16 @@ def _open_source(source: str, options: SourceOptions, reach: Reach) -> Manifest:
     if scheme_of(source) == "file":
         source = unquote(source.split("://", 1)[1], errors="surrogateescape")
     if os.path.isdir(source):
-        opened = open_folder(source, options)
-        return _open_files(opened, options, reach, source) if isinstance(opened, list) else opened
+        return _open_folders([source], options, reach)
     return _open_files(_expand(source), options, reach)
+
+
+def _open_folders(places: list[str], options: SourceOptions, reach: Reach) -> Manifest:
+    """Open folders and images of this machine, or the shards in the folders."""
+    opened = open_folder(places, options)
+    if isinstance(opened, list):
+        return _open_files(opened, options, reach, places[0] if len(places) == 1 else None)
+    return opened
 
 
 def _expand(source: str) -> list[str]:
@@ -166,7 +173,9 @@ def _open_files(paths: list[str], options: SourceOptions, reach: Reach, folder: 
         reach: how far they may lead.
         folder: the folder in which they were found; their names are relative to it.
     """
-    kinds = {kind_of(path, reach) for path in paths}
+    kinds = {"folder" if os.path.isdir(path) else kind_of(path, reach) for path in paths}
+    if kinds <= {"folder", "image"} and (kinds != {"image"} or _leads_out(paths, options)):
+        return _open_folders(paths, options, reach)
     if len(kinds) > 1:
         raise InputError(
             f"expected files of one kind, got {' and '.join(sorted(kinds))} ({shown(paths[0])!r}, ...); score "
@@ -179,6 +188,11 @@ def _open_files(paths: list[str], options: SourceOptions, reach: Reach, folder: 
         return open_list(lines, options, root=_root(options, os.getcwd()), where=what, identity="", reach=reach)
     places = [find_place(path, name, reach) for path, name in zip(paths, _names(paths, folder), strict=True)]
     return _open_places(places, kind, options, reach, folder)
+
+
+def _leads_out(paths: list[str], options: SourceOptions) -> bool:
+    """Whether one of some relative paths leads out of the folder where they start, so that it is no key."""
+    return options.root is None and any(Path(os.path.normpath(path)).parts[:1] == (os.pardir,) for path in paths)
 
 
 def _open_places(places: list[Place], kind: str, options: SourceOptions, reach: Reach, folder: str | None) -> Manifest:

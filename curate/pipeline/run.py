@@ -22,6 +22,7 @@ from scoring.lock import HeldFolder
 from scoring.lookup import closest
 
 PICTURE = "pipeline.png"
+MOST_SHOWN = 600  # letters of a command line
 
 
 @dataclass(frozen=True)
@@ -138,16 +139,24 @@ class _Run:
         result = PipelineResult(folder=self.folder)
         for number, planned in enumerate(steps, 1):
             name, line = planned.step.name, _line(planned)
-            if self.up_to_date(planned):
+            up_to_date = self.up_to_date(planned)
+            if up_to_date and not self.looks_itself(planned):
                 result.steps.append(Ran(name, line, "up to date", self.state[name].stage))
                 continue
-            self.announce(f"step {number} of {n_steps}, {name}: {line}")
+            before = self.state[name].outputs if up_to_date else None
+            self.announce(f"step {number} of {n_steps}, {name}: {_shortened(line)}")
             code = self.do(planned)
             if code:
                 result.steps.append(Ran(name, line, "stopped"))
                 return replace(result, code=code)
-            result.steps.append(Ran(name, line, "done", self.state[name].stage))
+            done = "up to date" if self.state[name].outputs == before else "done"
+            result.steps.append(Ran(name, line, done, self.state[name].stage))
         return result
+
+    def looks_itself(self, planned: Planned) -> bool:
+        """Whether a step finds out what changed: a table that grows, of images outside of the folders it names."""
+        places = planned.arguments.places
+        return "--add" in planned.arguments.options and not all((self.base / place).is_dir() for place in places)
 
     def up_to_date(self, planned: Planned) -> bool:
         """Whether a step need not be done: nothing that it read, wrote or was reported is another."""
@@ -202,7 +211,7 @@ class _Run:
         ) as place:
             for planned in steps:
                 name, line = planned.step.name, _line(planned)
-                stale = planned.table in moved or not self.up_to_date(planned)
+                stale = planned.table in moved or not self.up_to_date(planned) or self.looks_itself(planned)
                 if not stale:
                     result.steps.append(Ran(name, line, "up to date", self.state[name].stage))
                     continue
@@ -228,6 +237,11 @@ class _Run:
 
 def _words(planned: Planned) -> tuple[str, ...]:
     return (planned.step.command, *planned.words())
+
+
+def _shortened(line: str) -> str:
+    """A command line without its middle, where it names many files."""
+    return line if len(line) <= MOST_SHOWN else f"{line[: MOST_SHOWN // 2]} ... {line[-MOST_SHOWN // 2 :]}"
 
 
 def _line(planned: Planned) -> str:

@@ -327,6 +327,34 @@ def test_paths_of_a_list_start_at_the_root_that_is_named(workdir):
     assert command_of(Path("listed")) == ["curate", *typed]
 
 
+def test_several_folders_and_images_are_one_dataset_that_grows(workdir):
+    for folder, name in (("a", "brick"), ("b", "coffee")):
+        Path(folder).mkdir()
+        shutil.copy(f"photos/{name}.jpg", folder)
+    typed = ["clean", "a", "b", "-o", "new/both", "--model", "m.safetensors"]
+    assert counts(run(*typed, "-q", "--json"))["images"] == 2
+    assert command_of(Path("new/both")) == ["curate", *typed]
+    typed[2:2] = ["photos/coins.jpg"]
+    changes = counts(run(*typed, "-q", "--json"))["changes"]
+    assert (changes["new"], changes["gone"], changes["renamed"]) == (1, 0, 0)
+    assert set(pl.read_parquet("new/both/subset.parquet")["key"]) == {"a/brick.jpg", "b/coffee.jpg", "photos/coins.jpg"}
+    refused(run("clean", "a", "new", "-o", "new/both"), "outside")
+
+
+def test_an_image_that_changed_is_found_again_by_a_list_and_a_pattern_too(workdir):
+    Path("few").mkdir()
+    shutil.copy("photos/brick.jpg", "few")
+    Path("names.txt").write_text("few/brick.jpg\n")
+    for source in ("names.txt", "few/*.jpg"):
+        typed = ["clean", source, "-o", "listed", "--model", "m.safetensors", "--overwrite", "-q"]
+        assert states(run(*typed, "--json"))[0] == "done"
+        assert states(run(*typed[:-2], "-q", "--json"))[0] == "up to date"
+        Image.new("RGB", (90, 90), "red").save("few/brick.jpg")
+        again = run(*typed[:-2], "-q", "--json")
+        assert (states(again)[0], counts(again)["unusable"]) == ("done", 1)
+        shutil.copy("photos/coffee.jpg", "few/brick.jpg")
+
+
 def test_a_table_is_read_by_named_columns_and_the_next_command_finds_its_images(workdir):
     images = [Path(f"photos/{name}.jpg").read_bytes() for name in ("coffee", "rocket")]
     pq.write_table(pa.table({"id": ["a", "b"], "left": images, "right": [None, None]}), "i.parquet")

@@ -29,6 +29,24 @@ def test_a_folder_lists_images_of_all_depths_in_the_order_of_their_path_bytes(tm
     assert manifest.schema.names == ["key", "uri"]
 
 
+def test_folders_and_images_in_a_sequence_are_rows_whose_keys_start_in_the_folder_around_them(tmp_path, monkeypatch):
+    put(tmp_path, "a/x/1.jpg", "a/2.jpg", "b/1.jpg", "c/3.jpg", "here/notes.txt")
+    places = [tmp_path / "b", tmp_path / "c/3.jpg", tmp_path / "a"]
+    options = SourceOptions(label_from_folder=True)
+    manifest = open_manifest(places, options)
+    assert keys(manifest) == ["b/1.jpg", "c/3.jpg", "a/2.jpg", "a/x/1.jpg"]
+    assert outcomes(manifest) == [key.encode() for key in keys(manifest)]
+    assert manifest.rows(0, 4)["label"].to_pylist() == ["b", "c", "a", "x"]
+    monkeypatch.chdir(tmp_path / "here")
+    assert keys(open_manifest(["../b", "../c/3.jpg", "../a"], options)) == keys(manifest)
+    assert keys(open_manifest(["../c/3.jpg", "../b/1.jpg"])) == ["c/3.jpg", "b/1.jpg"]
+    for twice in (["../a", "../a/x"], ["../b", "../b"], ["../b", "../b/1.jpg"]):
+        with pytest.raises(InputError, match="twice"):
+            open_manifest(twice)
+    with pytest.raises(InputError, match="one kind"):
+        open_manifest(["../a", "../c/3.jpg", "../list.txt"])
+
+
 def test_rows_and_readers_of_a_part_are_the_part_of_the_whole(tmp_path):
     put(tmp_path, *(f"{n:02}.jpg" for n in range(9)))
     manifest = open_manifest(tmp_path)
