@@ -182,7 +182,7 @@ def speed(n: int, width: int, n_queries: int) -> None:
             _write(path, rows, width, seed)
         for named in (
             {"top": 10},
-            {"top": 10, "reject": "10%", "clean": "10%"},
+            {"top": 10, "reject": "10%"},
             {"credible": 0.9, "calibrate": "label"},
         ):
             wall, processor = time.perf_counter(), time.process_time()

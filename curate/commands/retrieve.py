@@ -24,11 +24,10 @@ def run(
 
     \b
         curate retrieve scores.parquet photo.jpg --top 5 --sheet found.png
-        curate retrieve scores.parquet dogs/017.jpg new/ --reject 10% --clean 10% -o answers.csv
+        curate retrieve scores.parquet dogs/017.jpg new/ --reject 10% -o answers.csv
         curate retrieve scores.parquet new.parquet --credible 0.95 --calibrate label -o answers.parquet
 
-    A row of the table is not its own answer. Every query and every row is accounted for: answered, rejected, cleaned
-    away, or why not.
+    A row of the table is not its own answer. Every query is accounted for: answered, rejected, or why not.
     """
     from curate.retrieval.run import run_retrieve
 
@@ -56,6 +55,6 @@ def run(
     print_lines(answers.lines(), show, show_table)
     for note in answers.notes if not quiet else ():
         say(f"note: {note}")
-    for name, path in (("answers", request.out), ("rows", request.table_rows), ("sheet", sheet)):
+    for name, path in (("answers", request.out), ("sheet", sheet)):
         if path is not None and not quiet:
             say(f"{name}: {path}")

@@ -44,7 +44,7 @@ class QueryCut:
         return f"{than} {signal.sign * least:.6g}{of}"
 
 
-def parse_cut(text: str | float | None, flag: str) -> QueryCut | None:
+def parse_cut(text: str | float | None) -> QueryCut | None:
     """Return a cut of ``10%`` (a share of the table) or ``0.35`` (a value of the column); None for None.
 
     Raises:
@@ -57,11 +57,11 @@ def parse_cut(text: str | float | None, flag: str) -> QueryCut | None:
         if typed.endswith("%"):
             share = exact_number(typed[:-1]) / 100
             if not 0 < share < 1:
-                raise InputError(f"{flag} takes a share above 0% and below 100%, got {typed}")
+                raise InputError(f"--reject takes a share above 0% and below 100%, got {typed}")
             return QueryCut(typed, share)
         value = float(typed)
     except (ValueError, ZeroDivisionError):
         value = np.nan
     if not np.isfinite(value):
-        raise InputError(f"{flag} takes a share of the table such as 10%, or a value of the column, got {typed!r}")
+        raise InputError(f"--reject takes a share of the table such as 10%, or a value of the column, got {typed!r}")
     return QueryCut(typed, None, value)

@@ -27,7 +27,6 @@ class RetrieveOptions:
     ]
     _: KW_ONLY
     out: Annotated[str | Path | None, shared("--out", ": the answers, NAME.parquet, .csv or .jsonl")] = None
-    table_rows: Annotated[str | Path | None, Option("What became of every row of the table, too.")] = None
     top: Annotated[int | None, shared("--top", ": rows of each query, by cosine. [default: 10, or all inside]")] = None
     credible: Annotated[
         float | None,
@@ -55,14 +54,6 @@ class RetrieveOptions:
             metavar="CUT",
             python='Queries less certain than this are not answered: ``"10%"``, less than the least certain tenth '
             "of the table, or a value of the column.",
-        ),
-    ] = None
-    clean: Annotated[
-        str | float | None,
-        Option(
-            "Do not find rows less certain than that, too.",
-            metavar="CUT",
-            python="Rows less certain than this are not found, too.",
         ),
     ] = None
     certainty: Annotated[

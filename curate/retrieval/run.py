@@ -13,7 +13,7 @@ from curate.retrieval.options import RetrieveOptions
 from curate.retrieval.queries import FOLDER, IMAGE, ROW, TABLE, NamedQuery, name_queries, read_queries
 from curate.retrieval.results import Retrieval
 from curate.retrieval.work import RetrievalWork, RetrieveSettings
-from curate.retrieval.write import check_files, write_answers
+from curate.retrieval.write import check_file, write_answers
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
 from curate.tables.signals import Signal, default_column, signal
@@ -27,20 +27,20 @@ def run_retrieve(options: RetrieveOptions) -> Retrieval:
     Raises:
         InputError: for a table, query, column or setting that cannot be used; nothing is written then.
     """
-    cuts = {name: parse_cut(getattr(options, name), f"--{name}") for name in ("reject", "clean")}
-    settings = part_of(RetrieveSettings, options, **cuts)
+    settings = part_of(RetrieveSettings, options, reject=parse_cut(options.reject))
     opened = open_table(options.table, require=[KEY, EMBEDDING], embedding=options.embedding)
     if not opened.n_rows:
         raise InputError(f"expected rows to search in {opened.path}, got none: the table is empty; score some images")
     texts = [str(each) for each in several(options.queries)]
     named = name_queries(texts, opened)
-    paths = [Path(path) for path in (options.out, options.table_rows) if path is not None]
+    out = None if options.out is None else Path(options.out)
     read = [
         file
         for path in (opened, *(open_table(query.text) for query in named if query.kind == TABLE))
         for file in path.files
     ]
-    check_files(paths, read, overwrite=options.overwrite)
+    if out is not None:
+        check_file(out, read, overwrite=options.overwrite)
     notes: list[str] = []
     column = _certainty(options.certainty, opened, settings, notes, fitted=_fit_says_of(named, options.model))
     if options.credible is not None and options.calibrate is None and column is not None:
@@ -55,8 +55,9 @@ def run_retrieve(options: RetrieveOptions) -> Retrieval:
     rows = read_rows(opened, needs)
     loaded = read_queries(named, opened, rows, column, model=options.model)
     answers = RetrievalWork(opened, rows, loaded, column, settings, notes).answers(options.announce)
-    answers.out, table_rows = (None if path is None else Path(path) for path in (options.out, options.table_rows))
-    write_answers(answers, answers.out, table_rows, overwrite=options.overwrite)
+    answers.out = out
+    if out is not None:
+        write_answers(answers, out, overwrite=options.overwrite)
     return answers
 
 

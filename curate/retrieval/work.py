@@ -22,7 +22,7 @@ from scoring.search.links import Links, Recall
 
 TOP = 10
 # What becomes of a row, in the order of ``Retrieval.row_states``.
-SEARCHED, UNSCORED, UNKNOWN, CLEANED = 0, 1, 2 + len(EMBEDDING_PROBLEMS), 3 + len(EMBEDDING_PROBLEMS)
+SEARCHED, UNSCORED = 0, 1  # and then EMBEDDING_PROBLEMS
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,6 @@ class RetrieveSettings:
         credible: probability with which what a query shows lies inside its region; None for no regions.
         calibrate: column whose equal values are matches; None to take kappa as the concentration that it is.
         reject: queries that are too uncertain to be answered.
-        clean: rows that are too uncertain to be found.
         seed: of what is drawn.
     """
 
@@ -42,7 +41,6 @@ class RetrieveSettings:
     credible: float | None
     calibrate: str | None
     reject: QueryCut | None
-    clean: QueryCut | None
     seed: int
 
     def __post_init__(self) -> None:
@@ -62,7 +60,7 @@ class RetrieveSettings:
     @property
     def needs_certainty(self) -> bool:
         """Whether nothing can be decided without a certainty."""
-        return self.credible is not None or self.reject is not None or self.clean is not None
+        return self.credible is not None or self.reject is not None
 
 
 class RetrievalWork:
@@ -82,7 +80,6 @@ class RetrievalWork:
         self.values = np.full(len(rows), np.nan) if column is None else rows.numbers[column.column]
         self.certainty = self.column.sign * self.values  # (N,), higher is more certain
         self.row_words = ["searched", "an image that could not be scored", *EMBEDDING_PROBLEMS]
-        self.row_words += [f"no {self.column.column}", ""]
         self.states, self.reasons = [ANSWERED] * len(queries), [""] * len(queries)
 
     def answers(self, announce: Callable[[str], None]) -> Retrieval:
@@ -141,27 +138,13 @@ class RetrievalWork:
             np.uint8
         )
         states[~self.rows.ok] = UNSCORED
-        clean = self.settings.clean
-        if clean is None:
-            return states
-        states[(states == SEARCHED) & np.isnan(self.certainty)] = UNKNOWN
-        known = self.certainty[states == SEARCHED]
-        if len(known):
-            least = clean.least(known, self.column)
-            states[(states == SEARCHED) & (self.certainty < least)] = CLEANED
-            self.row_words[CLEANED] = f"cleaned away, {self.column.column} {clean.words(self.column, least)}"
-            if not (states == CLEANED).any():
-                self.notes.append(f"--clean {clean.text} takes no row away{_meant(clean)}")
         return states
 
     def _reject_queries(self, among: NDArray[np.bool_]) -> float:
         """Refuse queries that failed or are too uncertain; return the certainty that is enough."""
-        known = self.certainty[among & np.isfinite(self.certainty)]
         reject, enough = self.settings.reject, -np.inf
         if reject is not None:
-            if reject.share is not None:  # of all rows, also those that --clean takes away
-                scored = self.rows.ok & (self.rows.embedding_problem == 0) & np.isfinite(self.certainty)
-                known = self.certainty[scored]
+            known = self.certainty[among & np.isfinite(self.certainty)]
             if not len(known):
                 raise InputError(
                     f"--reject {reject.text}: expected numbers in {self.column.column!r} of {self.table.path}, got "
@@ -179,7 +162,8 @@ class RetrievalWork:
                 self.states[at] = REJECTED
                 self.reasons[at] = f"{self.column.column} {reject.words(self.column, enough)}"
         if reject is not None and REJECTED not in self.states:
-            self.notes.append(f"--reject {reject.text} rejects no query{_meant(reject)}")
+            share = f"; {reject.text} is a value of the column, and {100 * reject.value:g}% a share"
+            self.notes.append(f"--reject {reject.text} rejects no query{share if 0 < reject.value < 1 else ''}")
         return enough
 
     def _answered(self) -> NDArray[np.int64]:
@@ -222,16 +206,11 @@ class RetrievalWork:
         return searched.nearest(vectors, searched_rows, top)
 
     def _facts(self) -> dict[str, object]:
-        cuts = {"reject": self.settings.reject, "clean": self.settings.clean}
+        reject = self.settings.reject
         return {
             "top": self.settings.top or (None if self.settings.credible else TOP),
             "credible": self.settings.credible,
             "calibrate": self.settings.calibrate,
-            **{name: None if cut is None else cut.text for name, cut in cuts.items()},
+            "reject": None if reject is None else reject.text,
             "seed": self.settings.seed,
         }
-
-
-def _meant(cut: QueryCut) -> str:
-    """Return another reading of a number."""
-    return f"; {cut.text} is a value of the column, and {100 * cut.value:g}% a share" if 0 < cut.value < 1 else ""

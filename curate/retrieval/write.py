@@ -1,19 +1,18 @@
-"""Answers as a file, a line for every row that a query found and every query that found none; and every row."""
+"""Answers as a file, a line for every row that a query found and every query that found none."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import KEY, describe_all
+from curate.columns import describe_all
 from curate.manifest.store_path import AnyPath
 from curate.manifest.text import csv_lines, to_json
 from curate.retrieval.results import Retrieval
-from curate.tables.digests import plain
 from curate.tables.writer import TableWriter
-from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
+from scoring.atomic import AtomicFile, refuse_existing, require_folder
 from scoring.errors import InputError
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
@@ -47,104 +46,39 @@ MEANINGS = {
     "certainty": "of the row, in the unit of the column",
 }
 
-ROWS_SCHEMA = pa.schema(
-    [
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("state", pa.string(), nullable=False),
-        pa.field("certainty", pa.float32()),
-    ]
-)
-ROWS_MEANINGS = {
-    "key": "of the row",
-    "state": "searched, or why it was not",
-    "certainty": "of the row, in the unit of the column",
-}
 
-
-def check_files(paths: Sequence[Path], inputs: Iterable[AnyPath], *, overwrite: bool) -> None:
-    """Refuse names that are of no known kind, equal, taken, or of what is read, before the work.
+def check_file(path: Path, inputs: Iterable[AnyPath], *, overwrite: bool) -> None:
+    """Refuse a name that is of no known kind, taken, or of what is read, before the work.
 
     Raises:
-        InputError: naming the first.
+        InputError: for such a name.
     """
-    read = {str(path.resolve()) for path in inputs}
-    for path in paths:
-        if path.suffix.lower() not in ENDINGS:
-            raise InputError(f"expected a name that ends in {', '.join(ENDINGS)}, got {path}")
-        if str(path.resolve()) in read:
-            raise InputError(f"{path} is read, and would be written over; choose another name")
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise InputError(f"-o and --table-rows are both {paths[0]}; choose two names")
-    if paths and not overwrite:
-        undo_unfinished(paths)
-    for path in paths:
-        refuse_existing(path, overwrite=overwrite)
-        require_folder(path)
+    if path.suffix.lower() not in ENDINGS:
+        raise InputError(f"expected a name that ends in {', '.join(ENDINGS)}, got {path}")
+    if path.resolve() in {each.resolve() for each in inputs}:
+        raise InputError(f"{path} is read, and would be written over; choose another name")
+    refuse_existing(path, overwrite=overwrite)
+    require_folder(path)
 
 
-def write_answers(answers: Retrieval, out: Path | None, rows: Path | None, *, overwrite: bool) -> None:
-    """Write answers, and what became of every row, as Parquet, CSV or JSON lines by their names: both or neither."""
-    about_rows = ("retrieved rows", ROWS_SCHEMA, ROWS_MEANINGS)
-    files: list[AtomicFile] = []
-    try:
-        if rows is not None:
-            files.append(_sealed(answers, rows, about_rows, _rows(answers), overwrite=overwrite))
-        if out is not None:
-            files.append(_sealed(answers, out, ("answers", SCHEMA, MEANINGS), _lines(answers), overwrite=overwrite))
-        if files:
-            commit_together(files)
-    finally:
-        for file in files:
-            file.discard()
-
-
-def _sealed(
-    answers: Retrieval,
-    path: Path,
-    content: tuple[str, pa.Schema, Mapping[str, str]],
-    tables: Iterator[pa.Table],
-    *,
-    overwrite: bool,
-) -> AtomicFile:
-    """Return a file that is written, and waits for its name; ``content`` is its kind, schema and meanings."""
-    kind, schema, meanings = content
+def write_answers(answers: Retrieval, path: Path, *, overwrite: bool) -> None:
+    """Write answers as Parquet, CSV or JSON lines by the name."""
     if path.suffix.lower() == ".parquet":
-        about = {"kind": kind, "columns": describe_all(schema.names, meanings), **answers.about()}
-        writer = TableWriter(path, schema, about, overwrite=overwrite)
-        try:
-            for table in tables:
+        about = {"kind": "answers", "columns": describe_all(SCHEMA.names, MEANINGS), **answers.about()}
+        with TableWriter(path, SCHEMA, about, overwrite=overwrite) as writer:
+            for table in _lines(answers):
                 writer.write(table)
-            writer.seal()
-        except BaseException:
-            writer.discard()
-            raise
-        return writer.file
-    file = AtomicFile(path, overwrite=overwrite)
+        return
     is_csv = path.suffix.lower() == ".csv"
-    try:
+    with AtomicFile(path, overwrite=overwrite) as file:
         if is_csv:
-            file.write(csv_lines([schema.names]).encode())
-        for table in tables:
+            file.write(csv_lines([SCHEMA.names]).encode())
+        for table in _lines(answers):
             lines = table.to_pylist()
             if is_csv:
                 file.write(csv_lines(line.values() for line in lines).encode())
             else:
                 file.write(b"".join(to_json(line, indent=None) for line in lines))
-    except BaseException:
-        file.discard()
-        raise
-    return file
-
-
-def _rows(answers: Retrieval) -> Iterator[pa.Table]:
-    """Yield what became of some rows of the table at a time."""
-    start = 0
-    for batch in answers.table.batches([KEY]):
-        part = slice(start, start + batch.num_rows)
-        keys = plain(batch.column(0)).cast(pa.string())
-        states = pa.array(answers.left_out).take(pa.array(answers.row_states[part]))
-        yield pa.Table.from_arrays([keys, states, _numbers(answers.row_certainty[part])], schema=ROWS_SCHEMA)
-        start = part.stop
 
 
 def _lines(answers: Retrieval) -> Iterator[pa.Table]:

@@ -95,9 +95,7 @@ COMMANDS: dict[str, Command] = {
         f"clean photos --model {MODEL} --label-from-folder --export csv -o cleaned", torch=True, goes_on=True
     ),
     "sheet": Command("sheet scores.parquet --top 4 --bottom 4 -o sheet.png"),
-    "retrieve": Command(
-        "retrieve scores.parquet scores.parquet --top 2 --sheet found.png --table-rows rows.parquet -o answers.csv"
-    ),
+    "retrieve": Command("retrieve scores.parquet scores.parquet --top 2 --sheet found.png -o answers.csv"),
     "report": Command("report scores.parquet --points 0 -o report.html"),
     "report with findings": Command("report scores.parquet --points 0 --findings review -o report.html"),
     "plot": Command("plot scores.parquet histogram -o histogram.svg"),

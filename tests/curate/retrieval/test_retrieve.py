@@ -87,17 +87,15 @@ def test_a_table_asks_itself_and_no_row_finds_itself(table, cosine):
     assert [retrieval.neighbours(i)[0].row for i in ok] == cosine[ok].argmax(1).tolist()
 
 
-def test_unsure_queries_are_rejected_and_unsure_rows_never_found(table):
-    retrieval = curate.retrieve(table, str(table), top=3, reject="25%", clean="10%")
+def test_unsure_queries_are_rejected(table):
+    retrieval = curate.retrieve(table, str(table), top=3, reject="25%")
     kappa = pl.read_parquet(table)["kappa_visimsiam"].to_numpy()
     usable = np.array([i not in (5, 6) for i in range(N)])
     ascending = np.sort(kappa[usable])
-    cut, least = ascending[int(0.25 * 238)], ascending[int(0.1 * 238)]
+    cut = ascending[int(0.25 * 238)]
     for i in range(N):
         assert retrieval.states[i] == ("failed" if not usable[i] else "rejected" if kappa[i] < cut else "answered")
-    assert (kappa[retrieval.links.row] >= least).all()
-    assert retrieval.row_counts["searched"] == 238 - 23
-    assert any("cleaned away" in why and n == 23 for why, n in retrieval.row_counts.items())
+    assert retrieval.row_counts["searched"] == 238
     assert all("least certain 25%" in reason for reason in retrieval.reasons if "below" in reason)
 
 
@@ -105,7 +103,7 @@ def test_a_cut_may_be_a_value_of_the_column(table):
     retrieval = curate.retrieve(table, str(table), top=1, reject=20)
     kappa = pl.read_parquet(table)["kappa_visimsiam"].to_numpy()
     assert retrieval.query_counts["rejected"] == (kappa[[i for i in range(N) if i not in (5, 6)]] < 20).sum()
-    low = curate.retrieve(table, "0-000", clean="0.5")
+    low = curate.retrieve(table, "0-000", reject="0.5")
     assert any("50% a share" in note for note in low.notes)
 
 
@@ -188,31 +186,11 @@ def test_files_have_a_line_for_every_answer_and_every_query_without_one(table, t
     assert sum(about["rows"].values()) == N
 
 
-def test_what_became_of_every_row_is_a_file_of_its_own(table, tmp_path):
-    typed = ["retrieve", table, "0-000", "--clean", "10%", "-q"]
-    for name in ("r.parquet", "r.csv", "r.jsonl"):
-        result = run(*typed, "--table-rows", tmp_path / name, "-o", tmp_path / f"of {name}")
-        assert result.exit_code == 0, result.output
-    rows = pl.read_parquet(tmp_path / "r.parquet")
-    assert rows["key"].to_list() == [f"0-{i:03}" for i in range(N)]
-    assert rows["state"][5] == "an image that could not be scored"
-    assert "missing" in rows["state"][6]
-    retrieval = curate.retrieve(table, "0-000", clean="10%")
-    assert dict(rows["state"].value_counts().iter_rows()) == retrieval.row_counts
-    gone = rows.filter(pl.col("state").str.starts_with("cleaned away"))
-    assert gone["certainty"].max() < rows.filter(pl.col("state") == "searched")["certainty"].min()
-    assert [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()] == rows.to_dicts()
-    assert len((tmp_path / "r.csv").read_text().splitlines()) == N + 1
-
-
 def test_nothing_that_is_read_is_written_over(table, tmp_path, full_table, folder, tiny_checkpoint):
     other = write(tmp_path / "o.parquet", n=20, seed=1)
     before = table.read_bytes(), other.read_bytes()
     for path in (table, other):
-        for option in ("-o", "--table-rows"):
-            assert "would be written over" in run("retrieve", table, other, option, path, "--overwrite").stderr
-    same = ["-o", tmp_path / "a.csv", "--table-rows", tmp_path / "a.csv"]
-    assert "choose two names" in run("retrieve", table, "0-000", *same).stderr
+        assert "would be written over" in run("retrieve", table, other, "-o", path, "--overwrite").stderr
     assert (table.read_bytes(), other.read_bytes()) == before
     image = tmp_path / "query.png"
     image.write_bytes((folder / "03.png").read_bytes())
@@ -243,14 +221,13 @@ MISTAKES = {
     "no certainty": (["0-000", "--certainty", "width"], "--certainty max:width"),
     "no such column": (["0-000", "--certainty", "kapa_visimsiam"], "no column"),
     "text for a certainty": (["0-000", "--certainty", "max:label"], "expected numbers"),
-    "a share of everything": (["0-000", "--clean", "100%"], "below 100%"),
+    "a share of everything": (["0-000", "--reject", "100%"], "below 100%"),
     "no share": (["0-000", "--reject", "ten"], "such as 10%"),
     "a share of too many digits": (["0-000", "--reject", "1e999999999%"], "such as 10%"),
     "a NaN cut": (["0-000", "--reject", "nan"], "such as 10%"),
     "no row": (["0-000", "--top", "0"], "at least 1"),
     "a row without an embedding": (["0-006"], "missing, NaN or infinite"),
     "a row that failed": (["0-005"], "could not be scored"),
-    "nothing left": (["0-000", "--clean", "1e9"], "expected rows with an embedding to search"),
     "an unknown kind of file": (["0-000", "-o", "a.txt"], "ends in .parquet, .csv, .jsonl"),
     "a sheet that is no image": (["0-000", "--sheet", "a.svg"], "ends in .png"),
     "a sheet without images": (["0-000", "--sheet", "a.png"], "--source"),
@@ -309,13 +286,12 @@ def test_a_table_of_another_model_or_without_rows_is_refused(table, tmp_path):
         curate.retrieve(table, str(write(tmp_path / "e.parquet", n=0)))
 
 
-def test_a_row_without_certainty_is_undecided_as_a_query_and_not_found_where_unsure_rows_are_cleaned(tmp_path):
+def test_a_row_without_certainty_is_undecided_as_a_query(tmp_path):
     kappa = np.linspace(1, 9, N)
     kappa[3] = np.nan
     table = write(tmp_path / "t.parquet", kappa_visimsiam=kappa)
-    retrieval = curate.retrieve(table, "0-003", reject="10%", clean="10%")
+    retrieval = curate.retrieve(table, "0-003", reject="10%")
     assert retrieval.states == ["undecided"]
-    assert retrieval.row_counts["no kappa_visimsiam"] == 1
     assert curate.retrieve(table, "0-003").states == ["answered"]
 
 
@@ -333,4 +309,4 @@ def test_a_table_without_certainty_is_searched_all_the_same(tmp_path):
     assert len(retrieval.neighbours(0)) == 2
     assert any("no certainty is shown" in note for note in retrieval.notes)
     with pytest.raises(InputError, match="no kappa column"):
-        curate.retrieve(table, "0-000", clean="10%")
+        curate.retrieve(table, "0-000", reject="10%")
