@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from curate.commands import options
 from curate.commands.declared import command_of
@@ -28,10 +28,8 @@ def run(
         curate round simulate scores.parquet --label label --strategy auto --strategy margin --budget 20,50,100
 
     Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired
-    test of the areas against random (sign flips: with 5 seeds p is never below 0.0625). Then what rounds
-    would have shown with so few held-out images: whether the intervals held, and where --stop would have stopped.
+    test of the areas against random (sign flips: with 5 seeds p is never below 0.0625).
     """
-    from curate.rounds.init import other_holdout
     from curate.simulation.run import run_round_simulate
 
     line = (lambda text: None) if quiet else say
@@ -40,9 +38,6 @@ def run(
         line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
 
     simulation = run_round_simulate(replace(request, report=observe))
-    other = other_holdout(request.holdout, simulation.facts["holdout"], sum(simulation.facts["rows"].values()))
-    if other is not None:
-        line(other)
     if json_:
         emit(simulation.to_json())
     else:
@@ -53,47 +48,6 @@ def run(
 
 
 def _report(simulation: "Simulation") -> None:
-    _report_curves(simulation)
-    _report_looks(simulation)
-
-
-def _report_looks(simulation: "Simulation") -> None:
-    """Say whether intervals held in all rounds of a run, and where rules would have stopped."""
-    if not simulation.watched:
-        return
-    share = f"{100 * simulation.facts['confidence']:.10g} %"
-    runs = len(next(iter(simulation.curves.values())).seeds)
-    show(
-        f"each run holds out {simulation.facts['holdout']:,} of the images measured on; of {runs:,} runs those in "
-        "which the interval held the truth in every round: every look's, and the exact one of each round alone "
-        f"({share})"
-    )
-    rows = []
-    for name, watched in simulation.watched.items():
-        of_lift = (
-            ("", "") if watched.lift is None else (int(watched.lift.held.sum()), int(watched.lift.alone_held.sum()))
-        )
-        rows.append((name, int(watched.accuracy.held.sum()), int(watched.accuracy.alone_held.sum()), *of_lift))
-    show_table(rows, header=("strategy", "accuracy, every look", "alone", "lift, every look", "alone"))
-    rules = [(name, stop) for name, watched in simulation.watched.items() for stop in watched.stops]
-    if not rules:
-        return
-    show("rounds until the rule was true, until every look showed it, and until one alone did: median, and runs")
-    rows = []
-    for name, stop in rules:
-        parts = [_rounds(each) for each in (stop.truly, stop.stopped, stop.alone_stopped)]
-        wrong = int(stop.wrong.sum()), int(stop.alone_wrong.sum())
-        rows.append((name, stop.rule, parts[0], parts[1], wrong[0], parts[2], wrong[1]))
-    show_table(rows, header=("strategy", "rule", "true", "every look", "wrongly", "alone", "wrongly"))
-
-
-def _rounds(rounds: Any) -> str:
-    """Return the median round of the runs that got there, and how many did."""
-    reached = sorted(float(each) for each in rounds if each == each)
-    return f"{reached[(len(reached) - 1) // 2]:.0f} ({len(reached):,})" if reached else "never"
-
-
-def _report_curves(simulation: "Simulation") -> None:
     budgets = next(iter(simulation.curves.values())).budgets.tolist()
     rows = []
     for name, curve in simulation.curves.items():

@@ -73,12 +73,6 @@ class RoundSimulateOptions:
         str | None, Option("Column with what annotators say; accuracy is still against --label.")
     ] = None
     no_calibration: Annotated[bool, Option("Leave the probe's probabilities as they are (faster).")] = False
-    holdout: Annotated[
-        str | None,
-        shared("--holdout", ", drawn by each run as rounds would. [default: a tenth, at most 500]", metavar="AMOUNT"),
-    ] = None
-    confidence: OfAllRounds = "95%"
-    stop: fields.Stop = None
     out: Annotated[str | Path | None, shared("--out", ": results, such as results.json; a CSV next to it")] = None
     overwrite: fields.Overwrite = False
     report: Annotated[

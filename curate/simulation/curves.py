@@ -19,15 +19,12 @@ class Curves:
         seeds: shape (S,).
         accuracy: on the test rows, shape (S, B) float64, in [0, 1].
         picks: rows in the order labelled, shape (S, budgets[-1]) int64.
-        held_right: whether the model was right on each test row that the run drew as held out, shape (S, B, H) bool;
-            None where it drew none.
     """
 
     budgets: NDArray[np.int64]
     seeds: tuple[int, ...]
     accuracy: NDArray[np.float64]
     picks: NDArray[np.int64]
-    held_right: NDArray[np.bool_] | None = None
 
     @property
     def mean(self) -> NDArray[np.float64]:

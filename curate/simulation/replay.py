@@ -36,8 +36,6 @@ class Replay:
         quality: as in ``Pool``, shape (N,) float32.
         calibrate: whether the probe's probabilities are calibrated.
         graph: of the nearest neighbours of ``vectors``; None to compute it once, if a selector looks at one.
-        holdout: test rows that each run draws for itself, as rounds hold out rows, to see what so few would have
-            reported.
     """
 
     features: NDArray
@@ -49,7 +47,6 @@ class Replay:
     quality: NDArray[np.float32] | None = None
     calibrate: bool = True
     graph: "Graph | None" = None
-    holdout: int = 0
 
 
 Observer = Callable[[int, int, float], None]  # seed, labels so far, accuracy
@@ -91,16 +88,14 @@ def replay(
     spread, first = spread_of(data.features), first or Random()
     accuracy = np.empty((len(seeds), len(steps)))
     picks = np.empty((len(seeds), int(steps[-1])), np.int64)
-    held_right = np.empty((len(seeds), len(steps), data.holdout), bool)
     for run, seed in enumerate(seeds):
         state = _Run(data, spread, seed)
         for step, budget in enumerate(steps):
-            right = state.round(selector, first, int(budget))
-            accuracy[run, step], held_right[run, step] = right.mean(), right[state.held_out]
+            accuracy[run, step] = state.round(selector, first, int(budget))
             if observe:
                 observe(seed, int(budget), float(accuracy[run, step]))
         picks[run] = state.picked
-    return Curves(steps, tuple(seeds), accuracy, picks, held_right)
+    return Curves(steps, tuple(seeds), accuracy, picks)
 
 
 class _Run:
@@ -112,10 +107,9 @@ class _Run:
         self.n_classes = int(max(data.labels.max(), self.annotated_labels.max(), data.test_labels.max())) + 1
         self.picked = np.zeros(0, np.int64)
         self.probabilities: NDArray[np.float32] | None = None
-        self.held_out = np.random.default_rng([seed, 5]).permutation(len(data.test_labels))[: data.holdout]
 
-    def round(self, selector: Selector, first: Selector, budget: int) -> NDArray[np.bool_]:
-        """Label rows up to a budget, fit, and return on which test rows the model is right, shape (T,)."""
+    def round(self, selector: Selector, first: Selector, budget: int) -> float:
+        """Label rows up to a budget, fit, and return the share of test rows on which the model is right."""
         waits = not len(self.picked) and {"probabilities", "draws", "labels"} & set(selector.needs)
         chooser = first if waits else selector
         pool = self._pool(chooser.needs)
@@ -135,8 +129,7 @@ class _Run:
             seed=self.seed,
         )
         self.probabilities = probe.predict(data.features)
-        right: NDArray[np.bool_] = probe.predict(data.test_features).argmax(1) == data.test_labels
-        return right
+        return float((probe.predict(data.test_features).argmax(1) == data.test_labels).mean())
 
     def _pool(self, needs: Sequence[str]) -> Pool:
         data, labelled = self.data, np.sort(self.picked)

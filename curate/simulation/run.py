@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,12 @@ import numpy as np
 from curate.columns import KEY
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.policies.audit.request import parse_share
 from curate.policies.receipts import environment
 from curate.policies.select.strategy import make_selector
 from curate.probes.probabilities import codes_among
-from curate.rounds.init import n_held_out
-from curate.rounds.measures.rules import parse_rules, refuse_unreachable
 from curate.rounds.options import RoundSimulateOptions
 from curate.selectors.contract import Selector
 from curate.simulation.curves import Curves, Lift, lift
-from curate.simulation.looks import Looks, Watched, watch
 from curate.simulation.replay import Replay, compare
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
@@ -44,13 +40,11 @@ class Simulation:
         curves: by strategy, random among them.
         lifts: of every other strategy over random.
         facts: table, classes, rows and settings, as plain JSON.
-        watched: by strategy, what few rows held out would have reported; empty where none were.
     """
 
     curves: dict[str, Curves]
     lifts: dict[str, Lift]
     facts: dict[str, Any]
-    watched: dict[str, Watched] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON; what one seed cannot determine is null."""
@@ -82,7 +76,6 @@ class Simulation:
             "seeds": list(first.seeds),
             "strategies": strategies,
             "over_random": lifts,
-            "at_every_look": {name: _watched_json(watched) for name, watched in self.watched.items()},
             "environment": environment(),
         }
 
@@ -91,15 +84,14 @@ def run_round_simulate(options: RoundSimulateOptions) -> Simulation:
     """Replay strategies on a table whose labels are all known, always with random as the one to beat.
 
     Rows whose label or embedding is missing are left out. A part of the rows, drawn at random and the same for all
-    strategies and seeds, is never labelled: accuracy is measured on it, against ``label``. Each run holds out, of those
-    measured on, as many rows as rounds would, at most half.
+    strategies and seeds, is never labelled: accuracy is measured on it, against ``label``.
 
     Raises:
         InputError: for a table, column, strategy, budget or place that cannot be used.
     """
     out = None if options.out is None else Path(options.out)
     check_outputs(out, overwrite=options.overwrite)
-    seeds, test, confidence = options.seeds, options.test, parse_share(options.confidence, "--confidence")
+    seeds, test = options.seeds, options.test
     label, noisy_label, calibrate = options.label, options.noisy_label, not options.no_calibration
     if seeds < 1:
         raise InputError(f"a replay needs at least 1 seed, got {seeds}; 5 give a standard error")
@@ -107,39 +99,19 @@ def run_round_simulate(options: RoundSimulateOptions) -> Simulation:
         raise InputError(f"the share to measure on must be in (0, 1), got {test:g}; 0.2 is a usual one")
     typed = (options.budget,) if isinstance(options.budget, str | int) else options.budget
     budgets = typed_budgets([str(each) for each in typed])
-    rules = parse_rules(options.stop or ())
     selectors = _selectors(several(options.strategy) or ("auto",))
     opened = open_table(options.table, require=[KEY, label, *([noisy_label] if noisy_label else [])])
-    data, facts = _data(opened, label, noisy_label, test, calibrate)
-    held = _n_held_out(options.holdout, facts["rows"])
-    refuse_unreachable(rules, held, 1, confidence)
-    data = replace(data, holdout=held)
-    facts |= {"holdout": held, "confidence": confidence, "stop": [str(rule) for rule in rules]}
+    data, facts = replay_of(opened, label, noisy_label, test, calibrate)
     facts |= {"label": label, "noisy_label": noisy_label, "test": test, "calibrate": calibrate}
     curves = compare(data, selectors, budgets=budgets, seeds=range(seeds), observe=options.report)
     lifts = {name: lift(curve, curves[BASELINE]) for name, curve in curves.items() if name != BASELINE}
-    watched = {}
-    if held:
-        for name, curve in curves.items():
-            watched[name] = watch(curve, curves[BASELINE] if name != BASELINE else None, confidence, rules)
-    simulation = Simulation(curves, lifts, facts, watched)
+    simulation = Simulation(curves, lifts, facts)
     if out is not None:
         write_simulation(simulation, out, overwrite=options.overwrite)
     return simulation
 
 
 round_simulate = callable_of(RoundSimulateOptions, run_round_simulate)
-
-
-def _n_held_out(text: str | None, rows: dict[str, int]) -> int:
-    """Return the rows that each run holds out, of those measured on."""
-    measured, total = rows["to_measure"], rows["to_measure"] + rows["to_label"]
-    if text is None:
-        return min(n_held_out(None, total), measured // 2)
-    count = n_held_out(text, total)
-    if count > measured:
-        raise InputError(f"--holdout draws from the {measured:,} images measured on, got {count:,}; raise --test")
-    return count
 
 
 def _selectors(names: Sequence[str]) -> dict[str, Selector]:
@@ -155,7 +127,14 @@ def _selectors(names: Sequence[str]) -> dict[str, Selector]:
     return selectors
 
 
-def _data(table: Table, label: str, noisy: str | None, test: float, calibrate: bool) -> tuple[Replay, dict[str, Any]]:
+def replay_of(
+    table: Table, label: str, noisy: str | None, test: float, calibrate: bool
+) -> tuple[Replay, dict[str, Any]]:
+    """Return the rows of a table to label and to measure on, and facts of them as plain JSON.
+
+    Raises:
+        InputError: for a table with fewer than two classes, or without rows for either.
+    """
     columns = (label, *([noisy] if noisy else ()))
     rows = read_rows(table, Needs(representations=EMBEDDINGS, names=columns), by_hash=True)
     if rows.embedding is None or not len(rows):
@@ -264,32 +243,3 @@ def _csv(simulation: Simulation) -> str:
             for budget, value in zip(curves.budgets.tolist(), row.tolist(), strict=True):
                 writer.writerow([name, seed, budget, repr(value)])
     return text.getvalue()
-
-
-def _watched_json(watched: Watched) -> dict[str, Any]:
-    """Return the measures as plain JSON: how many runs held, and where each would have stopped."""
-    return {
-        "accuracy": _looks_json(watched.accuracy),
-        "lift": _looks_json(watched.lift) if watched.lift else None,
-        "stops": [
-            {
-                "rule": stop.rule,
-                "rounds_until_true": plain_json(stop.truly),
-                "rounds_until_shown": plain_json(stop.stopped),
-                "wrong": int(stop.wrong.sum()),
-                "rounds_until_shown_alone": plain_json(stop.alone_stopped),
-                "wrong_alone": int(stop.alone_wrong.sum()),
-            }
-            for stop in watched.stops
-        ],
-    }
-
-
-def _looks_json(looks: Looks) -> dict[str, Any]:
-    return {
-        "runs": len(looks.held),
-        "held": int(looks.held.sum()),
-        "held_alone": int(looks.alone_held.sum()),
-        "low": plain_json(looks.low),
-        "high": plain_json(looks.high),
-    }
