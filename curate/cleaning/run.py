@@ -119,13 +119,15 @@ def _run(
     pipeline = parse_pipeline(file, cleaning.text())
     begun = PipelineResult()
     if cleaning.reviewed:
-        begun = run_pipeline(pipeline, commands, until="score", again=again, announce=announce)
+        scoring = [name for name in SCORING if name in cleaning.steps()]
+        begun = run_pipeline(pipeline, commands, until=scoring[-1], again=again, announce=announce)
         if begun.code:
             return begun
-        again = [name for name in again if name != "score"]
+        again = []
         note_renamed(file.parent)
     until = None if cleaning.label is None else "unique"
-    ran = run_pipeline(pipeline, commands, until=until, again=again, announce=announce)
+    look = not begun.steps
+    ran = run_pipeline(pipeline, commands, until=until, again=again, look=look, announce=announce)
     begun = replace(ran, steps=[*begun.steps, *ran.steps[len(begun.steps) :]])
     if begun.code or cleaning.label is None:
         return begun
@@ -133,7 +135,7 @@ def _run(
         announce("labels are not checked: fewer than two classes have two images or more that are kept")
         cleaning = replace(cleaning, checks_labels=False)
     _write(file, cleaning.text())
-    ran = run_pipeline(parse_pipeline(file, cleaning.text()), commands, announce=announce)
+    ran = run_pipeline(parse_pipeline(file, cleaning.text()), commands, look=False, announce=announce)
     return replace(ran, steps=[*begun.steps, *ran.steps[len(begun.steps) :]])
 
 

@@ -82,6 +82,7 @@ def run_pipeline(
     again: str | Sequence[str] | None = None,
     dry_run: bool = False,
     allow_outside: bool = False,
+    look: bool = True,
     announce: Callable[[str], None] = lambda text: None,
 ) -> PipelineResult:
     """Do every step that is not up to date, in order, and write a receipt over all.
@@ -96,6 +97,7 @@ def run_pipeline(
         again: steps that are done again, with all that follows from them.
         dry_run: write nothing but into a temporary folder; what only a long step can determine stays ``to do``.
         allow_outside: let steps write outside of the folder that holds the file.
+        look: whether a step that finds out what changed is run where no file shows that anything did.
         announce: called for each step as it begins.
 
     Raises:
@@ -110,7 +112,7 @@ def run_pipeline(
     some = steps[: names.index(until) + 1] if until is not None else steps
     base = pipeline.path.parent.resolve()
     folder = base / pipeline.folder
-    run = _Run(pipeline, commands, base, folder, read_state(folder), repeated, announce)
+    run = _Run(pipeline, commands, base, folder, read_state(folder), repeated, look, announce)
     if dry_run:
         with chdir(base):
             return run.tried(some)
@@ -132,6 +134,7 @@ class _Run:
     folder: Path
     state: dict[str, Done]
     again: set[str]
+    look: bool
     announce: Callable[[str], None]
 
     def all(self, steps: list[Planned], n_steps: int) -> PipelineResult:
@@ -156,7 +159,8 @@ class _Run:
     def looks_itself(self, planned: Planned) -> bool:
         """Whether a step finds out what changed: a table that grows, of images outside of the folders it names."""
         places = planned.arguments.places
-        return "--add" in planned.arguments.options and not all((self.base / place).is_dir() for place in places)
+        is_named = all((self.base / place).is_dir() for place in places)
+        return self.look and "--add" in planned.arguments.options and not is_named
 
     def up_to_date(self, planned: Planned) -> bool:
         """Whether a step need not be done: nothing that it read, wrote or was reported is another."""

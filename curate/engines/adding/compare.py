@@ -192,17 +192,17 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
 def _edited(table: Table, manifest: Manifest, at: NDArray[np.int64], among: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return which known rows of a source have other values in the user's columns than the table, shape (M,)."""
     edited = np.zeros(len(at), bool)
+    stored = table.stored.schema
     names = [name for name in manifest.schema.names if name not in (KEY, URI)]
-    if not set(names) <= set(table.stored.schema.names):  # the table gets a column
+    if not set(names) <= set(stored.names):  # the table gets a column
         return among
+    fields = [wider(stored.field(name), manifest.schema) for name in names]
     start = 0
     for rows in manifest.columns(names) if names and among.any() else ():
         some = start + np.flatnonzero(among[start : start + rows.num_rows])
         now, then = rows.take(pa.array(some - start)), table.stored.take(at[some], names)
-        for name in names:
-            edited[some] |= _differ(
-                as_stored(now.column(name), table.stored.schema.field(name), table), then.column(name)
-            )
+        for known in fields:
+            edited[some] |= _differ(*(as_stored(each.column(known.name), known, table) for each in (now, then)))
         start += rows.num_rows
     return edited
 
@@ -214,6 +214,20 @@ def _differ(now: pa.ChunkedArray, then: pa.ChunkedArray) -> NDArray[np.bool_]:
     same = pc.fill_null(pc.equal(now, then), False)
     missing = pc.and_(pc.is_null(now, nan_is_null=True), pc.is_null(then, nan_is_null=True))
     return ~np.asarray(pc.or_(same, missing).to_numpy(), bool)
+
+
+def wider(stored: pa.Field, source: pa.Schema) -> pa.Field:
+    """Return a field of a table with the type of the source, where the field is empty, or holds smaller numbers.
+
+    >>> wider(pa.field("weight", pa.int64()), pa.schema([("weight", pa.float64())])).type
+    DataType(double)
+    """
+    if stored.name in (KEY, URI) or stored.name not in source.names:
+        return stored
+    now, was = source.field(stored.name).type, stored.type
+    are_numbers = all(pa.types.is_integer(each) or pa.types.is_floating(each) for each in (was, now))
+    sizes = [(pa.types.is_floating(each), each.bit_width) for each in (was, now) if are_numbers]
+    return stored.with_type(now) if pa.types.is_null(was) or sizes[:1] < sizes[1:] else stored
 
 
 def as_stored(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table) -> pa.Array | pa.ChunkedArray:

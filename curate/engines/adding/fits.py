@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from curate.columns import CUSTOM as NOT_OURS
-from curate.columns import EMBEDDING, ERROR_COLUMNS, describe
+from curate.columns import CUSTOM, EMBEDDING, ERROR_COLUMNS, describe
 from curate.engines.junk import classifier_of
 from curate.manifest.store_path import AnyPath
 from curate.tables.dataset import column_array, is_fitted, log_odds_of, numbers_of, read_dataset
@@ -170,15 +169,12 @@ def _not_ours(path: AnyPath, why: str) -> InputError:
 
 def words_on(lacking: Sequence[str], is_judged: bool, rows: str) -> list[str]:
     """Return a line on each kind of columns that rows which were added do not have."""
-    user_columns = [name for name in lacking if describe(name) is NOT_OURS]
     calibrated = [name for name in lacking if name in ERROR_COLUMNS]
-    fitted = [name for name in lacking if name not in user_columns and name not in calibrated]
+    fitted = [name for name in lacking if describe(name) is not CUSTOM and name not in calibrated]
     lines = []
     if fitted:
         how = "judged by the fit of the table as it was, but for" if is_judged else "null in"
         lines.append(f"{rows} added, {how} {', '.join(fitted)}: run curate fit again, or --refit")
     if calibrated:
         lines.append(f"{rows} added, null in {', '.join(calibrated)}: run curate calibrate again")
-    if user_columns:
-        lines.append(f"{rows} added, null in your own {', '.join(user_columns)}: the source has no such column")
     return lines

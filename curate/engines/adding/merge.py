@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from curate.columns import CUSTOM as NOT_OURS
 from curate.columns import ERROR, FRAMES, GONE, KEY, MTIME, N_BYTES, STATUS, URI, describe
-from curate.engines.adding.compare import UNKNOWN, Comparison, as_stored
+from curate.engines.adding.compare import UNKNOWN, Comparison, as_stored, wider
 from curate.engines.source_rows import ManifestRows
 from curate.manifest import Manifest
 from curate.tables.needs import SHA256
@@ -98,7 +98,8 @@ class Merged:
         self._table, self._part, self._columns, self._order = table, part, columns, order
         self._comparison, self._manifest, times = comparison, manifest, comparison.times
         stored = table.stored.schema
-        fields = [field if field.name == KEY else field.with_nullable(True) for field in stored]
+        fields = [wider(field, manifest.schema) for field in stored]
+        fields = [field if field.name == KEY else field.with_nullable(True) for field in fields]
         fields = [field for field in fields if field.name not in without]
         self._kept = [field.name for field in fields]
         new = [field.with_nullable(True) for field in manifest.schema if field.name not in stored.names]
@@ -137,7 +138,7 @@ class Merged:
                 continue
             pieces = [
                 *(
-                    before.column(field.name).chunks
+                    as_stored(before.column(field.name), field, self._table).chunks
                     if field.name in self._kept
                     else [pa.nulls(len(before), field.type)]
                 ),

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import KEY, MTIME, N_BYTES, STATUS, describe_all
+from curate.columns import CUSTOM, KEY, MTIME, N_BYTES, STATUS, describe, describe_all
 from curate.counted import counted
 from curate.engines.adding.compare import UNKNOWN, Comparison, compare
 from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged, words_on
@@ -30,11 +30,10 @@ from curate.engines.request import ScoreRequest
 from curate.engines.result import ScoreResult
 from curate.engines.run import ScoreRun
 from curate.engines.setup import RunSetup
-from curate.engines.source import classes_of, notes_on, other_input
+from curate.engines.source import classes_of, notes_on
 from curate.engines.source_rows import ManifestRows, in_shards
 from curate.engines.store_work import work_of
 from curate.engines.white import white_notes
-from curate.manifest import Manifest
 from curate.tables.classes import CLASSES
 from curate.tables.fits import JUDGED
 from curate.tables.provenance import REQUEST
@@ -85,8 +84,8 @@ def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog
         options.announce(line)
     setup = RunSetup(request, opened, settings, opened.fingerprint(settings), work_of(request.out))
     releases = refuse_contradiction(table, setup.fingerprint)
-    if not is_labelled_first(table, request.reading):
-        _refuse_columns(table, opened.manifest)
+    for line in _other_columns(table, opened.manifest.schema.names):
+        options.announce(line)
     _refuse_refit(table, setup)
     comparison = compare(table, setup)
     options.announce(comparison.words())
@@ -106,16 +105,14 @@ def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog
     return state.result(statuses, resumed, time.monotonic() - started, state.notes)
 
 
-def _refuse_columns(table: Table, manifest: Manifest) -> None:
-    """Refuse a source that was read in another way than when the table was scored."""
-    lacking = [name for name in manifest.schema.names if name not in table.schema.names]
-    if lacking or ("label" in table.schema.names) != ("label" in manifest.schema.names):
-        how = other_input(table, manifest) if table.n_rows == manifest.n_rows else ""
-        names = ", ".join(map(repr, lacking)) or "'label'"
-        raise InputError(
-            f"the source has other columns than when {table.path} was scored ({how or names}): give it as it was "
-            "then, with --label-from-folder, --key or --path-column, or score to another --out"
-        )
+def _other_columns(table: Table, now: Sequence[str]) -> list[str]:
+    """Return a line on the user's columns that the source of a table has got since, and on those that it lacks."""
+    new = [name for name in now if name not in table.schema.names]
+    lacking = [name for name in table.stored.schema.names if describe(name) is CUSTOM and name not in now]
+    lines = [f"new in the source, so the table gets them: {', '.join(new)}"] if new else []
+    if lacking:
+        lines.append(f"not in the source, so known rows keep them and new rows have none: {', '.join(lacking)}")
+    return lines
 
 
 def _was_never_fitted(table: Table, setup: RunSetup) -> bool:

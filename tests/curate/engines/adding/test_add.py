@@ -244,10 +244,10 @@ def test_columns_of_the_user_stay_and_new_rows_have_those_of_the_source(photos, 
     grow(photos, 1)
     with listed.open("a") as file:
         file.write("n1,photos/01.png,7\n")
-    result = score(listed, out, add=True)  # by the key of before
+    score(listed, out, add=True, announce=(said := []).append)  # by the key of before
     after = rows_of(out)
     assert (after["n1"]["stars"], after["n1"]["mine"], after["n0"]["mine"]) == (7, None, 0)
-    assert any("mine" in note for note in result.notes)
+    assert any("mine" in line for line in said)
     assert table.metadata["request"]["key"] == "name"
     text = listed.read_text().replace("00.png,0", "00.png,5").replace("02.png,2", "02.png,")
     for stars, words in ((text, "2 of them"), (text, "nothing new")):
@@ -259,6 +259,23 @@ def test_columns_of_the_user_stay_and_new_rows_have_those_of_the_source(photos, 
     listed.write_text(text.replace("00.png,5", "00.png,many"))
     with pytest.raises(InputError, match=r"'stars' holds int64 .*string in the source now"):
         score(listed, out, add=True)
+
+
+def test_a_source_that_has_other_columns_later_changes_those_of_known_rows(photos, tiny_checkpoint, tmp_path):
+    listed, out, said = tmp_path / "list.csv", tmp_path / "s.parquet", []
+    listed.write_text("file,stars,label\n" + "".join(f"photos/{n:02}.png,{n},\n" for n in FIRST))
+    score(listed, out, model=tiny_checkpoint, **PLAIN)
+    before = rows_of(out)
+    listed.write_text("file,stars,split\n" + "".join(f"photos/{n:02}.png,{n / 2},s{n % 2}\n" for n in FIRST[1:]))
+    score(listed, out, add=True, announce=said.append)
+    expected = {key: row | {"split": f"s{row['stars'] % 2}", "stars": row["stars"] / 2} for key, row in before.items()}
+    gone, *kept = [row | {"mtime_ns": None} for row in rows_of(out).values()]
+    assert (gone["status"], gone["stars"], gone["split"]) == ("gone", 0, None)
+    assert kept == [row | {"mtime_ns": None} for row in expected.values()][1:]
+    assert [any(name in line for line in said) for name in ("split", "label")] == [True, True]
+    listed.write_text("file,label\n" + "".join(f"photos/{n:02}.png,l{n % 2}\n" for n in FIRST))
+    assert score(listed, out, add=True).statuses == {"ok": 14}
+    assert rows_of(out)["photos/03.png"] == expected["photos/03.png"] | {"label": "l1"}
 
 
 def test_classes_of_folders_come_to_a_table_that_was_scored_without(photos, tiny_checkpoint, tmp_path):
