@@ -72,8 +72,6 @@ PICKS = {  # selector -> picks
     "typiclust": 500,
     "hierarchical": 1000,
     "facility-location": 1000,
-    "prob-cover": 1000,
-    "pairwise": 1000,
     "margin": 1000,
     "stratified": 1000,
 }

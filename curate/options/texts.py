@@ -27,7 +27,6 @@ MEANS: dict[str, str] = {
     "--link": "copy, or hard or symbolic: links to local images, where the format copies them",
     "--gate": "Leave out this share of the lowest quality",
     "--group": "Column of groups",
-    "--graph": "Nearest neighbours: read from this file, or computed and written there",
     "--holdout": "Images held out to measure on: 0.1, 10% or 500",
     "--image-column": "Column that holds image bytes",
     "--judges": "Where several judge, bad is what any says, the majority or their share",

@@ -14,7 +14,7 @@ from scoring.errors import InputError
 from scoring.lookup import closest
 
 # Options whose file a command makes.
-WRITES = frozenset({"--out", "--apply", "--findings", "--graph", "--log", "--plot", "--sheet"})
+WRITES = frozenset({"--out", "--apply", "--findings", "--log", "--plot", "--sheet"})
 RESERVED = "pipeline"  # begins the names of the files of the pipeline itself; no step may have it
 
 

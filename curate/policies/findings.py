@@ -10,7 +10,7 @@ OTHER_BYTES, OTHER_BESIDE, OTHER_DIGEST = "other bytes", "other bytes next to", 
 OTHER_MODEL, OTHER_VERSION, OTHER_PACKAGE = "other model", "other version", "other package"
 OTHER_RULES, OTHER_CHANCES, OTHER_FIGURE = "other rules", "other probabilities", "other figure"
 OTHER_COLUMNS, FILE_GONE, FILE_CHANGED = "other columns", "file gone", "file changed"
-REWRITTEN, MOVED, REORDERED, FORGED = "rewritten", "moved", "reordered", "forged"
+REWRITTEN, MOVED, REORDERED = "rewritten", "moved", "reordered"
 ANEW, NOT_AGAIN, TWICE, OTHER_FORM = "anew", "not again", "twice", "other form"
 NEITHER, NOT_NEAREST = "neither", "not nearest"
 
@@ -49,12 +49,11 @@ class Finding:
             read next to it; NEITHER, of files of its name, of which none has its bytes; NOT_NEAREST, where the one
             near the receipt has not; REWRITTEN, of an input that was named, or has another order; MOVED, of a file
             found elsewhere; OTHER_MODEL, of the weights that made the
-            input; OTHER_VERSION, of this package; OTHER_PACKAGE, or of Python; FORGED, of a graph whose neighbours the
-            embeddings do not give; OTHER_FIGURE, of the receipt; NOT_AGAIN, of a figure that takes the images;
+            input; OTHER_VERSION, of this package; OTHER_PACKAGE, or of Python; OTHER_FIGURE, of the receipt; NOT_AGAIN,
+            of a figure that takes the images;
             OTHER_RULES, where all that was read and written is as noted, and the rules give something else; OTHER_FORM,
             of a receipt that lacks figures of today, or has figures that are no longer derived.
-        what: the path, or ``the input``; the name of a figure; for OTHER_COLUMNS ``subset`` or ``batch``; the package;
-            for FORGED the rows.
+        what: the path, or ``the input``; the name of a figure; for OTHER_COLUMNS ``subset`` or ``batch``; the package.
         now: the digest or version; the path where a file is.
         then: the digest or version that the receipt names; the path where a file was.
     """

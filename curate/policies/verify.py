@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
-from curate.counted import counted, single_line
+from curate.counted import single_line
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies import findings
 from curate.policies.contract import Policy, policy_of
@@ -27,13 +27,10 @@ from curate.policies.moved import Searched
 from curate.policies.outputs import bytes_read
 from curate.policies.receipts import DIGEST_OF, check_hash, digests_of, environment, read_receipt
 from curate.policies.result import Result
-from curate.tables.graph_file import KIND as GRAPH
-from curate.tables.keys import named
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.errors import InputError
 
-N_FORGED = 3  # rows of a forged graph that are named
 N_NAMED = 10  # figures of a receipt that differ
 NOTES = "notes"
 LONGEST = 80  # characters of a figure in a message
@@ -69,7 +66,7 @@ def verify(
     if table is None:
         _note_places(receipt, noted, source, searched, result)
     result.check_digest("the input", again.digest, noted["input"]["digest"])
-    _compare_files(again.policy, noted["policy"], source, result)
+    _compare_files(again.policy, noted["policy"], result)
     outputs = _outputs(receipt.parent, noted, searched, result)
     texts = _paths(again.policy) == _paths(noted["policy"])
     compare_outputs(again, outputs["decisions"], outputs["subset"], result, texts=texts)
@@ -268,29 +265,14 @@ def _digest(model: Any) -> str:
     return str(model.get("digest", "")) if isinstance(model, Mapping) else ""
 
 
-def _compare_files(now: list[dict[str, Any]], then: list[Any], source: Table, result: Verification) -> None:
-    """Compare the files that rules name with the files of then; a graph of neighbours is computed again."""
+def _compare_files(now: list[dict[str, Any]], then: list[Any], result: Verification) -> None:
+    """Compare the files that rules name with the files of then."""
     for rule, old in zip(now, then, strict=True):
         for name, file in rule.items():
             if not is_file(file):
                 continue
             expected = str(old[name]["digest"]) if is_file(old.get(name)) else ""
             result.check_digest(file["path"], file["digest"], expected)
-            place = path_to_read(str(file["path"]))
-            if file["digest"] and place.suffix == ".parquet" and place.is_file():
-                _check_graph(open_table(place), source, result)
-
-
-def _check_graph(file: Table, source: Table, result: Verification) -> None:
-    if file.metadata.get("kind") != GRAPH:
-        return
-    from curate.tables.graph_check import forged_rows  # which loads torch
-
-    rows, n = forged_rows(file, source)
-    if len(rows):
-        names = ", ".join(named(source, rows[:N_FORGED])) + (", ..." if len(rows) > N_FORGED else "")
-        words = f"{file.path} is forged: the neighbours of {counted(len(rows), 'row')} of {n:,} are others ({names})"
-        result.problem(Finding(findings.FORGED, words))
 
 
 def _outputs(folder: AnyPath, noted: Mapping[str, Any], searched: Searched, result: Verification) -> dict[str, Table]:

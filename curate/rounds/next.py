@@ -16,13 +16,12 @@ from curate.options.function import callable_of
 from curate.policies.receipts import environment
 from curate.policies.select.copies import find_picked_copies
 from curate.rounds.exported import for_annotators, noted_export
-from curate.rounds.files.folder import BATCH, CONTROL, GRAPH, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
+from curate.rounds.files.folder import BATCH, CONTROL, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
 from curate.rounds.measures.anytime import PairLift
 from curate.rounds.options import RoundNextOptions
 from curate.rounds.state.batch import BatchRows, derive
-from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.model import lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import LabelProgress, RoundRows, progress_of, standing_of
@@ -101,8 +100,7 @@ def _write(
     source: str | None,
 ) -> NextResult:
     settings, number = folder.settings, len(folder.rounds) + 1
-    graph = PoolGraph(folder.path, expected=folder.graph_sha256)
-    derived = derive(scored, settings, standing, number, graph)
+    derived = derive(scored, settings, standing, number)
     probe, picked, batch = derived.probe, derived.picked, derived.batch
     with new_round(folder, number) as place:
         _write_table(place / BATCH, batch, "batch", number)
@@ -123,7 +121,6 @@ def _write(
         state |= {
             "model": model,
             "lift": asdict(lift) if lift else None,
-            "graph": {"file": GRAPH, "sha256": graph.digest} if graph.digest else None,
             "export": noted_export(settings, place / export),
             "notes": [*picked.notes, *_copies(scored, standing, picked), *notes],
             "files": files,

@@ -1,6 +1,5 @@
 """Derive every round of a folder again from the labels before it, and compare it with the files."""
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from curate.policies.arranged import unlike
 from curate.rounds.exported import export_problems
 from curate.rounds.files.folder import (
     BATCH,
-    GRAPH,
     HOLDOUT,
     ROUNDS,
     STATE,
@@ -34,10 +32,8 @@ from curate.rounds.files.votes import RoundVotes
 from curate.rounds.init import held_out_rows
 from curate.rounds.recount import measure_problems
 from curate.rounds.state.batch import Derived, derive
-from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import LabelProgress, RoundRows, held_out_keys, standing_of
-from curate.tables.graph_file import AGAIN
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
@@ -151,9 +147,6 @@ class _Past:
 
     def __init__(self, path: Path, settings: RoundSettings, scored: TableRows) -> None:
         self.folder, self.scored = Folder(path, settings, ()), scored
-        self.graph_sha256 = file_sha256(path / GRAPH)
-        self.graph_of_file, self.graph_computed = PoolGraph(path), PoolGraph(path, use_file=False)
-        self.noted_graphs: set[str] = set()  # digests that a round named
         self.arms: dict[str, str] = {}  # every key that was requested -> why
         self.labels: dict[str, LabelFile | str] = {}  # imports by name; in words where one cannot be read
         self.before: str | None = file_sha256(path / CONFIG)  # digest of the last thing written; None where it is lost
@@ -201,9 +194,8 @@ class _Past:
             check.problems.append(str(error))
         as_written = round_ is not None and self._check_files(round_, check)
         votes = self._votes(round_, check)
-        graph = self._graph(round_)
         standing = self._standing(votes, check)
-        derived = self._derive(number, standing, graph, check) if derive_anyway or not as_written else None
+        derived = self._derive(number, standing, check) if derive_anyway or not as_written else None
         batch = None
         try:
             batch = read_batch(place)
@@ -256,15 +248,6 @@ class _Past:
         files = [file for name, file in self.labels.items() if name in names and isinstance(file, LabelFile)]
         return RoundVotes([file.votes for file in files])
 
-    def _graph(self, round_: Round | None) -> PoolGraph:
-        """Return the graph of a round: of the file where that is the one of its state, byte for byte, else computed.
-
-        What was edited, made again or left there since must not change what a round requested.
-        """
-        noted = round_.state.graph_sha256 if round_ is not None else ""
-        self.noted_graphs |= {noted} - {""}
-        return self.graph_of_file if noted and noted == self.graph_sha256 else self.graph_computed
-
     def _standing(self, votes: RoundVotes | None, check: RoundCheck) -> RoundRows | None:
         """Return how things stood; None where that is not known, which is reported."""
         if votes is None:
@@ -280,11 +263,11 @@ class _Past:
         """Return the folder with the rounds so far; None where one of them is not as it was written."""
         return None if self.altered else replace(self.folder, rounds=tuple(self.rounds))
 
-    def _derive(self, number: int, standing: RoundRows | None, graph: PoolGraph, check: RoundCheck) -> Derived | None:
+    def _derive(self, number: int, standing: RoundRows | None, check: RoundCheck) -> Derived | None:
         if standing is None:
             return None
         try:
-            return derive(self.scored, self.folder.settings, standing, number, graph)
+            return derive(self.scored, self.folder.settings, standing, number)
         except InputError as error:
             check.problems.append(f"cannot be chosen again: {error}")
             return None
@@ -314,15 +297,11 @@ class _Past:
             self.before = file.content
 
     def leftover(self) -> list[str]:
-        """Return problems that no round reported: labels and a graph that no round used."""
+        """Return problems that no round reported: labels that no round used."""
         unread = [
             text for name, text in self.labels.items() if isinstance(text, str) and name not in self.named_imports
         ]
-        findings = [*self.loose, *unread]
-        has_graph = os.path.lexists(self.folder.path / GRAPH)
-        if has_graph and self.noted_graphs and self.graph_sha256 not in self.noted_graphs:
-            findings.append(f"{GRAPH} is not what any round used; {AGAIN}")
-        return findings
+        return [*self.loose, *unread]
 
 
 def compare_batches(now: pa.Table, then: pa.Table, *, as_written: bool) -> tuple[list[str], list[str]]:

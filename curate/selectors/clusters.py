@@ -9,17 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.contract import Selector, check
-from curate.selectors.geometry import members, spans, subset, unit
-from curate.selectors.graphs import graph_of_rows
+from curate.selectors.geometry import members, spans, squared_distances, subset, unit
 from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
-from curate.selectors.typicality import Typicality
 from scoring.errors import InputError
 
 ROUNDS = 25  # iterations of k-means, at most
 PER_CENTROID = 256  # rows that train one centroid, at most
 SAMPLE = 262_144  # rows that train all of them, at most
 TINY = 5  # a cluster of so many rows or fewer comes last
+NEAR = 20  # neighbours that make a row typical
+DOUBLE = 1_024  # rows of one cluster whose distances are measured in float64
+LARGEST = 20_000  # rows of one cluster among which neighbours are looked for
+AT_ONCE = 512  # rows whose distances are measured at a time
+LITTLE = 1e-5  # added to a mean distance, so that copies have a typicality too
+ALONE = 1e5  # typicality of the only row of a cluster
 
 
 @dataclass(frozen=True)
@@ -87,16 +91,14 @@ class TypiClust(Selector):
     There are as many clusters as picks and labelled rows together, up to ``most_clusters``. The cluster with the fewest
     labelled or picked rows comes first, of these the largest; clusters of 5 rows or fewer come last. Typicality is 1
     over the mean distance to the nearest 20 unlabelled rows of the cluster, or half of them if that is less; in
-    clusters of more than 20,000, among so many that are drawn. A graph of the rows that is brought along has most of
-    these neighbours already. It is measured once a cluster: a second pick from it is its second most typical row. No
-    prefix: another budget makes other clusters.
+    clusters of more than 20,000, among so many that are drawn. It is measured once a cluster: a second pick from it is
+    its second most typical row. No prefix: another budget makes other clusters.
 
     Source: Hacohen et al. 2022, arXiv:2202.02794, section 3.3; theirs measures a cluster again after each pick.
     """
 
     most_clusters: int = 500
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
-    uses_graph: ClassVar[bool] = True
     prefix: ClassVar[bool] = False
     cost: ClassVar[str] = "O(NkD + N n D), k = min(K + L, 500) clusters of n rows; 0.2 GB and 16 bytes a row"
 
@@ -108,16 +110,42 @@ class TypiClust(Selector):
         check(pool, budget, self.needs)
         clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
         typical = np.zeros(len(clusters.rows))
-        free = np.isin(clusters.rows, pool.candidates, assume_unique=True)
-        graph, graph_notes = graph_of_rows(pool, clusters.rows)
-        measure = Typicality(vectors, np.where(free, clusters.of_row, -1).astype(np.int32), seed, graph)
+        drawn: list[int] = []
 
         def typicality_of(positions: NDArray[np.int32]) -> NDArray[np.float64]:
-            typical[positions] = measure(positions)
+            typical[positions] = typicality(vectors[positions], seed)
+            if len(positions) > LARGEST:
+                drawn.append(len(positions))
             return typical[positions]
 
         picks, notes = _visit(pool, clusters, budget, typicality_of, clusters.sizes <= TINY)
-        return Selection(clusters.rows[picks], typical[picks], notes=(*notes, *measure.notes, *graph_notes))
+        more = (f"approximate: neighbours in {len(drawn)} clusters drawn",) if drawn else ()
+        return Selection(clusters.rows[picks], typical[picks], notes=(*notes, *more))
+
+
+def typicality(vectors: NDArray, seed: int) -> NDArray[np.float64]:
+    """Return 1 / (mean distance to the nearest min(20, n / 2) others + 1e-5); higher lies denser.
+
+    Args:
+        vectors: rows of one cluster, shape (n, D).
+        seed: of the 20,000 rows among which neighbours are looked for where there are more.
+    """
+    count = len(vectors)
+    if count == 1:
+        return np.full(1, ALONE)
+    others = np.arange(count)
+    if count > LARGEST:
+        others = np.sort(np.random.default_rng(seed).choice(count, LARGEST, replace=False))
+    near = min(NEAR, max(1, len(others) // 2))
+    precision = np.float64 if count <= DOUBLE else np.float32
+    units, distance = unit(vectors[others], precision), np.zeros(count)
+    for span in spans(count, AT_ONCE):
+        gaps = squared_distances(unit(vectors[span], precision), units)
+        itself = np.flatnonzero((others >= span.start) & (others < span.stop))
+        gaps[others[itself] - span.start, itself] = np.inf
+        gaps.partition(near - 1, axis=1)
+        distance[span] = np.sqrt(gaps[:, :near]).mean(axis=1, dtype=np.float64)
+    return 1 / (distance + LITTLE)
 
 
 def grouped(vectors: NDArray, k: int, seed: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

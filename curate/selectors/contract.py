@@ -32,14 +32,12 @@ class Selector(Protocol):
             parameters, on an object for its own.
         optional: fields that it uses where they are there, keys of ``HOW_TO_GET``; with ``quality`` among them, rows
             of low quality weigh less.
-        uses_graph: whether it looks at a graph of neighbours that the pool brings along.
         prefix: whether the picks of a smaller budget are the first of a larger one's, for the same seed.
         cost: time and memory in N rows, D numbers, C classes and K picks.
     """
 
     needs: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()
-    uses_graph: ClassVar[bool] = False
     prefix: ClassVar[bool]
     cost: ClassVar[str]
 

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from curate.selectors.contract import Selector, check
 from curate.selectors.cover import Cover, DenseCover, SparseCover, greedy
-from curate.selectors.geometry import members, unit
-from curate.selectors.graphs import check_neighbours, neighbours, not_looked_at
+from curate.selectors.geometry import members, subset, unit
 from curate.selectors.pool import Pool, Selection
+from scoring.errors import InputError
+from scoring.search.links import MOST_NEIGHBOURS
 
 TRIAL = 2_000  # rows on which the sparse form is held against the dense one
 TRIAL_PICKS = 200
@@ -30,14 +31,16 @@ class FacilityLocation(Selector):
     neighbours: int = 64
     exact_rows: int = 5_000
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
-    uses_graph: ClassVar[bool] = True
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = (
         "O(M^2 D), 0.2 GB up to 5,000 rows; beyond, the graph of 64 neighbours, N K to pick and 1.1 KB a row"
     )
 
     def __post_init__(self) -> None:
-        check_neighbours(self.neighbours, self.exact_rows)
+        if not 1 <= self.neighbours <= MOST_NEIGHBOURS:
+            raise InputError(f"neighbours must be between 1 and {MOST_NEIGHBOURS}, got {self.neighbours}")
+        if self.exact_rows < 1:
+            raise InputError(f"exact_rows must be at least 1, got {self.exact_rows}")
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
@@ -55,8 +58,14 @@ def _cover(
     rows = members(pool.candidates, pool.labelled)
     taken = np.flatnonzero(np.isin(rows, pool.labelled, assume_unique=True))
     if len(rows) <= exact_rows:
-        return _dense(vectors[rows], taken), rows, not_looked_at(pool, len(rows))
-    rows, graph, notes = neighbours(pool, k, seed)
+        return _dense(vectors[rows], taken), rows, ()
+    from scoring.search.graph import knn_graph
+
+    graph = knn_graph(subset(vectors, rows), min(k, len(rows) - 1), seed=seed)
+    recall, notes = graph.recall, tuple[str, ...]()
+    if not recall.exact:
+        recalled = f"{recall.estimate:.2%} of the nearest neighbours ({recall.low:.2%} to {recall.high:.2%})"
+        notes = (f"approximate: the graph has {recalled}",)
     near, entries = graph.index.shape[1], _entries(graph.index, graph.cosine)
     del graph  # half a gigabyte of a million rows, which the entries hold again
     cover = _sparse(*entries, taken)

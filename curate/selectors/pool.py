@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from scoring.search.links import Graph
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,6 @@ class Pool:
         draws: probabilities of C classes by M models that could all be right, shape (M, N, C) float32; None without.
         loss: of each row's own label under the model in training, shape (N,) float32; None where rows have no label.
         holdout_loss: the same under a model trained on other rows, shape (N,) float32.
-        graph: of the nearest neighbours of all rows, so that no selector computes it again; None to compute it.
     """
 
     candidates: NDArray[np.int64]
@@ -43,7 +38,6 @@ class Pool:
     draws: NDArray[np.float32] | None = None
     loss: NDArray[np.float32] | None = None
     holdout_loss: NDArray[np.float32] | None = None
-    graph: "Graph | None" = None
 
     @cached_property
     def n_rows(self) -> int:

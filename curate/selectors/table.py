@@ -21,11 +21,9 @@ WHERE: dict[str, str] = {  # to add a selector, add a line
     "k-means": "curate.selectors.clusters:KMeans",
     "typiclust": "curate.selectors.clusters:TypiClust",
     "hierarchical": "curate.selectors.hierarchical:Hierarchical",
-    "prob-cover": "curate.selectors.probcover:ProbCover",
     "herding": "curate.selectors.herding:MaxHerding",
     "facility-location": "curate.selectors.facility:FacilityLocation",
     "k-center": "curate.selectors.kcenter:KCenter",
-    "pairwise": "curate.selectors.pairwise:Pairwise",
     "rho-loss": "curate.selectors.ranked:RhoLoss",
     "small-loss": "curate.selectors.chance:SmallLoss",
 }

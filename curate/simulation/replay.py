@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,14 +9,10 @@ from numpy.typing import NDArray
 from curate.probes.linear import FeatureScale, bootstrap_draws, fit_linear_probe, spread_of
 from curate.selectors.chance import Random
 from curate.selectors.contract import Selector
-from curate.selectors.graphs import MOST, computes_graph
 from curate.selectors.pool import Pool
 from curate.simulation.curves import Curves
 from scoring.errors import InputError
 from scoring.relative.space import unit
-
-if TYPE_CHECKING:
-    from scoring.search.links import Graph
 
 DRAWS = 10
 
@@ -35,7 +30,6 @@ class Replay:
         annotated: the labels that annotators give, shape (N,) int64; None for the true ones.
         quality: as in ``Pool``, shape (N,) float32.
         calibrate: whether the probe's probabilities are calibrated.
-        graph: of the nearest neighbours of ``vectors``; None to compute it once, if a selector looks at one.
     """
 
     features: NDArray
@@ -46,7 +40,6 @@ class Replay:
     annotated: NDArray[np.int64] | None = None
     quality: NDArray[np.float32] | None = None
     calibrate: bool = True
-    graph: "Graph | None" = None
 
 
 Observer = Callable[[int, int, float], None]  # seed, labels so far, accuracy
@@ -84,7 +77,7 @@ def replay(
             f"budgets must ascend from at least 1 to at most the {len(data.labels)} rows with a label,"
             f" got {', '.join(map(str, budgets)) or 'none'}"
         )
-    data = _prepared(data, [selector, *([first] if first else [])])
+    data = data if data.vectors is not None else replace(data, vectors=unit(data.features))
     spread, first = spread_of(data.features), first or Random()
     accuracy = np.empty((len(seeds), len(steps)))
     picks = np.empty((len(seeds), int(steps[-1])), np.int64)
@@ -113,8 +106,6 @@ class _Run:
         waits = not len(self.picked) and {"probabilities", "draws", "labels"} & set(selector.needs)
         chooser = first if waits else selector
         pool = self._pool(chooser.needs)
-        if self.data.graph is not None and computes_graph(chooser, len(self.data.labels)):
-            pool = replace(pool, graph=self.data.graph)
         # every round draws again, but two strategies with the same rows so far draw alike
         seed = int(np.random.SeedSequence([self.seed, len(self.picked)]).generate_state(1)[0])
         selection = chooser(pool, budget - len(self.picked), seed=seed)
@@ -157,18 +148,6 @@ class _Run:
         )
 
 
-def _prepared(data: Replay, selectors: Sequence[Selector]) -> Replay:
-    """Return the data with the vectors, and the graph of neighbours, that these selectors look at."""
-    from scoring.search.graph import knn_graph
-
-    vectors, n, graph = data.vectors, len(data.labels), data.graph
-    if vectors is None:
-        vectors = unit(data.features)
-    if graph is None and n > 1 and any(computes_graph(each, n) for each in selectors):
-        graph = knn_graph(vectors, min(MOST, n - 1))
-    return replace(data, vectors=vectors, graph=graph)
-
-
 def compare(
     data: Replay,
     strategies: Mapping[str, Selector],
@@ -192,7 +171,6 @@ def compare(
     def observer_of(name: str) -> Observer | None:
         return (lambda seed, labels, score: observe(name, seed, labels, score)) if observe else None
 
-    data = _prepared(data, [*strategies.values(), *([first] if first else [])])
     return {
         name: replay(data, selector, budgets=budgets, seeds=seeds, first=first, observe=observer_of(name))
         for name, selector in strategies.items()

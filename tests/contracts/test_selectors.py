@@ -49,7 +49,7 @@ def pool_of(n=83, n_labelled=9, seed=0, vectors=None):
 
 
 def arrays_of(pool):
-    return {field.name: getattr(pool, field.name) for field in fields(pool) if field.name != "graph"}
+    return {field.name: getattr(pool, field.name) for field in fields(pool)}
 
 
 def assert_sound(selection, pool, budget):
@@ -199,7 +199,6 @@ def test_the_table_says_what_each_selector_needs_promises_and_costs():
     for name, kind in SELECTORS.items():
         assert set(kind.needs) | set(kind.optional) <= set(HOW_TO_GET), name
         assert not set(kind.needs) & set(kind.optional), name
-        assert isinstance(kind.uses_graph, bool), name
         assert isinstance(kind.prefix, bool), name
         assert "O(" in kind.cost or "the score's" in kind.cost, name
         assert kind.__doc__, name

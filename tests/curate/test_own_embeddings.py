@@ -146,18 +146,6 @@ def test_another_table_is_read_by_the_same_column_whatever_model_scored_either(t
         curate.dedup(tables["beside"], None, "embedding", against=tables["plain"], embedding="clip", dry_run=True)
 
 
-def test_a_graph_of_one_column_is_not_taken_for_another(tables, tmp_path):
-    graph = tmp_path / "graph.parquet"
-    first, again = (
-        curate.select(tables[name], tmp_path / f"{name}.parquet", "typiclust", 9, graph=graph, embedding="clip")
-        for name in ("beside", "alone")
-    )
-    assert rows_of(first.decisions, ["decision"]) == rows_of(again.decisions, ["decision"])
-    assert verify(first.receipt).identical
-    with pytest.raises(InputError, match="it has embeddings of another model"):
-        curate.select(tables["plain"], None, "typiclust", 9, graph=graph, dry_run=True)
-
-
 @pytest.mark.parametrize("name", ["beside", "alone", "long"])
 def test_a_score_is_fitted_to_it(tables, tmp_path, name):
     written = []

@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.clusters import grouped
-from curate.selectors.typicality import Typicality
+from curate.selectors.clusters import grouped, typicality
 from curate.tables.rows import Codes
 from scoring.errors import InputError
 
@@ -40,10 +39,9 @@ def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
 
 def typical(vectors: NDArray[np.floating], codes: NDArray[np.int32], seed: int) -> NDArray[np.float64]:
     """Return how densely each row lies among its cell's, shape (M,); higher lies denser."""
-    measure = Typicality(vectors, codes, seed)
     density = np.empty(len(codes))
     order = np.argsort(codes, kind="stable").astype(np.int32)
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         if len(rows):
-            density[rows] = measure(rows)
+            density[rows] = typicality(vectors[rows], seed)
     return density

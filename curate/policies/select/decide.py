@@ -1,6 +1,6 @@
 """A selection applied to a table: which rows are picked, and why every other is not; nothing is written."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,7 @@ from curate.policies.select.words import (
 )
 from curate.probes.probabilities import Labelled, codes_of
 from curate.selectors.picking import ReportPicks
-from curate.selectors.table import SELECTORS
 from curate.tables.amount import Amount
-from curate.tables.graph import Stored, stored_graph
 from curate.tables.known import Known, read_known, refuse_unknown_keys
 from curate.tables.rows import Rows, read_rows
 from curate.tables.spelling import refuse_unmatched, spelled_as
@@ -61,7 +59,7 @@ class Picked:
     rows: Rows
     picks: NDArray[np.int64]
     verdict: ChoiceVerdict
-    files: dict[str, Known | Stored]
+    files: dict[str, Known]
     notes: list[str]
 
     def pick_columns(self) -> tuple[pa.Table, dict[str, str]]:
@@ -98,7 +96,6 @@ def pick(
     table: Table,
     request: SelectRequest,
     *,
-    write_graph: bool = False,
     picked: ReportPicks = lambda done, total: None,
 ) -> Picked:
     """Choose rows of a table.
@@ -106,16 +103,12 @@ def pick(
     Args:
         table: with a unique ``key``.
         request: what is requested.
-        write_graph: whether a graph of neighbours that is missing yet gets its file.
         picked: called with rows picked, of all, where they are picked one after another.
 
     Raises:
         InputError: for a column, key, label or budget that cannot be used.
     """
     signals = request.signals(table)
-    if request.graph and not request.selector().uses_graph:
-        users = ", ".join(name for name, kind in SELECTORS.items() if kind.uses_graph)
-        raise InputError(f"--graph is for the strategies {users}; {request.strategy} looks at none")
     known = spelled_as(read_known(request.labelled, request.label), table) if request.labelled else None
     left_out = spelled_as(read_known(request.exclude, labels=False), table) if request.exclude else None
     if left_out is not None and not request.allow_unmatched:
@@ -131,23 +124,11 @@ def pick(
     excluded = _excluded(left_out, rows, labelled, notes)
     ready = prepare(rows, request, labelled, excluded=excluded, signals=signals, class_column=class_column)
     _refuse_budget(request, rows, ready, labelled, excluded)
-    files: dict[str, Known | Stored] = {}
-    if request.graph:
-        stored = _graph(request, rows, ready, write=write_graph)
-        files["graph"] = stored
-        notes += stored.notes if write_graph else ()  # what is derived again finds the file that was made
-        ready = replace(ready, pool=replace(ready.pool, graph=stored.graph))
     chosen = choose(ready.pool, request, ready.groups, picked=picked)
     verdict = _verdict(request, rows, ready, chosen, labelled, excluded)
-    files.update({name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None})
+    files = {name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None}
     picks = rows.place[ready.table_row[chosen.rows]]
     return Picked(chosen, ready, rows, picks, verdict, files, [*notes, *ready.notes, *chosen.notes])
-
-
-def _graph(request: SelectRequest, rows: Rows, ready: Ready, *, write: bool) -> Stored:
-    if ready.pool.vectors is None:
-        raise ValueError("a strategy that uses a graph uses vectors")
-    return stored_graph(str(request.graph), rows.hashes[ready.table_row], ready.pool.vectors, rows.model, write=write)
 
 
 def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -> list[str]:

@@ -26,7 +26,7 @@ def pick_in_groups(
     """Pick a group's quota among its candidates, group by group, as if there were no other candidates.
 
     Every group sees all labelled rows, but where that would be more than five million in all groups together, only
-    its own: that is reported in a note. The graph of a pool's neighbours is left behind: most are rows of other groups.
+    its own: that is reported in a note.
 
     Args:
         pool: with what the selector needs.
@@ -65,7 +65,7 @@ def part_of(pool: Pool, candidates: NDArray[np.int64], labelled: NDArray[np.int6
     taken: dict[str, Any] = {}
     for each in fields(Pool):
         values = getattr(pool, each.name)
-        if each.name in ("candidates", "labelled", "graph") or values is None:
+        if each.name in ("candidates", "labelled") or values is None:
             continue
         taken[each.name] = values[:, rows] if each.name == "draws" else values[rows]
     return Pool(np.searchsorted(rows, candidates), np.searchsorted(rows, labelled), **taken), rows

@@ -58,7 +58,6 @@ class SelectOptions:
     holdout_loss: Annotated[
         str | None, Option("rho-loss, small-loss: losses of a model of other rows.", metavar="COLUMN")
     ] = None
-    graph: Annotated[str | Path | None, shared("--graph")] = None
     embedding: fields.Embedding = None
     seed: fields.Seed = 0
     engine: fields.Engine = "local"

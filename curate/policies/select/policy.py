@@ -30,7 +30,7 @@ from curate.tables.keys import named
 from curate.tables.table import Table, open_table
 
 N_FIRST = 5
-FILES = ("labelled", "exclude", "graph")  # parameters that are files
+FILES = ("labelled", "exclude")  # parameters that are files
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Select:
 
     @property
     def files(self) -> Files:
-        """The files that name rows, and the graph of neighbours."""
+        """The files that name rows."""
         paths = {name: getattr(self.request, name) for name in FILES}
         return Files(read={f"--{name}": path for name, path in paths.items() if path is not None})
 
@@ -104,7 +104,7 @@ class Select:
 
     def decide(self, table: Table, *, write: bool) -> Decided[SelectResult]:
         """Decide every row of a table; InputError for a column, key, label or budget that cannot be used."""
-        picked = pick(table, self.request, write_graph=write, picked=self.picked)
+        picked = pick(table, self.request, picked=self.picked)
         rule = self.request.to_json()
         for name, known in picked.files.items():
             rule[name] = {"path": str(path_to_read(known.path).resolve()), "digest": known.digest}
@@ -161,10 +161,8 @@ def run_select(options: SelectOptions) -> SelectResult:
     Raises:
         InputError: for a table, option or output that cannot be used; nothing is written then.
     """
-    files = {name: None if (path := getattr(options, name)) is None else str(path) for name in FILES}
-    for name in ("labelled", "exclude"):  # in full, as the receipt has them: reasons and notes name them
-        if (path := files[name]) is not None:
-            files[name] = str(path_to_read(path).resolve())
+    paths = {name: getattr(options, name) for name in FILES}  # in full, as the receipt has them: reasons name them
+    files = {name: None if path is None else str(path_to_read(str(path)).resolve()) for name, path in paths.items()}
     settings = dict(options.set or {})
     request = part_of(SelectRequest, options, budget=str(options.budget), settings=settings, **files)
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from curate.policies.request import Request
-from curate.policies.select.strategy import make_selector, strategies_with
+from curate.policies.select.strategy import make_selector
 from curate.probes.probabilities import OF_A_MODEL
 from curate.selectors.contract import Selector
 from curate.tables.amount import Amount
@@ -41,7 +41,6 @@ class SelectRequest(Request):
     discount: bool = False
     noise_guard: bool = False
     min_distance: float | None = None
-    graph: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -51,11 +50,6 @@ class SelectRequest(Request):
         if self.per and self.balance:
             raise InputError(
                 "--per gives each group the whole budget and --balance shares it out; leave one of them out"
-            )
-        if self.graph and (self.per or self.balance):
-            raise InputError(
-                f"--graph is of all rows, and {'--per' if self.per else '--balance'} picks in each group separately, "
-                "without it; leave one of them out"
             )
         if self.noise_guard and (self.gate or self.discount):
             raise InputError("--noise-guard is a gate and a discount in one; leave out --gate and --discount")
@@ -96,11 +90,9 @@ class SelectRequest(Request):
         Raises:
             InputError: for a column that is missing, of no known direction, or of no use to the strategy.
         """
-        selector = self.selector()
-        needs = selector.needs
-        if self.score and "uncertainty" not in (*needs, *selector.optional):
-            known = strategies_with("uncertainty")
-            raise InputError(f"--score is for the strategies score, {known}; {self.strategy} has its own")
+        needs = self.selector().needs
+        if self.score and "uncertainty" not in needs:
+            raise InputError(f"--score is for the strategy score; {self.strategy} has its own")
         if self.loss and "loss" not in needs:
             raise InputError(f"--loss is for the strategy rho-loss, got {self.strategy}; leave it out")
         if self.holdout_loss and "holdout_loss" not in needs:

@@ -7,7 +7,7 @@ from curate.selectors.contract import Selector
 from curate.selectors.mixing import Discounted, gate
 from curate.selectors.pool import Pool
 from curate.selectors.ranked import Ranked
-from curate.selectors.table import SELECTORS, selector_named
+from curate.selectors.table import selector_named
 from scoring.errors import InputError
 from scoring.settings import with_settings
 
@@ -35,11 +35,6 @@ def settings_of(selector: Selector) -> dict[str, object]:
 def can_discount(selector: Selector) -> bool:
     """Return whether quality can lower the rank or the weight of a strategy's rows."""
     return "quality" in selector.optional or isinstance(selector, Ranked)
-
-
-def strategies_with(field: str) -> str:
-    """Return the names of the strategies that use a field of a pool where it is there, separated by commas."""
-    return ", ".join(name for name, kind in SELECTORS.items() if field in kind.optional)
 
 
 def guard(
@@ -72,6 +67,6 @@ def guard(
     if isinstance(selector, Ranked):
         return pool, Discounted(selector), notes
     raise InputError(
-        "--discount works with strategies that rank by a score (margin, entropy, ...) or weigh rows "
-        f"({strategies_with('quality')}), got {name}; use --gate"
+        "--discount works with strategies that rank by a score (margin, entropy, ...) or weigh rows (auto), got "
+        f"{name}; use --gate"
     )

@@ -27,20 +27,11 @@ from scoring.lock import HeldFolder
 HOLDOUT = "holdout.parquet"
 ROUNDS = "rounds"
 STATE, BATCH, STOP = "state.json", "batch.parquet", "stop.parquet"
-GRAPH = "graph.parquet"
 STRATEGY, CONTROL, HELD_OUT = "strategy", "control", "holdout"  # why a row is in a batch
 _NUMBER = re.compile(r"\d{4,}")
 _LABELS = re.compile(r"labels-\d{4,}\.parquet")
 _TEMPORARY = re.compile(r"\..+\.tmp\.\d+\.[0-9a-f]{8}")
 _LEFTOVER = re.compile(r"\.\d{4,}\.tmp(\..*)?")
-
-
-@dataclass(frozen=True)
-class GraphFile:
-    """The file of the graph that a round used."""
-
-    file: str
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,6 @@ class RoundState:
         labels: name -> digest of every import before it.
         model: accuracy of the model of the labels before it; None before there were any.
         lift: of the strategy over random labels before it; None where that was not measured.
-        graph: that it used; None where it needed none.
         parent: digest of what was written before it.
         curate: version that drew it.
     """
@@ -63,7 +53,6 @@ class RoundState:
     labels: dict[str, str]
     model: ModelQuality | None = None
     lift: PairLift | None = None
-    graph: GraphFile | None = None
     parent: str = ""
     curate: str = ""
 
@@ -71,11 +60,6 @@ class RoundState:
     def look(self) -> int:
         """Imports that its model knows."""
         return len(self.labels)
-
-    @property
-    def graph_sha256(self) -> str:
-        """Digest of the graph's file; empty where it used none."""
-        return self.graph.sha256 if self.graph else ""
 
 
 @dataclass(frozen=True)
@@ -175,11 +159,6 @@ class Folder:
     def holdout(self) -> pa.Table:
         """Rows that are held out: `key`, and `label` where it was known from the start."""
         return open_table(self.path / HOLDOUT, require=["key", "label"]).read()
-
-    @property
-    def graph_sha256(self) -> str:
-        """Digest of the graph's file by the last round that used it; empty where none did."""
-        return next((each.state.graph_sha256 for each in reversed(self.rounds) if each.state.graph), "")
 
     def of_round(self, number: int) -> Path:
         """Return where the files of a round lie."""

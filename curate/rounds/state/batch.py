@@ -15,11 +15,9 @@ from curate.probes.linear import Probe
 from curate.probes.probabilities import OF_A_MODEL, Labelled
 from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
 from curate.rounds.files.settings import RoundSettings
-from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.model import fit_probe
 from curate.rounds.state.pool import Places, TableRows, signals_of
 from curate.rounds.state.standing import RoundRows
-from curate.selectors.graphs import computes_graph
 from scoring.errors import InputError
 
 FIRST = "auto"  # what picks before there are labels, where the strategy needs some
@@ -60,7 +58,6 @@ def pick_batch(
     standing: RoundRows,
     number: int,
     probe: Probe | None,
-    graph: PoolGraph | None = None,
 ) -> BatchRows:
     """Pick the batch of a round; the same folder and table give the same batch.
 
@@ -73,7 +70,6 @@ def pick_batch(
         standing: where the rounds stand.
         number: of the round, from 1.
         probe: the model, for other kinds than the linear one.
-        graph: of the rows that can be requested, for strategies that look at one; None to compute it.
     """
     ask = standing.to_ask if number == 1 else np.zeros(0, np.int64)
     taken = np.zeros(len(scored.rows), bool)
@@ -82,7 +78,7 @@ def pick_batch(
     size = min(settings.batch, len(free))
     generator = np.random.default_rng([settings.seed, 2, number])
     control = generator.permutation(free)[: min(settings.n_control, size - 1 if size > 1 else 0)]
-    chosen, at, used = _by_strategy(scored, settings, standing, number, control, size - len(control), probe, graph)
+    chosen, at, used = _by_strategy(scored, settings, standing, number, control, size - len(control), probe)
     rows = np.concatenate([at, control, ask])
     arms = [*[STRATEGY] * len(at), *[CONTROL] * len(control), *[HELD_OUT] * len(ask)]
     picks = [*range(len(at)), *range(len(control)), *range(len(ask))]
@@ -110,7 +106,6 @@ def _by_strategy(
     control: Places,
     budget: int,
     probe: Probe | None,
-    graph: PoolGraph | None,
 ) -> tuple[Chosen, Places, dict[str, Any]]:
     """Return the strategy's picks, their rows of the table, and what picked."""
     nothing = np.zeros(0)
@@ -141,10 +136,6 @@ def _by_strategy(
     pool = ready.pool
     if settings.probe != "linear" and probe is not None and pool.probabilities is not None and pool.vectors is not None:
         pool = replace(pool, probabilities=probe.predict(pool.vectors))
-    if graph is not None and computes_graph(request.selector(), len(pool.candidates) + len(pool.labelled)):
-        inside = ~np.isin(ready.table_row, standing.holdout)
-        pool, of_graph = graph.add_to(pool, scored.rows.hashes[ready.table_row], inside, scored.rows.model)
-        notes += of_graph
     chosen = choose(pool, request)
     used = {"name": request.strategy, "parameters": dict(request.settings), "seed": request.seed}
     return replace(chosen, notes=(*notes, *chosen.notes)), ready.table_row[chosen.rows], used
@@ -201,9 +192,7 @@ class Derived:
     batch: pa.Table
 
 
-def derive(
-    scored: TableRows, settings: RoundSettings, standing: RoundRows, number: int, graph: PoolGraph | None = None
-) -> Derived:
+def derive(scored: TableRows, settings: RoundSettings, standing: RoundRows, number: int) -> Derived:
     """Fit the model on what is known, and pick the batch of a round.
 
     The same table, settings, standing and number give the same batch, whatever came back since.
@@ -213,13 +202,12 @@ def derive(
         settings: of the folder.
         standing: how things was before the round.
         number: of the round, from 1.
-        graph: of the rows that can be requested, for strategies that look at one; None to compute it.
 
     Raises:
         InputError: if nothing is left to ask.
     """
     probe = fit_probe(scored, settings, standing)
-    picked = pick_batch(scored, settings, standing, number, probe, graph)
+    picked = pick_batch(scored, settings, standing, number, probe)
     if not len(picked.rows):
         raise InputError(f"nothing is left to ask in {scored.table.path}: every row is labelled, requested or held out")
     return Derived(probe, picked, batch_table(scored, picked, number, probe, standing.known))

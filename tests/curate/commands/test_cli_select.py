@@ -148,12 +148,12 @@ def test_quiet_says_nothing(scores):
 
 
 def test_parameters_reach_the_strategy_and_the_receipt(scores):
-    result = run("s.parquet", "-b", 5, "--strategy", "prob-cover", "--set", "radius=0.7", "--set", "neighbours=9", "-o",
+    result = run("s.parquet", "-b", 5, "--strategy", "herding", "--set", "bandwidth=0.7", "--set", "references=9", "-o",
                  "b.parquet")  # fmt: skip
     assert result.exit_code == 0, result.output
     receipt = json.loads((scores.parent / "b.receipt.json").read_text())
-    assert receipt["policy"][0]["settings"] == {"radius": "0.7", "neighbours": "9"}
-    assert (receipt["settings"]["radius"], receipt["settings"]["neighbours"]) == (0.7, 9)
+    assert receipt["policy"][0]["settings"] == {"bandwidth": "0.7", "references": "9"}
+    assert (receipt["settings"]["bandwidth"], receipt["settings"]["references"]) == (0.7, 9)
 
 
 def test_outputs_that_exist_are_kept_unless_told(scores):

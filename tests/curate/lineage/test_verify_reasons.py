@@ -4,7 +4,6 @@ import json
 import shutil
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chained import MODEL, chain, changed, dataset, resealed, write
@@ -93,34 +92,6 @@ def test_a_column_that_no_rule_read_is_found_by_the_bytes_unless_another_table_i
     verification, said = notes(first.receipt)
     assert (verification.identical, verification.n_different) == (False, 0)
     assert "what the rules read of it is the same, and other bytes differ" in said
-
-
-def test_a_forged_graph_is_computed_again_and_not_believed(made):
-    folder, _, _ = made
-    graph = folder / "graph.parquet"
-    result = curate.select(folder / "scores.parquet", folder / "g.parquet", "typiclust", 9, graph=graph)
-    assert curate.verify(result.receipt).identical
-    table = pq.read_table(graph)
-    near, alike = (np.array(table[name].to_pylist()) for name in ("neighbours", "cosine"))
-    pair = np.flatnonzero(alike[:, 0] > 0.999)
-    assert len(pair) == 2
-    near[pair], alike[pair] = (
-        np.roll(near[pair], -1, 1),
-        np.roll(alike[pair], -1, 1),
-    )  # the copy goes last
-    alike[pair, -1] = -0.99
-    columns = [
-        pa.FixedSizeListArray.from_arrays(pa.array(values.astype(kind).ravel()), type=table.schema.field(name).type)
-        for name, values, kind in (("neighbours", near, "i4"), ("cosine", alike, "f4"))
-    ]
-    for name, column in zip(("neighbours", "cosine"), columns, strict=True):
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, table.schema.field(at), column)
-    pq.write_table(table, graph)
-    again = curate.select(folder / "scores.parquet", folder / "h.parquet", "typiclust", 9, graph=graph)
-    verification, said = notes(again.receipt)
-    assert not verification.identical
-    assert "graph.parquet is forged: the neighbours of 2 rows of 40 are others (003.png, 005.png)" in said
 
 
 def test_an_input_that_moved_is_found_by_its_digest_below_a_root_and_nothing_else_is_read(made):

@@ -135,17 +135,6 @@ def test_a_dry_run_counts_what_a_run_would_do_and_writes_nothing(workdir):
     assert changed <= {workdir / "curate.toml", workdir / "curated"}
 
 
-def test_a_dry_run_computes_no_file_that_a_step_names(workdir):
-    (workdir / "curate.toml").write_text(
-        '[few]\nrun = "select"\ntable = "s.parquet"\nbudget = 5\nstrategy = "typiclust"\ngraph = "near.parquet"\n'
-    )
-    assert run("run", "curate.toml", "--dry-run").exit_code == 0
-    assert sorted(path.name for path in workdir.iterdir()) == ["curate.toml", "s.parquet"]
-    assert states(run("run", "curate.toml")) == ["done"]
-    assert (workdir / "near.parquet").exists()
-    assert states(run("run", "curate.toml")) == ["date"]
-
-
 def test_a_run_killed_while_a_step_gets_its_names_goes_on_and_ends_the_same(workdir, monkeypatch):
     def cut(files):
         files[0].publish()

@@ -247,7 +247,6 @@ def test_other_threads_pick_the_same_rows(tmp_path):
         ),
         ({"holdout": -np.arange(60.0)}, {"holdout_loss": "holdout"}, "losses of at least 0, .* give the negative"),
         ({}, {"strategy": "auto", "holdout_loss": "holdout"}, "for the strategies rho-loss and small-loss, got auto"),
-        ({}, {"graph": "g.parquet"}, "--graph is for the strategies"),
     ],
 )
 def test_what_cannot_be_requested_is_one_line(tmp_path, columns, asked, said):

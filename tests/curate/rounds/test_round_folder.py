@@ -94,7 +94,6 @@ def test_a_state_that_names_a_file_elsewhere_is_named_and_the_file_is_not_opened
         {"files": []},
         {"files": {"batch.parquet": 3}},
         {"labels": 3},
-        {"graph": "x"},
         {"parent": None},
         {"model": [1]},
         {"model": {"name": "foreign"}},

@@ -1,20 +1,14 @@
-from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
 
 from curate.selectors.chance import Random
-from curate.selectors.facility import FacilityLocation
-from curate.selectors.pairwise import Pairwise
 from curate.selectors.pool import Pool, Selection
-from curate.selectors.probcover import ProbCover
 from curate.selectors.table import SELECTORS
-from curate.simulation import replay as simulate
 from curate.simulation.curves import area_under, labels_saved, lift, sign_flip_p
 from curate.simulation.replay import Replay, compare, replay
 from scoring.errors import InputError
-from scoring.search import graph
 
 
 def blobs(n, seed, c=3, d=6):
@@ -61,32 +55,8 @@ def test_every_round_shows_what_is_known_by_then_and_nothing_else():
     ]
 
 
-@pytest.mark.parametrize(
-    "kind", [Pairwise, partial(ProbCover, exact_rows=10), partial(FacilityLocation, exact_rows=10)]
-)
-def test_the_graph_is_computed_once_for_all_rounds_and_seeds_and_changes_no_pick(kind, monkeypatch):
-    calls = []
-    real = graph.knn_graph
-    monkeypatch.setattr(graph, "knn_graph", lambda *args, **how: calls.append(len(args[0])) or real(*args, **how))
-    known = data(vectors=unit(blobs(80, 0)[0]))
-    run = {"budgets": [6, 15, 30], "seeds": [0, 1]}
-    comparison = compare(known, {"a": kind()}, **run)
-    assert calls == [80]
-    monkeypatch.setattr(simulate, "computes_graph", lambda selector, n: False)
-    calls.clear()
-    plain = compare(known, {"a": kind()}, **run)
-    assert calls == [80] * 6
-    assert np.array_equal(comparison["a"].picks, plain["a"].picks)
-
-
 def unit(rows):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-
-def test_a_strategy_that_can_do_without_a_graph_is_given_none_even_next_to_one_that_cannot():
-    shown = Recorder()
-    compare(data(), {"a": Pairwise(), "b": shown}, budgets=[5, 12], seeds=[0])
-    assert not any(pool.graph is not None for pool in shown.pools)
 
 
 def test_no_row_is_labelled_twice_and_all_can_be():

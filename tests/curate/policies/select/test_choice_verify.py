@@ -135,10 +135,3 @@ def test_a_receipt_that_was_tampered_with_is_one_line(made):
         with pytest.raises(InputError, match=said) as caught:
             verify(result.receipt)
         assert "next to the receipt" not in str(caught.value)  # no file has moved
-
-
-def test_a_choice_that_made_its_graph_is_derived_from_it(tmp_path):
-    source, graph = write(tmp_path / "s.parquet", columns_of(60)), tmp_path / "graph.parquet"
-    made = curate.select(source, tmp_path / "b.parquet", budget=5, strategy="facility-location", graph=graph)
-    used = curate.select(source, tmp_path / "c.parquet", budget=5, strategy="facility-location", graph=graph)
-    assert [verify(result.receipt).identical for result in (made, used)] == [True, True]

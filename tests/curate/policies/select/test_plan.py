@@ -214,8 +214,7 @@ def test_a_plan_with_shares_and_no_groups_is_the_callers_bug():
 
 
 def test_settings_are_read_as_their_types():
-    plan = SelectRequest("prob-cover", "3", {"radius": "0.5", "neighbours": "7"})
-    assert (plan.selector().radius, plan.selector().neighbours) == (0.5, 7)
-    assert SelectRequest("prob-cover", "3", {"radius": "none"}).selector().radius is None
+    plan = SelectRequest("herding", "3", {"bandwidth": "0.7", "references": "7"})
+    assert (plan.selector().bandwidth, plan.selector().references) == (0.7, 7)
     assert SelectRequest("k-center", "3", {"unit": "false"}).selector().unit is False
     assert SelectRequest("stratified", "3", {"shares": "equal"}).selector().shares == "equal"
