@@ -178,8 +178,8 @@ class SNGPHead(nn.Module):
     """A Gaussian process by random features: features (N, D) -> entropy of adjusted logits, variance, (N, 2).
 
     phi(x) = sqrt(2 / F) cos(W x / length + b) of x of unit length, so that phi(x) phi(y) is about the kernel. The
-    precision ridge I + sum phi' phi is summed over one pass of the images, the last one of training, and not by a
-    running mean, in which the ridge would fade.
+    precision ridge I + sum phi' phi is summed over one pass of the images, the last one that training has begun, and
+    not by a running mean, in which the ridge would fade.
     """
 
     weight: Tensor
@@ -200,6 +200,12 @@ class SNGPHead(nn.Module):
         """Return phi, shape (N, F), float32."""
         x = F.normalize(features.float(), dim=1)
         return math.sqrt(2 / len(self.phase)) * (x @ self.weight.T + self.phase).cos()
+
+    @torch.no_grad()
+    def forget(self) -> None:
+        """Set the precision to the prior's, as without images."""
+        self.precision.zero_().fill_diagonal_(self.ridge)
+        self._factor = None
 
     @torch.no_grad()
     def add(self, features: Tensor) -> None:

@@ -266,7 +266,8 @@ class _Batches:
         seen = self._seen(rows, epoch, draw)
         rows = rows if seen.rows is None else seen.rows
         losses = None if self.losses is None else self.losses[rows]
-        self.method.before_step(Batch(rows, losses, step / steps, seen.pixels, epoch + 1 == config.epochs))
+        begins_pass = part == 0 and step % (steps // config.epochs) == 0
+        self.method.before_step(Batch(rows, losses, step / steps, seen.pixels, begins_pass))
         result = self.method(seen.features, self.head, None if self.labels is None else self.labels[rows])
         if not isinstance(result, Step) or result.loss.ndim:
             made = f"a loss of shape {tuple(result.loss.shape)}" if isinstance(result, Step) else type(result).__name__

@@ -328,3 +328,13 @@ def test_accumulated_batches_step_as_one_batch_of_their_size(tmp_path):
 def test_a_clipped_gradient_has_the_norm_that_was_requested(tmp_path):
     moved = one_step(tmp_path, batch_size=16, clip=0.01)
     assert torch.cat([value.flatten() for value in moved.values()]).norm().item() == pytest.approx(0.5 * 0.01, rel=1e-3)
+
+
+def test_the_precision_of_sngp_holds_one_pass_where_more_epochs_follow(blobs, tmp_path):
+    settings = METHODS["sngp"].Settings(features=8)
+    for epochs in (1, 2):
+        model, _ = train(recipe("sngp", epochs=epochs, settings=settings), blobs, state=tmp_path / "s", device=CPU)
+    start, _ = loop.build(recipe("sngp", settings=settings), 2)
+    other, _ = train(recipe("sngp", settings=settings), blobs, state=tmp_path / "whole", device=CPU)
+    assert torch.equal(model.heads["sngp"].precision, other.heads["sngp"].precision)
+    assert not torch.equal(model.heads["sngp"].precision, start.heads["sngp"].precision)

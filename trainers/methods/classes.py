@@ -125,7 +125,7 @@ class SNGP(Classes[SNGPSettings]):
 
     def __init__(self, settings: SNGPSettings, task: Task) -> None:
         super().__init__(settings, task)
-        self._is_last_pass = False
+        self._begins_pass = False
 
     @classmethod
     def head(cls, settings: SNGPSettings, size: int, n_classes: int = 2) -> HeadSpec:
@@ -133,12 +133,13 @@ class SNGP(Classes[SNGPSettings]):
         return SNGPHeadSpec(n_classes, settings.features, settings.length, settings.ridge, settings.mean_field)
 
     def before_step(self, batch: Batch) -> None:
-        """Take note of the last pass over the images, over which the precision is summed."""
-        self._is_last_pass = batch.is_last_pass
+        """Take note of where a pass over the images begins: the precision is summed over each."""
+        self._begins_pass = batch.begins_pass
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return mean cross-entropy, and in the last pass add the first view of each image to the precision."""
-        if self._is_last_pass:
-            teller: Any = head
-            teller.add(features[0].detach())
+        """Return mean cross-entropy, and add the first view of each image to the precision of this pass."""
+        teller: Any = head
+        if self._begins_pass:
+            teller.forget()
+        teller.add(features[0].detach())
         return super().forward(features, head, labels)

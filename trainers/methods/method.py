@@ -35,14 +35,14 @@ class Batch:
         share: of all steps, how many are done, in [0, 1).
         pixels: every view as the backbone reads it, normalised, one tensor (V, N, 3, S, S) for each resolution,
             standard views first; empty where features come from a cache.
-        is_last_pass: whether this is a step of the last pass over the images.
+        begins_pass: whether a pass over the images begins with this batch.
     """
 
     rows: Tensor
     losses: Tensor | None = None
     share: float = 0.0
     pixels: tuple[Tensor, ...] = ()
-    is_last_pass: bool = False
+    begins_pass: bool = False
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def test_the_precision_is_of_the_last_pass_alone_each_image_once():
     assert isinstance(head, SNGPHead)
     batches = [torch.randn(2, 5, 4, generator=seeded(k)) for k in range(4)]  # two views
     for k, batch in enumerate(batches):
-        method.before_step(Batch(torch.arange(5), is_last_pass=k >= 2))
+        method.before_step(Batch(torch.arange(5), begins_pass=k in (0, 2)))
         method(batch, head, torch.tensor([0, 1, 0, 1, 0]))
     phi = head.random_features(torch.cat([batches[2][0], batches[3][0]]))
     assert torch.allclose(head.precision, torch.eye(32) + phi.T @ phi, atol=1e-4)
