@@ -18,7 +18,7 @@ from curate.engines.score import score
 from curate.evaluation.degraded import LAPLACIAN
 from curate.evaluation.strengths import rank_among
 from curate.manifest import SourceOptions
-from curate.selftests import copies, corruption
+from curate.selftests import copies, corruption, invariance
 from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED
 from curate.selftests.invariance import WAYS, Way, unchanged
 from curate.selftests.run import selftest
@@ -222,6 +222,18 @@ def test_scores_do_not_depend_on_batches_order_or_parts_and_a_way_that_changes_t
     assert by_way["the same again"][0].words == "equal bits"
     assert {check.state for check in by_way["rounded"] if check.column == "kappa_visimsiam"} == {BROKEN}
     assert by_way["the engine of another"][0].words == "a_package_that_nobody_has is not installed"
+
+
+def test_an_order_of_dropping_is_not_compared_where_embeddings_are_rounded(
+    monkeypatch, photos, tiny_checkpoint, tmp_path
+):
+    sample, _ = of_source(str(photos), 24, tmp_path, seed=0, options=SourceOptions(), announce=lambda text: None)
+    scored = {name: {f"{row}": float(row) for row in range(24)} for name in ("unc_fitted", "unc_local")}
+    monkeypatch.setattr(invariance, "score", lambda *source, **settings: None)
+    monkeypatch.setattr(invariance, "_columns_of", lambda path: scored)
+    checks = unchanged(sample, tmp_path, tiny_checkpoint, fit=True, ways=[QUICK[0], Way("half", {}, None)])
+    assert [(check.column, check.state) for check in checks[2:]] == [("unc_fitted", HOLDS), ("unc_local", UNTRIED)]
+    assert {check.state for check in checks[:2]} == {HOLDS}
 
 
 @pytest.mark.slow
