@@ -23,7 +23,7 @@ from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
 from curate.policies.reviewed import RULE
-from curate.policies.verdicts import IMAGE, ImageDecision, read_verdicts
+from curate.policies.verdicts import IMAGE, ImageDecision, answer_of, read_verdicts
 from curate.reporting.findings import NEAR, QUESTIONS
 from curate.reporting.review import LIKE, read_findings
 from curate.tables.keys import rows_with_keys
@@ -339,11 +339,11 @@ def _open(findings: list[dict[str, str]], decisions: Mapping[str, ImageDecision]
     """The findings without a decision; the image that a near copy is like comes with the copy."""
     if not decisions:
         return findings
-    left = [line for line in findings if not _answered(line, decisions)]
+    left = [line for line in findings if not _answer(line, decisions)]
     originals = {line[LIKE] for line in left}
     return [line for line in left if line["kind"] != NEAR or line[LIKE] or line["key"] in originals]
 
 
-def _answered(line: Mapping[str, str], decisions: Mapping[str, ImageDecision]) -> bool:
-    """Whether a reviewer decided about a finding."""
-    return line["key"] in decisions and QUESTIONS.get(line["kind"], IMAGE) in decisions[line["key"]].answers
+def _answer(line: Mapping[str, str], decisions: Mapping[str, ImageDecision]) -> str:
+    """The verdict on a finding; an empty text for none."""
+    return answer_of(decisions, QUESTIONS.get(line["kind"], IMAGE), line["key"], line[LIKE])

@@ -124,6 +124,20 @@ class ImageDecision:
         return KEEP in self.answers.values()
 
 
+def answer_of(decisions: Mapping[str, ImageDecision], question: str, key: str, like: str = "") -> str:
+    """Return the verdict on an image, of one that is like another also where the other was judged no copy of it.
+
+    Args:
+        decisions: by key.
+        question: that was answered.
+        key: of the image.
+        like: of the image that it is like; empty for none.
+    """
+    answer = decisions[key].answers.get(question, "") if key in decisions else ""
+    is_apart = question == COPY and like in decisions and key in decisions[like].apart
+    return answer or (KEEP if is_apart else "")
+
+
 @dataclass(frozen=True)
 class Verdicts:
     """The whole lines of a file.

@@ -14,7 +14,7 @@ from curate.counted import counted
 from curate.manifest.text import guarded, read_text, unguarded
 from curate.policies.issues.kinds import GROUPS
 from curate.policies.reviewed import RULE, VerdictLines
-from curate.policies.verdicts import IMAGE, ImageDecision
+from curate.policies.verdicts import IMAGE, ImageDecision, answer_of
 from curate.reporting.findings import QUESTIONS, Finding
 from curate.reporting.results import Applied
 from curate.sheets.captions import plain_line
@@ -74,7 +74,15 @@ def undecided(finding: Finding, table: Table, decisions: Mapping[str, ImageDecis
 def _decided(finding: Finding, table: Table, decisions: Mapping[str, ImageDecision]) -> list[str]:
     """The verdict on each row of a finding; an empty text for none."""
     question = QUESTIONS.get(finding.kind, IMAGE)
-    return [decisions[key].answers.get(question, "") if key in decisions else "" for key in named(table, finding.rows)]
+    pairs = zip(named(table, finding.rows), _like(finding, table), strict=True)
+    return [answer_of(decisions, question, key, like) for key, like in pairs]
+
+
+def _like(finding: Finding, table: Table) -> list[str]:
+    """The key of the image that each row of a finding is like; an empty text for none."""
+    beside = finding.beside if len(finding.beside) else np.full(len(finding.rows), -1)
+    others = iter(named(table, beside[beside >= 0]))
+    return [next(others) if other >= 0 else "" for other in beside.tolist()]
 
 
 def write_findings(
@@ -123,17 +131,14 @@ def _table(table: Table, findings: Iterable[Finding], decisions: Mapping[str, Im
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for finding in findings:
-        beside = finding.beside if len(finding.beside) else np.full(len(finding.rows), -1)
-        others = iter(named(table, beside[beside >= 0]))
-        for key, value, words, other, decided in zip(
+        for key, value, words, like, decided in zip(
             named(table, finding.rows),
             finding.value.tolist(),
             finding.texts,
-            beside.tolist(),
+            _like(finding, table),
             _decided(finding, table, decisions),
             strict=True,
         ):
-            like = next(others) if other >= 0 else ""
             writer.writerow([finding.kind, guarded(key), f"{value:.6g}", guarded(words), guarded(like), decided])
     return text.getvalue().encode("utf-8" if text.getvalue().isascii() else "utf-8-sig")
 

@@ -247,6 +247,7 @@ class Review:
         dropped, kept, restored = (np.zeros(n, bool) for _ in range(3))
         labels: dict[int, str] = {}
         pairs: set[tuple[int, int]] = set()
+        apart: list[tuple[str, int]] = []
         audited, bad = np.zeros(n, bool), np.zeros(n, bool)
         for line in lines:
             rows = self._rows_of(line)
@@ -264,6 +265,7 @@ class Review:
                 if row >= 0 and decision is not None:
                     dropped[row], kept[row] = decision.drop, decision.keep
                     restored[row] = decision.answers.get(COPY) == KEEP
+                    apart += [(other, row) for other in decision.apart]
                     for label in decision.labels.values():
                         labels[row] = label
         dropped |= bad
@@ -276,7 +278,9 @@ class Review:
             if line.verdict in LEFT_OUT and line.group in groups and groups[line.group].kind != SAMPLE:
                 group = groups[line.group]
                 groups[group.id] = replace(group, weights=np.full(len(group.rows), LEFT_OUT[line.verdict]))
-        return Standing(answered, dropped, kept, restored, labels, pairs, audited, bad, groups)
+        others = self.dataset.find(text_hashes(key for key, _ in apart)).tolist()
+        turned = set(zip(others, (row for _, row in apart), strict=True))
+        return Standing(answered, dropped, kept, restored, labels, pairs, turned, audited, bad, groups)
 
     def _divided(self, group: Group, split: set[str]) -> dict[str, Group]:
         """A group, or the parts into which reviewers split it."""
@@ -321,7 +325,12 @@ class Review:
             return group.rows[[pair not in self._standing.pairs for pair in pairs]]
         answered = self._standing.answered.get(group.question)
         closed = self._standing.dropped[group.rows]
-        return group.rows[~(closed if answered is None else closed | answered[group.rows])]
+        if answered is not None:
+            closed |= answered[group.rows]
+        if group.question == COPY and len(group.beside):
+            pairs = zip(group.rows.tolist(), group.beside.tolist(), strict=True)
+            closed |= np.array([pair in self._standing.apart for pair in pairs], bool)
+        return group.rows[~closed]
 
     def _rows_of(self, line: Line) -> NDArray[np.int64]:
         """The row of each image of a line, shape (M,); -1 where it is gone or another image now."""

@@ -19,6 +19,7 @@ class Standing:
         restored: rows of which a reviewer said that they are no copies, shape (N,).
         labels: row -> new label.
         pairs: rows that were compared, of those with an answer.
+        apart: rows that are no copies of another, the other one first.
         audited: rows of the random sample, shape (N,).
         bad: which of them are bad, shape (N,).
         groups: open or not, in their order.
@@ -30,6 +31,7 @@ class Standing:
     restored: NDArray[np.bool_]
     labels: dict[int, str]
     pairs: set[tuple[int, int]]
+    apart: set[tuple[int, int]]
     audited: NDArray[np.bool_]
     bad: NDArray[np.bool_]
     groups: dict[str, Group]

@@ -10,7 +10,7 @@ import pytest
 from reviewed_table import GOOD, GREY, RED, N, act, call, queue, serving, write_table
 
 import curate
-from curate.policies.verdicts import read_verdicts
+from curate.policies.verdicts import answer_of, read_verdicts
 from scoring.errors import InputError
 
 
@@ -273,16 +273,47 @@ def test_undecided_rows_are_a_group_and_those_that_are_kept_stay_in_the_next_fil
     assert len(kept(table, max=0.5, column="unc_x")) == N - 1
 
 
-def test_near_copies_that_a_cleaning_listed_are_shown_next_to_the_image_they_are_like(table):
+@pytest.fixture
+def near_copies(table):
+    """A cleaned folder that lists a pair of images, of which the first may be a copy."""
     folder = table.parent / "cleaned"
     (folder / "steps").mkdir(parents=True)
     (folder / "review").mkdir()
     shutil.copy(table, folder / "steps/score.parquet")
     (folder / "curate.toml").write_text("[score]\n")
     curate.filter(folder / "steps/score.parquet", folder / "subset.parquet", max=0.95, column="p_junk")
-    lines = ["kind,key,value,finding,like,decided", "near-copy,img/030.png,0.97,like img/031.png,img/031.png,"]
-    lines += ["near-copy,img/031.png,0.97,like img/030.png,,"]
+    list_pair(folder, "img/030.png", "img/031.png")
+    return folder
+
+
+def list_pair(folder, key, like):
+    lines = ["kind,key,value,finding,like,decided", f"near-copy,{key},0.97,like {like},{like},"]
+    lines += [f"near-copy,{like},0.97,like {key},,"]
     (folder / "review/findings.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_a_pair_that_was_judged_is_not_asked_again_where_the_other_image_is_the_copy(near_copies):
+    def near(server):
+        return [each["id"] for each in queue(server) if each["kind"] == "near-copy"]
+
+    with serving(near_copies) as server:
+        act(server, "keep", near(server)[0])
+    pair = "img/031.png", "img/030.png"
+    list_pair(near_copies, *pair)
+    decisions = read_verdicts(near_copies / "subset.verdicts.jsonl").decisions()
+    assert [answer_of(decisions, "copy", *each) for each in (pair, pair[::-1], ("img/031.png", ""))] == [
+        "keep",
+        "keep",
+        "",
+    ]
+    with serving(near_copies) as server:
+        assert not near(server)
+        act(server, "undo")
+        assert near(server)
+
+
+def test_near_copies_that_a_cleaning_listed_are_shown_next_to_the_image_they_are_like(table, near_copies):
+    folder = near_copies
     with serving(folder) as server:
         near = next(each for each in queue(server) if each["kind"] == "near-copy")
         assert (near["n"], near["question"]) == (1, "copy")
