@@ -204,9 +204,7 @@ def strategies() -> str:
     needs = {
         "vectors": "embeddings",
         "probabilities": "labels",
-        "draws": "labels",
         "uncertainty": "`--score`",
-        "loss": "`--loss`",
         "holdout_loss": "`--holdout-loss`",
     }
     own = {"small-loss": "`--label`; embeddings, or `--holdout-loss`"}

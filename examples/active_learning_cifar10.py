@@ -55,7 +55,6 @@ POOL = 10_000
 FEATURES = 128
 NOISY = {"worse": ("worse_label",), "random": ("random_label1", "random_label2", "random_label3")}
 LEFT_OUT = {
-    "rho-loss": "needs the labels of the rows it chooses from: examples/subset_training.py has it",
     "small-loss": "needs the labels of the rows it chooses from: examples/subset_training.py has it",
     "score": "by a column; here as `score:COLUMN`, the least certain first",
 }

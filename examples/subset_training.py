@@ -13,7 +13,7 @@ shipped model did not see, and the clean test images. "tiny" is tiny-imagenet; t
 all its training images, so its embeddings know them better than yours would.
 
 Each seed draws its pool. Strategies that need probabilities get them of a probe that was fitted on other rows, a tenth
-of the pool's number, with labels as bad as the pool's; rho-loss compares it with a probe on what is chosen so far.
+of the pool's number, with labels as bad as the pool's.
 
 Cost: 95,000 images to score, then 5 to 60 seconds for each strategy and seed; a network half a minute more.
 """
@@ -48,9 +48,7 @@ FILES = (PICTURES, "cifar10_test", PEOPLE, "tinyimagenet_train_a", "tinyimagenet
 POOL = {"cifar10n": 20_000, "tiny": 20_000}
 FEATURES = 128
 HOLDOUT = 0.1  # rows that the holdout model learns from, as a share of the pool
-FIRST = 0.01  # rows that the model in training has seen
 LEFT_OUT = {
-    "bald": "needs several models; margin is its like here",
     "least-confidence": "between margin and entropy",
     "score": "highest uncertainty; the other end is `keep-top`",
 }
@@ -151,33 +149,11 @@ def chosen(drawn: Drawn, name: str, budgets: Sequence[int], seed: int) -> list[N
     if name.startswith("keep-top "):
         order = kept_first(drawn, name.removeprefix("keep-top "))
         return [order[:budget] for budget in budgets]
-    if name == "rho-loss":
-        order = learnable_first(drawn, budgets[-1], seed)
-        return [order[:budget] for budget in budgets]
     pool, selector = prepared(drawn, name)
     if selector.prefix:
         rows = selector(pool, budgets[-1], seed=seed).rows
         return [rows[:budget] for budget in budgets]
     return [selector(pool, budget, seed=seed).rows for budget in budgets]
-
-
-def learnable_first(drawn: Drawn, budget: int, seed: int) -> NDArray[np.int64]:
-    """Return rows by rho-loss, in rounds: the loss is a probe's on the rows chosen so far.
-
-    It begins with a random hundredth; every round adds a fifth of what there is, so the probe in training is never far
-    behind. Chosen once, by a probe that has seen a few rows, the highest losses would be one class.
-    """
-    pool, labels = drawn.pool, drawn.pool.labels
-    if labels is None:
-        raise ValueError("rho-loss needs labels")
-    picked = np.random.default_rng([seed, 6]).permutation(pool.n_rows)[: max(20, round(FIRST * pool.n_rows))]
-    while len(picked) < budget:
-        probe = fit_linear_probe(drawn.features[picked], labels[picked], drawn.classes, calibrate=False)
-        left = np.setdiff1d(np.arange(pool.n_rows), picked)
-        now = replace(pool, candidates=left, loss=loss_of(probe.predict(drawn.features), labels))
-        step = min(max(1, len(picked) // 5), budget - len(picked))
-        picked = np.concatenate([picked, SELECTORS["rho-loss"]()(now, step, seed=seed).rows])
-    return picked[:budget]
 
 
 def kept_first(drawn: Drawn, strategy: str) -> NDArray[np.int64]:

@@ -177,42 +177,6 @@ def coolest_fit(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> float
     return float(np.exp((low + high) / 2))
 
 
-def bootstrap_draws(
-    labelled: NDArray,
-    labels: NDArray[np.int64],
-    vectors: NDArray,
-    n_classes: int,
-    *,
-    draws: int = 10,
-    seed: int = 0,
-    spread: FeatureScale | None = None,
-) -> NDArray[np.float32]:
-    """Return the predictions of several linear probes, each fitted on a resample of the labelled rows: for BALD.
-
-    Args:
-        labelled: vectors of the labelled rows, shape (L, D).
-        labels: their classes, shape (L,).
-        vectors: rows to predict, shape (N, D).
-        n_classes: C.
-        draws: models M.
-        seed: of the resamples.
-        spread: as in ``fit_linear_probe``.
-
-    Returns:
-        Shape (M, N, C) float32.
-
-    Source: bagging, Breiman 1996; as a committee, Abe and Mamitsuka 1998.
-    """
-    check_labelled(labelled, labels, n_classes)
-    generator, spread = np.random.default_rng(seed), spread or spread_of(labelled)
-    predictions = np.empty((draws, len(vectors), n_classes), np.float32)
-    for draw in predictions:
-        rows = generator.integers(0, len(labels), len(labels))
-        probe = fit_linear_probe(labelled[rows], labels[rows], n_classes, spread=spread, calibrate=False)
-        draw[:] = probe.predict(vectors)
-    return predictions
-
-
 def softmax(logits: NDArray[np.floating]) -> NDArray[np.floating]:
     """Return exp(logits) over their sum in each row, shape (N, C), in the type of the logits."""
     raised = np.exp(logits - logits.max(1, keepdims=True))

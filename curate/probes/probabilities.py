@@ -10,12 +10,8 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.selectors.pool import Pool
 from curate.tables.rows import Codes
-from scoring.errors import InputError
 from scoring.room import space
 
-OF_A_MODEL = frozenset({"probabilities", "draws"})
-DRAWS = 10  # probes, for strategies that ask several
-MOST_DRAWN = 4 << 30  # bytes of their probabilities
 BLOCK = 65_536
 
 
@@ -69,21 +65,15 @@ class Labelled:
         return Labelled(self.rows, codes, classes), all_codes
 
 
-def with_probabilities(
-    pool: Pool, labelled: Labelled, *, seed: int, draws: bool = False
-) -> tuple[Pool, dict[str, Any]]:
+def with_probabilities(pool: Pool, labelled: Labelled, *, seed: int) -> tuple[Pool, dict[str, Any]]:
     """Return the pool with what the probe reports for every row, and what is known of the model.
 
     Args:
         pool: with vectors; where it has no labelled row of a known class, it comes back as it is, and no model.
         labelled: names the classes.
-        seed: of the folds and draws.
-        draws: whether several models are requested as well.
-
-    Raises:
-        InputError: if the probabilities would not fit in memory.
+        seed: of the folds.
     """
-    from curate.probes.linear import bootstrap_draws, fit_linear_probe, spread_of
+    from curate.probes.linear import fit_linear_probe, spread_of
 
     if pool.vectors is None or pool.labels is None:
         return pool, {}
@@ -100,17 +90,7 @@ def with_probabilities(
     probabilities = space((len(everything), n_classes), np.dtype(np.float32))
     for start in range(0, len(probabilities), BLOCK):
         probabilities[start : start + BLOCK] = probe.predict(everything[start : start + BLOCK])
-    pool = replace(pool, probabilities=probabilities)
-    if draws:
-        size = DRAWS * probabilities.nbytes
-        if size > MOST_DRAWN:
-            raise InputError(
-                f"{DRAWS} models would hold {size / 1e9:,.0f} GB of probabilities for {len(probabilities):,} rows, "
-                f"more than {MOST_DRAWN / 1e9:.0f}; take margin, or fewer rows with curate filter"
-            )
-        drawn = bootstrap_draws(vectors, codes, everything, n_classes, draws=DRAWS, seed=seed, spread=spread)
-        pool = replace(pool, draws=drawn)
-    return pool, facts
+    return replace(pool, probabilities=probabilities), facts
 
 
 def model_notes(model: dict[str, Any], labelled: Labelled) -> list[str]:

@@ -115,7 +115,7 @@ def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> 
     for need, flag in (("uncertainty", "score"), ("quality", "quality")):
         if need in selector.needs and not getattr(guard, flag):
             raise InputError(f"the strategy {strategy} needs a column of numbers; name it with --{flag}")
-    if {"loss", "holdout_loss", "labels"} & set(selector.needs):
+    if {"holdout_loss", "labels"} & set(selector.needs):
         settings = ", ".join(f"{name}={value}" for name, value in parameters.items())
         which = f"{strategy}{f' with {settings}' if settings else ''}"
         raise InputError(f"the strategy {which} is for tables whose labels are all known; take auto")

@@ -15,11 +15,9 @@ ATOL = 1e-3  # how far from 1 the probabilities of a row may sum: float16 tables
 HOW_TO_GET = {  # what a selector may need of a pool -> where it comes from
     "vectors": "embeddings: give a table that `curate score` wrote with its `embedding` column",
     "probabilities": "class probabilities: label a first batch, so that the probe can be fitted",
-    "draws": "probabilities of several models: label a first batch, so that several probes can be fitted",
     "labels": "the classes of the labelled rows: give a table or CSV with a label for each key",
     "uncertainty": "a score column: name one whose direction is known, such as unc_losspred or kappa_mcinfonce",
     "quality": "a quality column: name one, such as unc_losspred",
-    "loss": "the loss of every row under the model in training",
     "holdout_loss": "the loss of every row under a model that was trained on other rows",
 }
 
@@ -70,12 +68,9 @@ def check(pool: Pool, budget: int, needs: Sequence[str] = ()) -> None:
     for name in HOW_TO_GET:
         array = getattr(pool, name)
         if array is not None and array.dtype.kind == "f":
-            _check_finite(name, array, rows_at=1 if name == "draws" else 0)
+            _check_finite(name, array)
     if pool.probabilities is not None:
-        _check_probabilities("probabilities", pool.probabilities)
-    if pool.draws is not None:
-        for draw in pool.draws:
-            _check_probabilities("draws", draw)
+        _check_probabilities(pool.probabilities)
 
 
 def _check_rows(pool: Pool) -> None:
@@ -86,32 +81,30 @@ def _check_rows(pool: Pool) -> None:
         raise ValueError("a candidate is labelled already")
     for name in HOW_TO_GET:
         array = getattr(pool, name)
-        length = None if array is None else array.shape[1 if name == "draws" else 0]
-        if length not in (None, pool.n_rows):
-            raise ValueError(f"{name} has {length} rows where the pool has {pool.n_rows}")
+        if array is not None and len(array) != pool.n_rows:
+            raise ValueError(f"{name} has {len(array)} rows where the pool has {pool.n_rows}")
 
 
-def _check_finite(name: str, array: NDArray, *, rows_at: int) -> None:
-    for piece in array if rows_at else (array,):
-        for start, block in blocks(piece):
-            if not np.isfinite(block).all():
-                bad = ~np.isfinite(block).reshape(len(block), -1).all(1)
-                first = start + int(bad.argmax())
-                raise InputError(
-                    f"{name} must be finite, got NaN or infinity in row {first} of the pool"
-                    f" (and {int(bad.sum()) - 1} more near it); leave out rows whose status is not ok, or score again"
-                )
+def _check_finite(name: str, array: NDArray) -> None:
+    for start, block in blocks(array):
+        if not np.isfinite(block).all():
+            bad = ~np.isfinite(block).reshape(len(block), -1).all(1)
+            first = start + int(bad.argmax())
+            raise InputError(
+                f"{name} must be finite, got NaN or infinity in row {first} of the pool"
+                f" (and {int(bad.sum()) - 1} more near it); leave out rows whose status is not ok, or score again"
+            )
 
 
-def _check_probabilities(name: str, array: NDArray) -> None:
+def _check_probabilities(array: NDArray) -> None:
     if array.ndim != 2 or not array.shape[1]:
-        raise ValueError(f"{name} must have shape (N, C), got {array.shape}")
+        raise ValueError(f"probabilities must have shape (N, C), got {array.shape}")
     for start, block in blocks(array):
         wrong = (block.min(1) < 0) | (np.abs(block.sum(1, dtype=np.float64) - 1) > ATOL)
         if wrong.any():
             row = int(wrong.argmax())
             raise InputError(
-                f"{name} must be at least 0 and sum to 1 in every row, got a sum of"
+                "probabilities must be at least 0 and sum to 1 in every row, got a sum of"
                 f" {block[row].sum(dtype=np.float64):.4g} and a least of {block[row].min():.4g} in row {start + row}"
                 " of the pool; give class probabilities, not scores or logits"
             )

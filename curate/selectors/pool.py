@@ -23,9 +23,7 @@ class Pool:
         uncertainty: what ranks alone may use, higher is picked first, shape (N,) float32 or float64; None for the
             method's own.
         quality: weight of an image, in [0, 1], shape (N,) float32; None for all 1.
-        draws: probabilities of C classes by M models that could all be right, shape (M, N, C) float32; None without.
-        loss: of each row's own label under the model in training, shape (N,) float32; None where rows have no label.
-        holdout_loss: the same under a model trained on other rows, shape (N,) float32.
+        holdout_loss: of each row's own label under a model trained on other rows, shape (N,) float32; None without.
     """
 
     candidates: NDArray[np.int64]
@@ -35,18 +33,14 @@ class Pool:
     labels: NDArray[np.int64] | None = None
     uncertainty: NDArray[np.floating] | None = None
     quality: NDArray[np.float32] | None = None
-    draws: NDArray[np.float32] | None = None
-    loss: NDArray[np.float32] | None = None
     holdout_loss: NDArray[np.float32] | None = None
 
     @cached_property
     def n_rows(self) -> int:
         """Rows of the pool, N."""
-        for array in (self.vectors, self.probabilities, self.uncertainty, self.quality, self.labels, self.loss):
+        for array in (self.vectors, self.probabilities, self.uncertainty, self.quality, self.labels, self.holdout_loss):
             if array is not None:
                 return len(array)
-        if self.draws is not None:
-            return self.draws.shape[1]
         return int(max(self.candidates.max(initial=-1), self.labelled.max(initial=-1))) + 1
 
     def array(self, name: str) -> NDArray:

@@ -78,46 +78,6 @@ def entropy(probabilities: NDArray) -> Floats:
     return entropies
 
 
-def bald(draws: NDArray) -> Floats:
-    """Return H[mean of the draws] - mean of H[draw] in nats: what the label would show about the model.
-
-    Noise that all draws agree on does not count: coin flips that every model calls coin flips score 0.
-
-    Args:
-        draws: probabilities by M models, shape (M, N, C).
-
-    Returns:
-        Shape (N,), in [0, min(ln M, ln C)].
-
-    Source: Houlsby et al. 2011, arXiv:1112.5745, eq. 2.
-
-    >>> bald(np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])).round(4).tolist()
-    [0.6931, 0.0]
-    """
-    mean, inner = np.zeros(draws.shape[1:], np.float64), np.zeros(draws.shape[1])
-    for draw in draws:
-        mean += draw
-        inner += entropy(draw)
-    return np.maximum(entropy(mean / len(draws)) - inner / len(draws), 0.0)
-
-
-def rho_loss(loss: NDArray, holdout_loss: NDArray) -> Floats:
-    """Return the loss that training can still take away: loss - holdout loss; higher is picked first.
-
-    Rows that are learnt have a low loss, and rows that cannot be learnt (noise, wrong labels) a high one under both.
-
-    Args:
-        loss: of each row's label under the model in training, shape (N,).
-        holdout_loss: of each row's label under a model that was trained on other rows, shape (N,).
-
-    Source: Mindermann et al. 2022, arXiv:2206.07137, eq. 3.
-
-    >>> rho_loss(np.array([2.0, 2.0, 0.1]), np.array([0.1, 2.0, 0.1])).round(2).tolist()
-    [1.9, 0.0, 0.0]
-    """
-    return np.asarray(loss, np.float64) - np.asarray(holdout_loss, np.float64)
-
-
 @dataclass(frozen=True)
 class Ranked(Selector):
     """The candidates with the highest score, the highest first; ties go to the lower row. Gains are the scores.
@@ -181,18 +141,6 @@ class Entropy(Ranked):
     compute = staticmethod(entropy)
 
 
-class Bald(Ranked):
-    """The rows whose label would show most about the model, by the disagreement of several models.
-
-    Source: Houlsby et al. 2011, arXiv:1112.5745, eq. 2.
-    """
-
-    needs = ("draws",)
-    cost = "O(MNC + N log N) time for M models, O(NC) memory"
-    score = "bald"
-    compute = staticmethod(bald)
-
-
 class HighestScore(Ranked):
     """The rows with the highest value of a score column, kappa or unc, in the direction that the caller gave it.
 
@@ -203,17 +151,3 @@ class HighestScore(Ranked):
     cost = "O(N log N) time, O(N) memory"
     score = "score"
     compute = staticmethod(lambda uncertainty: uncertainty.astype(np.float64))
-
-
-class RhoLoss(Ranked):
-    """Labelled rows that are learnable and not yet learnt: loss - holdout loss.
-
-    For choosing what to train on, never what to label: its candidates carry labels.
-
-    Source: Mindermann et al. 2022, arXiv:2206.07137, eq. 3.
-    """
-
-    needs = ("loss", "holdout_loss")
-    cost = "O(N log N) time, O(N) memory"
-    score = "rho-loss"
-    compute = staticmethod(rho_loss)

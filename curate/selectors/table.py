@@ -15,7 +15,6 @@ WHERE: dict[str, str] = {  # to add a selector, add a line
     "least-confidence": "curate.selectors.ranked:LeastConfidence",
     "margin": "curate.selectors.ranked:Margin",
     "entropy": "curate.selectors.ranked:Entropy",
-    "bald": "curate.selectors.ranked:Bald",
     "score": "curate.selectors.ranked:HighestScore",
     "badge": "curate.selectors.badge:Badge",
     "k-means": "curate.selectors.clusters:KMeans",
@@ -24,7 +23,6 @@ WHERE: dict[str, str] = {  # to add a selector, add a line
     "herding": "curate.selectors.herding:MaxHerding",
     "facility-location": "curate.selectors.facility:FacilityLocation",
     "k-center": "curate.selectors.kcenter:KCenter",
-    "rho-loss": "curate.selectors.ranked:RhoLoss",
     "small-loss": "curate.selectors.chance:SmallLoss",
 }
 SELECTORS: "Mapping[str, type[Selector]]" = Lazy(WHERE)

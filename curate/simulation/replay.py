@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.probes.linear import FeatureScale, bootstrap_draws, fit_linear_probe, spread_of
+from curate.probes.linear import FeatureScale, fit_linear_probe, spread_of
 from curate.selectors.chance import Random
 from curate.selectors.contract import Selector
 from curate.selectors.pool import Pool
 from curate.simulation.curves import Curves
 from scoring.errors import InputError
 from scoring.relative.space import unit
-
-DRAWS = 10
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def replay(
 ) -> Curves:
     """Label rows round by round as a selector says, and measure a probe after every round.
 
-    A selector that needs probabilities, or draws, has none before the first labels: then ``first`` picks the first
+    A selector that needs probabilities has none before the first labels: then ``first`` picks the first
     batch. The seed of a run drives everything in it, so strategies that begin with the same selector begin with the
     same rows, and two strategies are compared seed by seed.
 
@@ -103,7 +101,7 @@ class _Run:
 
     def round(self, selector: Selector, first: Selector, budget: int) -> float:
         """Label rows up to a budget, fit, and return the share of test rows on which the model is right."""
-        waits = not len(self.picked) and {"probabilities", "draws", "labels"} & set(selector.needs)
+        waits = not len(self.picked) and {"probabilities", "labels"} & set(selector.needs)
         chooser = first if waits else selector
         pool = self._pool(chooser.needs)
         # every round draws again, but two strategies with the same rows so far draw alike
@@ -126,17 +124,6 @@ class _Run:
         data, labelled = self.data, np.sort(self.picked)
         labels = np.full(len(data.labels), -1)
         labels[labelled] = self.annotated_labels[labelled]
-        draws = None
-        if "draws" in needs:
-            draws = bootstrap_draws(
-                data.features[self.picked],
-                self.annotated_labels[self.picked],
-                data.features,
-                self.n_classes,
-                draws=DRAWS,
-                seed=self.seed,
-                spread=self.spread,
-            )
         return Pool(
             candidates=np.setdiff1d(np.arange(len(labels)), labelled, assume_unique=True),
             labelled=labelled,
@@ -144,7 +131,6 @@ class _Run:
             probabilities=self.probabilities,
             labels=labels,
             quality=data.quality,
-            draws=draws,
         )
 
 

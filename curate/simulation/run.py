@@ -29,7 +29,7 @@ from scoring.atomic import AtomicFile, commit_together, refuse_existing, require
 from scoring.errors import InputError
 
 BASELINE = "random"
-KNOWN_LATER = frozenset({"loss", "holdout_loss", "uncertainty", "quality"})
+KNOWN_LATER = frozenset({"holdout_loss", "uncertainty", "quality"})
 
 
 @dataclass(frozen=True)

@@ -105,18 +105,17 @@ def amount_column(table: Table) -> str:
 
 @dataclass(frozen=True)
 class Signals:
-    """Columns of numbers that a plan uses: ``score`` ranks, ``quality`` guards; losses for rho- and small-loss."""
+    """Columns of numbers that a plan uses: ``score`` ranks, ``quality`` guards; losses for small-loss."""
 
     score: Signal | None = None
     quality: Signal | None = None
-    loss: str | None = None
     holdout_loss: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns to read."""
         ranks = [each.column for each in (self.score, self.quality) if each]
-        return tuple(dict.fromkeys([*ranks, *(name for name in (self.loss, self.holdout_loss) if name)]))
+        return tuple(dict.fromkeys([*ranks, *([self.holdout_loss] if self.holdout_loss else [])]))
 
 
 BEST = "kappa_visimsiam"  # of several, the one that reported copies and originals apart best (docs/studies/dedup.md)

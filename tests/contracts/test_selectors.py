@@ -16,7 +16,7 @@ from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-C, D, M = 4, 6, 3
+C, D = 4, 6
 
 
 def chances(generator, *shape):
@@ -42,8 +42,6 @@ def pool_of(n=83, n_labelled=9, seed=0, vectors=None):
         labels=labels,
         uncertainty=generator.random(n).astype(np.float32),
         quality=generator.random(n).astype(np.float32),
-        draws=chances(generator, M, n, C),
-        loss=generator.random(n).astype(np.float32),
         holdout_loss=generator.random(n).astype(np.float32),
     )
 
@@ -108,9 +106,7 @@ def test_picks_do_not_depend_on_the_order_of_the_rows_unless_they_are_drawn(sele
     new_to_old = np.random.default_rng(9).permutation(pool.n_rows)
     old_to_new = np.argsort(new_to_old)
     shuffled = {
-        name: array[:, new_to_old] if name == "draws" else array[new_to_old]
-        for name, array in arrays_of(pool).items()
-        if name not in ("candidates", "labelled")
+        name: array[new_to_old] for name, array in arrays_of(pool).items() if name not in ("candidates", "labelled")
     }
     other = Pool(np.sort(old_to_new[pool.candidates]), np.sort(old_to_new[pool.labelled]), **shuffled)
     assert np.array_equal(new_to_old[selector(other, 10).rows], picks)
@@ -146,8 +142,7 @@ def test_rows_that_cannot_be_told_apart_are_still_picked_once(selector, kind):
     flat = replace(
         pool,
         probabilities=pool.probabilities[np.arange(83) % 2],
-        draws=pool.draws[:, np.arange(83) % 2],
-        **{name: np.full(83, 0.5, np.float32) for name in ("uncertainty", "quality", "loss", "holdout_loss")},
+        **{name: np.full(83, 0.5, np.float32) for name in ("uncertainty", "quality", "holdout_loss")},
     )
     for budget in (1, 8, len(flat.candidates)):
         assert_sound(selector(flat, budget), flat, budget)
@@ -158,7 +153,7 @@ def test_rows_that_are_certain_to_the_last_bit_are_still_picked_once(selector):
     pool = pool_of()
     sure = np.zeros((83, C), np.float32)
     sure[:, 1] = 1
-    pool = replace(pool, probabilities=sure, draws=np.stack([sure] * M))
+    pool = replace(pool, probabilities=sure)
     assert_sound(selector(pool, len(pool.candidates)), pool, len(pool.candidates))
 
 
@@ -190,7 +185,7 @@ def test_numbers_that_are_not_finite_are_refused(selector, bad):
         if array.dtype.kind != "f":
             continue
         broken = array.copy()
-        broken[(0, 17) if need == "draws" else 17] = bad
+        broken[17] = bad
         with pytest.raises(InputError, match=r"finite.* in row 17 of the pool"):
             selector(replace(pool, **{need: broken}), 3)
 

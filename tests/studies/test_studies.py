@@ -203,24 +203,6 @@ def test_the_surest_rows_come_first_and_by_class_the_classes_take_turns():
         assert (np.diff(kappa[mine]) <= 0).all()
 
 
-def test_rho_loss_in_rounds_leaves_wrong_labels_to_the_last():
-    rows = scored(300, width=8)
-    labels = rows.columns["label"].astype(np.int64)
-    wrong = np.random.default_rng(5).random(300) < 0.2
-    noisy = np.where(wrong, (labels + 1) % 3, labels)
-    chances = (0.9 * np.eye(3, dtype=np.float32) + np.float32(0.1 / 3))[labels]  # a holdout model that is right
-    pool = labelling.Pool(
-        np.arange(300), vectors=rows.vectors, labels=noisy, holdout_loss=training.loss_of(chances, noisy)
-    )
-    features = rows.vectors.astype(np.float32)
-    order = training.learnable_first(training.Drawn(np.arange(300), pool, rows, features, features, 3), 150, 0)
-    assert len(set(order.tolist())) == 150
-    assert wrong[order[20:]].mean() < wrong.mean() / 2
-    assert np.array_equal(
-        order[:60], training.learnable_first(training.Drawn(np.arange(300), pool, rows, features, features, 3), 60, 0)
-    )
-
-
 def test_a_small_network_learns_colours_and_the_same_seed_learns_the_same():
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 2, (120,), generator=generator)
@@ -260,7 +242,7 @@ def test_the_labelling_study_runs_goes_on_and_tells_what_follows(work, capsys):
     said = capsys.readouterr().out
     assert "| labels | 10 | 30 | 60 |" in said
     assert "- To 100 labels `" in said
-    assert "- `rho-loss`: needs the labels" in said
+    assert "- `small-loss`: needs the labels" in said
     assert len(list((work / "results").iterdir())) == 6
     assert (work / "curves-clean-low.png").exists()
     labelling.main([*typed, "--print"])
@@ -279,7 +261,7 @@ def test_the_labelling_study_runs_goes_on_and_tells_what_follows(work, capsys):
 @needs_data
 def test_the_training_study_runs_and_tells_how_many_labels_are_wrong(work, capsys):
     typed = small_run(work)
-    names = ["random", "stratified", "auto + guard unc_losspred", "rho-loss", "keep-top kappa_visimsiam", "all"]
+    names = ["random", "stratified", "auto + guard unc_losspred", "small-loss", "keep-top kappa_visimsiam", "all"]
     training.main([*typed, "--shares", "0.2", "0.5", "--strategies", *names])
     said = capsys.readouterr().out
     assert "| labels | 16 | 40 |" in said

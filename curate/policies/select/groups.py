@@ -67,7 +67,7 @@ def part_of(pool: Pool, candidates: NDArray[np.int64], labelled: NDArray[np.int6
         values = getattr(pool, each.name)
         if each.name in ("candidates", "labelled") or values is None:
             continue
-        taken[each.name] = values[:, rows] if each.name == "draws" else values[rows]
+        taken[each.name] = values[rows]
     return Pool(np.searchsorted(rows, candidates), np.searchsorted(rows, labelled), **taken), rows
 
 

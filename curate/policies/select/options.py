@@ -54,10 +54,7 @@ class SelectOptions:
     discount: fields.Discount = False
     quality: fields.Quality = None
     score: fields.Score = None
-    loss: Annotated[str | None, Option("rho-loss: losses of the model.", metavar="COLUMN")] = None
-    holdout_loss: Annotated[
-        str | None, Option("rho-loss, small-loss: losses of a model of other rows.", metavar="COLUMN")
-    ] = None
+    holdout_loss: Annotated[str | None, Option("small-loss: losses of a model of other rows.", metavar="COLUMN")] = None
     embedding: fields.Embedding = None
     seed: fields.Seed = 0
     engine: fields.Engine = "local"

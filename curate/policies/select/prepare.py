@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.policies.select.plan import Groups
 from curate.policies.select.request import SelectRequest
-from curate.probes.probabilities import OF_A_MODEL, Labelled, model_notes, with_probabilities
+from curate.probes.probabilities import Labelled, model_notes, with_probabilities
 from curate.selectors.contract import HOW_TO_GET
 from curate.selectors.mixing import rank_share
 from curate.selectors.pool import Pool
@@ -121,14 +121,14 @@ def _modelled(
         excluded: rows of the pool that are not learned from there, shape (M,) bool.
     """
     selector = request.selector()
-    needed = OF_A_MODEL & set(selector.needs)
+    needed = "probabilities" in selector.needs
     if judged is not None and pool.labels is not None:
         from curate.probes.out_of_fold import with_label_losses
 
         return with_label_losses(pool, labelled, judged, excluded)
     if pool.vectors is None or not (needed or "probabilities" in selector.optional):
         return pool, {}, []
-    pool, model = with_probabilities(pool, labelled, seed=request.seed, draws="draws" in needed)
+    pool, model = with_probabilities(pool, labelled, seed=request.seed)
     if needed and not model:
         raise InputError(_missing(request.strategy, "labels", labelled))
     return pool, model, model_notes(model, labelled)
@@ -176,10 +176,9 @@ def _missing(strategy: str, need: str, labelled: Labelled) -> str:
     flags = {
         "uncertainty": "--score COLUMN, such as unc_losspred, or max:COLUMN or min:COLUMN for any column of numbers",
         "quality": "--quality COLUMN, such as unc_losspred",
-        "loss": "--loss COLUMN and --holdout-loss COLUMN",
-        "holdout_loss": "--loss COLUMN and --holdout-loss COLUMN",
+        "holdout_loss": "--holdout-loss COLUMN",
     }
-    if need in ("labels", *OF_A_MODEL):
+    if need in ("labels", "probabilities"):
         got = f"{counted(len(labelled.rows), 'row')} without a class" if len(labelled.rows) else "none"
         return f"the strategy {strategy} {HOW_TO_LABEL.format(got)}"
     return f"the strategy {strategy} needs {flags.get(need, HOW_TO_GET[need])}"
@@ -216,8 +215,7 @@ def _numbers(rows: Rows, signals: Signals, at: NDArray[np.int64]) -> dict[str, A
         known = np.isfinite(values)
         quality[known] = rank_share(values[known])
         fields["quality"] = quality
-    for name, column in (("loss", signals.loss), ("holdout_loss", signals.holdout_loss)):
-        if column:
-            values = rows.numbers[column][at]
-            fields[name] = np.where(np.isfinite(values), values, 0.0).astype(np.float32)
+    if signals.holdout_loss:
+        values = rows.numbers[signals.holdout_loss][at]
+        fields["holdout_loss"] = np.where(np.isfinite(values), values, 0.0).astype(np.float32)
     return fields

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from curate.policies.request import Request
 from curate.policies.select.strategy import make_selector
-from curate.probes.probabilities import OF_A_MODEL
 from curate.selectors.contract import Selector
 from curate.tables.amount import Amount
 from curate.tables.known import LABEL
@@ -35,7 +34,6 @@ class SelectRequest(Request):
     balance: str | None = None
     score: str | None = None
     quality: str | None = None
-    loss: str | None = None
     holdout_loss: str | None = None
     gate: float = 0.0
     discount: bool = False
@@ -93,19 +91,14 @@ class SelectRequest(Request):
         needs = self.selector().needs
         if self.score and "uncertainty" not in needs:
             raise InputError(f"--score is for the strategy score; {self.strategy} has its own")
-        if self.loss and "loss" not in needs:
-            raise InputError(f"--loss is for the strategy rho-loss, got {self.strategy}; leave it out")
         if self.holdout_loss and "holdout_loss" not in needs:
-            raise InputError(
-                f"--holdout-loss is for the strategies rho-loss and small-loss, got {self.strategy}; leave it out"
-            )
-        names = [name for name in (self.loss, self.holdout_loss) if name]
-        table.require(names)
+            raise InputError(f"--holdout-loss is for the strategy small-loss, got {self.strategy}; leave it out")
+        table.require([self.holdout_loss] if self.holdout_loss else [])
         score: Signal | None = None
         if self.score:
             score = signal(self.score, table, certain_first=False, flag="--score")
         quality = quality_signal(self.quality, table) if self.wants_quality else None
-        return Signals(score, quality, self.loss, self.holdout_loss)
+        return Signals(score, quality, self.holdout_loss)
 
     def needs(self, table: Table, signals: Signals, *, labels_of_table: bool) -> Needs:
         """Return the columns and facts to read of the table."""
@@ -119,16 +112,12 @@ class SelectRequest(Request):
 
     def needs_vectors(self, signals: Signals) -> bool:
         """Return whether embeddings are looked at."""
-        by_vectors = bool({"vectors", *OF_A_MODEL} & set(self.selector().needs))
+        by_vectors = bool({"vectors", "probabilities"} & set(self.selector().needs))
         return self.min_distance is not None or by_vectors or self.derives_losses(signals)
 
     def derives_losses(self, signals: Signals) -> bool:
-        """Return whether the losses under models of other rows are to come from embeddings, for want of a column.
-
-        Not next to the loss of a model in training, which comes with its own.
-        """
-        needs = self.selector().needs
-        return "holdout_loss" in needs and "loss" not in needs and signals.holdout_loss is None
+        """Return whether the losses under models of other rows are to come from embeddings, for want of a column."""
+        return "holdout_loss" in self.selector().needs and signals.holdout_loss is None
 
     def class_column(self, table: Table) -> str | None:
         """Return the column of the classes of all rows, where the strategy uses them; else None.

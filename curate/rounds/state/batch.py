@@ -12,7 +12,7 @@ from curate.policies.select.plan import Chosen, choose
 from curate.policies.select.prepare import prepare
 from curate.policies.select.request import SelectRequest
 from curate.probes.linear import Probe
-from curate.probes.probabilities import OF_A_MODEL, Labelled
+from curate.probes.probabilities import Labelled
 from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
 from curate.rounds.files.settings import RoundSettings
 from curate.rounds.state.model import fit_probe
@@ -119,7 +119,7 @@ def _by_strategy(
         **settings.guard.select_options,
     )
     notes: tuple[str, ...] = ()
-    if not len(standing.known) and ({"labels", *OF_A_MODEL} & set(request.selector().needs)):
+    if not len(standing.known) and ({"labels", "probabilities"} & set(request.selector().needs)):
         request = replace(request, strategy=FIRST, settings={})
         notes = (f"{settings.strategy} needs labels, and none is given yet: {FIRST} picks this batch",)
     excluded = np.zeros(len(scored.rows), bool)

@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[3]
 LABELLED = ["--labelled-where", "key like 'img/00%'"]
 MORE = {
     "score": ["--score", "unc_losspred"],
-    "rho-loss": ["--loss", "loss", "--holdout-loss", "holdout"],
 }
 
 

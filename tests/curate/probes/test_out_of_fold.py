@@ -16,7 +16,6 @@ from curate.probes import out_of_fold
 from curate.probes.linear import spread_of
 from curate.probes.probabilities import Labelled
 from curate.selectors.pool import Pool
-from curate.selectors.table import SELECTORS
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
 from scoring.metrics.classifier import spread_folds
@@ -240,13 +239,8 @@ def test_other_threads_pick_the_same_rows(tmp_path):
         ({}, {"label": "key"}, "expected two different images of a class in column 'key', got 60 rows of 60 classes"),
         ({"embedding": None}, {}, "has no 'embedding' column"),
         ({}, {"holdout_loss": "nothing"}, "has no column 'nothing'"),
-        (
-            {},
-            {"holdout_loss": "kappa_mcinfonce", "loss": "loss"},
-            "--loss is for the strategy rho-loss, got small-loss",
-        ),
         ({"holdout": -np.arange(60.0)}, {"holdout_loss": "holdout"}, "losses of at least 0, .* give the negative"),
-        ({}, {"strategy": "auto", "holdout_loss": "holdout"}, "for the strategies rho-loss and small-loss, got auto"),
+        ({}, {"strategy": "auto", "holdout_loss": "holdout"}, "for the strategy small-loss, got auto"),
     ],
 )
 def test_what_cannot_be_requested_is_one_line(tmp_path, columns, asked, said):
@@ -271,8 +265,3 @@ def test_the_command_says_what_the_models_found(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     assert "5 probes, each applied to rows that it was not fitted on, agree with 'label' on" in done.stderr
     assert "probe" in (tmp_path / "b.receipt.json").read_text()
-
-
-def test_it_stands_next_to_rho_loss():
-    names = list(SELECTORS)
-    assert names.index("small-loss") == names.index("rho-loss") + 1

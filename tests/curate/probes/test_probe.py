@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from curate.probes.linear import STRENGTH, bootstrap_draws, coolest_fit, fit_linear_probe, spread_of
+from curate.probes.linear import STRENGTH, coolest_fit, fit_linear_probe, spread_of
 from curate.probes.neighbours import TEMPERATURES, fit_neighbour_probe
 from scoring.errors import InputError
 
@@ -182,17 +182,6 @@ def test_the_temperature_of_a_vote_is_chosen_with_every_row_left_out_once():
             total -= math.log((20 * vote + (y == y[row]).mean()) / 21)
         losses.append(total)
     assert fit_neighbour_probe(x, y, 3).temperature == TEMPERATURES[int(np.argmin(losses))]
-
-
-def test_draws_differ_most_where_labels_are_far():
-    x, y = blobs(40, noise=0.5)
-    near, far = x[:20], 30 * np.random.default_rng(0).standard_normal((20, 5)).astype(np.float32)
-    draws = bootstrap_draws(x, y, np.concatenate([near, far]), 3, draws=12, seed=3)
-    assert draws.shape == (12, 40, 3)
-    assert draws.sum(2) == pytest.approx(1, abs=1e-5)
-    assert draws[:, 20:].std(0).mean() > draws[:, :20].std(0).mean()
-    assert np.array_equal(draws, bootstrap_draws(x, y, np.concatenate([near, far]), 3, draws=12, seed=3))
-    assert not np.array_equal(draws, bootstrap_draws(x, y, np.concatenate([near, far]), 3, draws=12, seed=4))
 
 
 @pytest.mark.parametrize("fit", [fit_linear_probe, fit_neighbour_probe])

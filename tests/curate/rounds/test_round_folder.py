@@ -230,7 +230,6 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
         ({"batch": 0}, "at least 1 row, got 0"),
         ({"control": 1.0}, r"control share must be in \[0, 1\), got 1"),
         ({"strategy": "autos"}, "unknown strategy 'autos'; did you mean 'auto'"),
-        ({"strategy": "rho-loss"}, "labels are all known"),
         ({"strategy": "small-loss"}, "the strategy small-loss is for tables whose labels are all known; take auto"),
         (
             {"strategy": "stratified", "set": {"by": "given"}},

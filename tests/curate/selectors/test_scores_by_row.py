@@ -5,17 +5,13 @@ import pytest
 
 from curate.selectors.pool import Pool
 from curate.selectors.ranked import (
-    Bald,
     Entropy,
     HighestScore,
     LeastConfidence,
     Margin,
-    RhoLoss,
-    bald,
     entropy,
     least_confidence,
     margin,
-    rho_loss,
 )
 
 
@@ -43,35 +39,6 @@ def test_scores_of_known_distributions():
     assert least_confidence(rows) == pytest.approx([0.5, 0, 2 / 3])
     assert margin(rows) == pytest.approx([1, 0, 1])
     assert entropy(rows) == pytest.approx([math.log(2), 0, math.log(3)])
-    assert bald(np.array([[coin], [sure]])) == pytest.approx(
-        [entropy_of([0.25, 0.75]) - math.log(2) / 2]
-    )  # mean (1/4, 3/4); one of two is a coin flip
-
-
-def test_bald_is_the_entropy_of_the_mean_less_the_mean_entropy():
-    draws = chances(5, 30, 4)
-    for row in range(30):
-        mean = draws[:, row].astype(float).mean(0)
-        expected = entropy_of(mean) - sum(entropy_of(draw) for draw in draws[:, row]) / 5
-        assert bald(draws)[row] == pytest.approx(expected, abs=1e-6)
-
-
-def test_models_that_disagree_wholly_reach_the_most_and_one_model_agrees_with_itself():
-    draws = np.eye(3)[:, None, :]
-    assert bald(draws)[0] == pytest.approx(math.log(3))
-    assert bald(draws[:1])[0] == 0
-
-
-def test_noise_that_all_models_agree_on_is_no_disagreement():
-    draws = np.repeat(chances(1, 20, 3), 4, axis=0)
-    assert bald(draws).max() < 1e-6
-
-
-def test_rho_loss_leaves_noise_and_what_is_learnt():
-    learnable, noise, learnt = 0, 1, 2
-    scores = rho_loss(np.array([2.0, 3.0, 0.1]), np.array([0.2, 3.1, 0.1]))
-    assert scores == pytest.approx([1.8, -0.1, 0.0])
-    assert list(np.argsort(-scores)) == [learnable, learnt, noise]
 
 
 def test_scores_over_many_blocks_equal_those_of_single_rows():
@@ -82,12 +49,12 @@ def test_scores_over_many_blocks_equal_those_of_single_rows():
             assert scores[row] == score(rows[row : row + 1])[0]
 
 
-@pytest.mark.parametrize("kind", [LeastConfidence, Margin, Entropy, Bald, HighestScore, RhoLoss])
+@pytest.mark.parametrize("kind", [LeastConfidence, Margin, Entropy, HighestScore])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_ranked_selector_takes_the_candidates_one_by_one_from_the_highest(kind, seed):
     generator = np.random.default_rng(seed)
-    values = {name: generator.integers(0, 9, 50).astype(np.float32) for name in ("uncertainty", "loss", "holdout_loss")}
-    pool = Pool(np.arange(0, 50, 2), np.array([1, 3]), probabilities=chances(50, 3), draws=chances(2, 50, 3), **values)
+    values = generator.integers(0, 9, 50).astype(np.float32)
+    pool = Pool(np.arange(0, 50, 2), np.array([1, 3]), probabilities=chances(50, 3), uncertainty=values)
     score = kind().scores(pool)
     left, expected = list(range(0, 50, 2)), []
     while len(expected) < 11:

@@ -117,7 +117,6 @@ def test_the_chances_are_those_of_the_linear_probe(tmp_path):
     probe = fit_linear_probe(rows.embedding[::2], labelled.codes, 5, spread=spread_of(rows.embedding))
     assert np.allclose(ready.pool.probabilities, probe.predict(rows.embedding), atol=1e-6)
     assert (ready.pool.probabilities.argmax(1) == codes_of_labels.codes).mean() > 0.9
-    assert prepare(rows, SelectRequest("bald", "2"), labelled).pool.draws.shape == (10, 60, 5)
 
 
 def test_labels_are_numbered_in_their_own_order():

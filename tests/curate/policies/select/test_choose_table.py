@@ -13,7 +13,7 @@ from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
 
 # what a strategy needs in addition to the table and labels
-MORE = {"score": {"score": "unc_losspred"}, "rho-loss": {"loss": "loss", "holdout_loss": "holdout"}}
+MORE = {"score": {"score": "unc_losspred"}}
 LABELLED = "key like 'img/00%'"  # ten rows, two of each class
 
 
@@ -268,16 +268,13 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
             "expected classes in column 'empty', got none in the 60 rows that may be picked; name another with --label",
         ),
         ({"strategy": "stratified"}, "the strategy stratified needs the classes of some labelled rows, got none"),
-        ({"strategy": "bald"}, "the strategy bald needs the classes"),
         ({"strategy": "score"}, "the strategy score needs --score COLUMN"),
-        ({"strategy": "rho-loss"}, "the strategy rho-loss needs --loss COLUMN and --holdout-loss COLUMN"),
         (
             {"strategy": "score", "score": "aesthetic"},
             "write --score max:aesthetic for high ones, or --score min:aesthetic",
         ),
         ({"strategy": "score", "score": "kappa_mcinfonc"}, "did you mean 'kappa_mcinfonce'"),
         ({"score": "unc_losspred"}, "--score is for the strategy score; auto has its own"),
-        ({"loss": "loss"}, "--loss is for the strategy rho-loss, got auto"),
         ({"quality": "unc_losspred"}, "--quality unc_losspred is for --gate, --discount or --noise-guard"),
         ({"discount": True, "quality": "aesthetic"}, "write --quality max:aesthetic for high ones"),
         ({"noise_guard": True, "gate": 0.1}, "leave out --gate and --discount"),

@@ -105,12 +105,11 @@ def test_with_many_groups_and_labels_each_group_sees_its_own_labelled_rows(monke
 
 
 def test_part_of_a_pool_keeps_its_rows_together():
-    pool = replace(pool_of(), draws=np.random.default_rng(0).dirichlet(np.ones(3), (2, 90)).astype(np.float32))
+    pool = pool_of()
     part, rows = part_of(pool, pool.candidates[5:9], pool.labelled)
     assert rows[part.candidates].tolist() == pool.candidates[5:9].tolist()
     assert rows[part.labelled].tolist() == pool.labelled.tolist()
     assert np.array_equal(part.vectors, pool.vectors[rows])
-    assert np.array_equal(part.draws, pool.draws[:, rows])
 
 
 def test_the_gate_leaves_out_the_worst_and_does_not_weigh_the_rest():
