@@ -117,18 +117,8 @@ def _run(
 ) -> PipelineResult:
     """Run the steps; the labels are checked only where the kept images have classes, and the file is as it was run."""
     pipeline = parse_pipeline(file, cleaning.text())
-    begun = PipelineResult()
-    if cleaning.reviewed:
-        scoring = [name for name in SCORING if name in cleaning.steps()]
-        begun = run_pipeline(pipeline, commands, until=scoring[-1], again=again, announce=announce)
-        if begun.code:
-            return begun
-        again = []
-        note_renamed(file.parent)
     until = None if cleaning.label is None else "unique"
-    look = not begun.steps
-    ran = run_pipeline(pipeline, commands, until=until, again=again, look=look, announce=announce)
-    begun = replace(ran, steps=[*begun.steps, *ran.steps[len(begun.steps) :]])
+    begun = run_pipeline(pipeline, commands, until=until, again=again, announce=announce)
     if begun.code or cleaning.label is None:
         return begun
     if not _has_classes(open_table(file.with_name(SUBSET)).batches([cleaning.label])):

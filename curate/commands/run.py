@@ -4,6 +4,7 @@ import sys
 from collections.abc import Container
 from contextlib import redirect_stdout
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -93,7 +94,9 @@ class Typed:
             raise InputError(f"curate {command}: {error.format_message()}") from None
 
     def run(self, command: str, words: list[str]) -> int:
-        """Run a command and return its exit code."""
+        """Run a command and return its exit code; in a cleaned folder verdicts then follow renamed images."""
+        from curate.cleaning.changes import note_renamed
+
         called = self.group.commands[command]
         quiet = self.quiet and command not in self.heard
         words = [*(["--quiet"] if quiet else []), *words]
@@ -104,6 +107,8 @@ class Typed:
                     called.invoke(context)
             except typer.Exit as stop:
                 return int(stop.exit_code)
+        if command == "score":
+            note_renamed(Path())  # steps run in the folder of their file
         return 0
 
 

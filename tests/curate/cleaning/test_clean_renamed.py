@@ -75,6 +75,21 @@ def test_what_was_decided_in_review_is_of_the_image_and_not_of_its_name(workdir)
     assert counts(clean("--json"))["dropped_in_review"] is None
 
 
+def test_verdicts_follow_renamed_images_where_the_steps_are_run_from_their_file(workdir):
+    clean()
+    with serving("out", reviewer="ann") as server:
+        act(server, "drop", queue(server)[0]["id"])
+    clean()
+    kept = pl.read_parquet("out/subset.parquet").select("sha256").sort("sha256")
+    for path in [*Path("photos").iterdir()]:
+        path.rename(path.with_name(f"new-{path.name}"))
+    for _ in range(2):
+        assert run("run", "out/curate.toml").exit_code == 0
+        assert all(key.startswith("new-") for key in read_verdicts("out/subset.verdicts.jsonl").decisions())
+        assert pl.read_parquet("out/subset.parquet").select("sha256").sort("sha256").equals(kept)
+    assert counts(clean("--json"))["changes"]["renamed"] == len([*Path("photos").iterdir()])
+
+
 def test_a_rename_moves_keys_and_compared_images_and_one_that_is_taken_back_counts(tmp_path):
     file, images = VerdictFile(tmp_path / "v.verdicts.jsonl", "ann", {}), ("X" * 16, "Y" * 16)
     file.append("drop", question="copy", keys=("a", "b"), images=images, beside=("b", "c"))
