@@ -23,8 +23,6 @@ def run(
         curate plot scores.parquet histogram -o histogram.svg
         curate plot scores.parquet histogram --column kappa_visimsiam --per label -o classes.pdf
         curate plot scores.parquet abstained-accuracy --label label -o abstained.svg
-        curate plot report.json degradation -o worse.svg
-        curate plot report.json strengths -o strengths.svg
         curate plot scores.parquet risk-coverage --label label --json
 
     {kinds}

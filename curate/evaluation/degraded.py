@@ -1,7 +1,7 @@
 """Does certainty fall when an image gets worse? Crops, blurs, noises and grey boxes of stated strength."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from curate.columns import is_less_certain
 from curate.evaluation.measures import Floats, Measure, Shape, measured
 from curate.statistics.degradations import (
     AUGMENTATIONS,
-    LADDERS,
     WORSE,
     Change,
     center_crops,
@@ -26,7 +25,6 @@ LAPLACIAN = "Laplacian"
 ORIGINAL, CENTER_CROP, ZOOM = "as it is", "centre crop", "zoom"
 LARGER = 4  # images are held at up to this many times the model's side, so that a crop has its own pixels
 CROP_FRACTIONS = (0.1, 0.75)
-VERSIONS = 1 + len(WORSE) + len(AUGMENTATIONS)  # of each image, the centre crop among them
 BATCH = 32
 CROP_SIZE = Shape(
     "Spearman, crop size",
@@ -54,19 +52,15 @@ class Degraded:
         scores: kind -> column -> value as the model gives it, shape (N,), float64.
         fractions: of the side that the centre crop of each image shows, shape (N,).
         sharpness: variance of the Laplacian of the image as it is, shape (N,).
-        strengths: kind of ``LADDERS`` -> a score of each strength, too; empty where they were not requested.
     """
 
     rows: NDArray[np.int64]
     scores: dict[str, dict[str, Floats]]
     fractions: Floats
     sharpness: Floats
-    strengths: dict[str, list[dict[str, Floats]]] = field(default_factory=dict)
 
 
-def degrade(
-    squares: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int, strengths: bool = False
-) -> Degraded:
+def degrade(squares: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int) -> Degraded:
     """Score images and their corrupted versions, some at a time.
 
     Crops are cut from the image at up to four times the model's side; everything else is done at the model's side,
@@ -76,14 +70,8 @@ def degrade(
         squares: row number and central square, uint8 of shape (S, S, 3).
         runner: the model.
         seed: of the random numbers.
-        strengths: whether every change of ``LADDERS`` is made at each of its strengths, too.
     """
     generator = torch.Generator().manual_seed(seed)
-    of_ladders = torch.Generator().manual_seed(seed + 1)  # or the other changes would be others with them
-    ladders = LADDERS if strengths else {}
-    climbed: dict[str, list[list[dict[str, Floats]]]] = {
-        kind: [[] for _ in LADDERS[kind].strengths] for kind in ladders
-    }
     side = runner.model.spec.preprocessing.size
     changes: dict[str, Change] = {**WORSE, **AUGMENTATIONS}
     batch_scores: dict[str, list[dict[str, Floats]]] = {kind: [] for kind in (ORIGINAL, CENTER_CROP, *changes)}
@@ -98,10 +86,6 @@ def degrade(
         for kind, change in changes.items():
             base = images if "crop" in kind else small
             batch_scores[kind].append(scores_of(runner, change(base, generator), side))
-        for kind, ladder in ladders.items():
-            base = images if kind == ZOOM else small
-            for parts, strength in zip(climbed[kind], ladder.strengths, strict=True):
-                parts.append(scores_of(runner, ladder.change(base, of_ladders, strength), side))
         rows += numbers
         fractions.append(fraction.numpy())
     scores = {kind: _joined(parts) for kind, parts in batch_scores.items()}
@@ -109,11 +93,7 @@ def degrade(
     sorted_scores = {kind: {name: v[order] for name, v in columns.items()} for kind, columns in scores.items()}
     fraction_all = np.concatenate(fractions)[order].astype(np.float64) if fractions else np.zeros(0)
     sharpness = sorted_scores[ORIGINAL].get(LAPLACIAN, np.zeros(0))
-    sorted_ladders = {
-        kind: [{name: values[order] for name, values in _joined(parts).items()} for parts in steps]
-        for kind, steps in climbed.items()
-    }
-    return Degraded(np.array(rows, np.int64)[order], sorted_scores, fraction_all, sharpness, sorted_ladders)
+    return Degraded(np.array(rows, np.int64)[order], sorted_scores, fraction_all, sharpness)
 
 
 def batches(squares: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[list[int], Tensor]]:

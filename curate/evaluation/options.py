@@ -72,7 +72,6 @@ class EvaluateOptions:
         str | Path | None, shared("--against", ", to be separated from this one", metavar="TABLE", path="table")
     ] = None
     degrade: Annotated[int, Option("Images to read again, make worse and score.", least=0)] = 0
-    strengths: Annotated[bool, Option("At five strengths of each change, too: for curate plot strengths.")] = False
     source: fields.Source = None
     model: Annotated[
         str | Path | None,

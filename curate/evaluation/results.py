@@ -20,7 +20,6 @@ class Evaluation(Printed):
         columns: the scores, in the order shown, baselines last.
         measures: in the order shown.
         curves: name of a prediction -> abstained accuracy: column -> one entry a coverage.
-        strengths: kind of corrupted images -> how uncertain they are scored, by strength; see ``strength_curves``.
         settings: what decides the numbers: folds, repeats, seed, ...
         caveats: what a reader must know in addition.
     """
@@ -32,7 +31,6 @@ class Evaluation(Printed):
     columns: list[str]
     measures: list[Measure] = field(default_factory=list)
     curves: dict[str, dict[str, list[dict[str, float | None]]]] = field(default_factory=dict)
-    strengths: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     caveats: Caveats = field(default_factory=Caveats)
 

@@ -18,8 +18,7 @@ from scoring.errors import InputError
 from scoring.lookup import name_list
 
 OF_SCORES = (  # options that say nothing of a subset
-    *("column", "votes", "against", "degrade", "strengths"),
-    *("model", "repeats", "train", "probe", "set"),
+    *("column", "votes", "against", "degrade", "model", "repeats", "train", "probe", "set"),
 )
 OF_SUBSETS = ("test", "seeds", "group", "network")
 

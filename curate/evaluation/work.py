@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.evaluation import correctness
 from curate.evaluation.agreement import APART, VOTES, against_votes, separation
-from curate.evaluation.degraded import LAPLACIAN, LARGER, VERSIONS, Degraded, degrade, degraded_measures
+from curate.evaluation.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
 from curate.evaluation.joined import LabelledFile, class_names, named_column, open_labelled, vote_counts
 from curate.evaluation.measures import Caveats, Floats
 from curate.evaluation.protocol import Protocol
@@ -26,9 +26,7 @@ from curate.evaluation.rows import (
     select_rows,
 )
 from curate.evaluation.squares import squares
-from curate.evaluation.strengths import strength_curves
 from curate.evaluation.trained import TrainingRows, judge_by, training_rows
-from curate.statistics.degradations import LADDERS
 from curate.tables.provenance import digest_of_model, require_same_model
 from curate.tables.table import Table
 from scoring.checkpoint import load_model, read_header, shipped_models
@@ -48,7 +46,6 @@ class EvaluateSettings:
         seed: of folds, resamples, shuffles, samples and corrupted images.
         sample: measure that many rows, chosen by a hash of their keys; None for all.
         degrade: images that are read again and made worse; 0 for none.
-        strengths: whether they are made worse at five strengths of each change, too.
         device: that scores them.
     """
 
@@ -57,7 +54,6 @@ class EvaluateSettings:
     sample: int | None = None
     degrade: int = 0
     device: str = "auto"
-    strengths: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.repeats <= MOST_REPEATS:
@@ -66,8 +62,6 @@ class EvaluateSettings:
             raise InputError(f"--sample must be at least {FEWEST_ROWS} rows, got {self.sample}; take more")
         if self.degrade and self.degrade < FEWEST_ROWS:
             raise InputError(f"--degrade must be at least {FEWEST_ROWS} images, got {self.degrade}; take more")
-        if self.strengths and not self.degrade:
-            raise InputError("--strengths is for --degrade, which is missing; give --degrade N, or leave it out")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
 
@@ -258,13 +252,11 @@ class EvaluationWork:
         """Read images again, make them worse, and measure what the model reports for them."""
         places = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
         index = self.rows.index[places].tolist()
-        steps = sum(len(ladder.strengths) for ladder in LADDERS.values()) if self.settings.strengths else 0
-        versions = f"{VERSIONS + steps}" if steps else "eight"
-        self.announce(f"reading {len(index):,} images again, and scoring {versions} corrupted versions of each")
+        self.announce(f"reading {len(index):,} images again, and scoring eight corrupted versions of each")
         most = LARGER * runner.model.spec.preprocessing.size
         pictures = squares(self.table, index, most=most, source=source)
         with torch.random.fork_rng(devices=[]):
-            degraded = degrade(pictures, runner, seed=self.settings.seed, strengths=self.settings.strengths)
+            degraded = degrade(pictures, runner, seed=self.settings.seed)
         if len(degraded.rows) < FEWEST_ROWS:
             raise InputError(
                 f"--degrade: expected at least {FEWEST_ROWS} images that can be read, got {len(degraded.rows)} of "
@@ -272,7 +264,6 @@ class EvaluationWork:
             )
         self.result_.caveats.unread = len(index) - len(degraded.rows)
         self.result_.measures += degraded_measures(degraded, **self.common)
-        self.result_.strengths = strength_curves(degraded, **self.common)
         self._sharpness(degraded)
 
     def _sharpness(self, degraded: Degraded) -> None:

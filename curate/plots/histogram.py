@@ -147,7 +147,7 @@ def _draw_groups(numbers: Histogram, title: str, width: float) -> "Figure":
 
 def _scale(axes: "Axes", spread: Spread, *, most: int) -> None:
     if spread.log:
-        set_log(axes, "x", spread.edges[0], spread.edges[-1], most=most)
+        set_log(axes, spread.edges[0], spread.edges[-1], most=most)
     else:
         write_numbers(axes.xaxis, most=most)
     write_numbers(axes.yaxis, most=5)

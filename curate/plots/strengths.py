@@ -1,12 +1,9 @@
-"""How uncertain scores call images as they get worse, from what `curate evaluate --degrade --strengths` wrote."""
+"""How uncertain scores call images as they get worse, drawn for `curate selftest`."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from curate.evaluation.curves import read_strengths
-from curate.plots.degradation import chosen_columns, not_ours, read_report
 from curate.plots.judged import Band
-from curate.plots.request import Numbers, PlotRequest
 from curate.sheets.captions import plain_line
 from curate.sheets.style import (
     DASHES,
@@ -21,11 +18,9 @@ from curate.sheets.style import (
     name_axes,
     new_axes,
     new_figure,
-    set_title,
     write_numbers,
     write_percent,
 )
-from scoring.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +48,7 @@ class Steps:
 
 
 @dataclass
-class Strengths(Numbers):
+class Strengths:
     """How uncertain scores call images as they get worse.
 
     Attributes:
@@ -64,40 +59,12 @@ class Strengths(Numbers):
     images: int
     kinds: list[Steps]
 
-    @classmethod
-    def measure(cls, request: PlotRequest) -> Self:
-        """Read the curves and their intervals from the JSON of an evaluation."""
-        report = read_report(request.path)
-        if not report.get("strengths"):
-            raise InputError(
-                f"{request.path} was measured without strengths; run `curate evaluate TABLE --degrade 500 --strengths "
-                "-o REPORT.json`"
-            )
-        try:
-            kinds = [
-                Steps(
-                    each["kind"],
-                    each["unit"],
-                    each["strength"],
-                    {name: Band(**ends) for name, ends in each["columns"].items()},
-                )
-                for each in read_strengths(report)
-            ]
-            images = int(next(each["n"] for each in report["measures"] if str(each["name"]).startswith("less certain")))
-        except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
-            raise not_ours(request.path) from None
-        chosen, notes = chosen_columns(request, list(kinds[0].share), MOST_COLUMNS)
-        for kind in kinds:
-            kind.share = {name: kind.share[name] for name in chosen}
-        return cls(images, kinds, notes=notes)
-
     @drawing()
-    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+    def draw(self, *, width: float = WIDTH) -> "Figure":
         """Draw a panel a kind, a line with its band a column; half is what the images as they are have."""
         names = list(self.kinds[0].share)
         lines = -(-len(self.kinds) // COLUMNS)
-        figure = new_figure(lines * HEIGHT + legend_height(names, width) + 6 + 5 * bool(title), width)
-        set_title(figure, title)
+        figure = new_figure(lines * HEIGHT + legend_height(names, width) + 6, width)
         panels = new_axes(figure, len(self.kinds), COLUMNS)
         for at, (axes, steps) in enumerate(zip(panels, self.kinds, strict=True)):
             axes.axhline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))

@@ -43,7 +43,6 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
         "numbers",
         frozenset({"column", "per"}),
     ),
-    "gains": Kind(f"{_ROOM}gains:Gains", "what each pick of a batch adds", "a batch of curate select", frozenset()),
     "abstained-accuracy": Kind(
         f"{_ROOM}orders:Abstained", "accuracy of the most certain share of rows", "--label or --right", _JUDGED
     ),
@@ -55,18 +54,6 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
     ),
     "reliability": Kind(
         f"{_ROOM}reliability:Reliability", "how often confident rows are right", "--label or --right", _JUDGED
-    ),
-    "degradation": Kind(
-        f"{_ROOM}degradation:Degradation",
-        "how often corrupted images are called less certain",
-        "the JSON of curate evaluate --degrade",
-        frozenset({"column"}),
-    ),
-    "strengths": Kind(
-        f"{_ROOM}strengths:Strengths",
-        "uncertainty of images as corruption grows",
-        "the JSON of curate evaluate --degrade --strengths",
-        frozenset({"column"}),
     ),
     "course": Kind(
         f"{_ROOM}course:TrainingCourse",

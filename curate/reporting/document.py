@@ -199,8 +199,7 @@ def gather(table: Table, request: FactsRequest) -> Facts:
         "funnel": [each.funnel() for each in results],
         "distributions": counts.distributions,
         "ranks": rank_correlations(counts.scores),
-        "measured": None if measured is None else measured.tables,
-        "strengths": [] if measured is None else measured.strengths,
+        "measured": measured,
     }
     on_map = None if isinstance(places, str) else places
     return Facts(dataset, decided, columns, drawn, galleries, on_map, results, counted_parts)

@@ -1,11 +1,9 @@
 """The measures of ``curate evaluate --json``, as tables of a report."""
 
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from curate.evaluation.curves import read_strengths
 from curate.manifest.text import read_json
 from curate.policies.seal import MAX_BYTES
 from scoring.errors import InputError
@@ -13,21 +11,8 @@ from scoring.errors import InputError
 MOST = 100  # measures, and columns of scores
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The measures of an evaluation.
-
-    Attributes:
-        tables: one with a column a measure, and one of what they mean.
-        strengths: uncertainty of images as corruption grows; see ``read_strengths``.
-    """
-
-    tables: list[dict[str, Any]]
-    strengths: list[dict[str, Any]]
-
-
-def read_measured(path: str | Path) -> Measured:
-    """Return the measures of each score column.
+def read_measured(path: str | Path) -> list[dict[str, Any]]:
+    """Return the measures of each score column: a table with a column a measure, and one of what they mean.
 
     Args:
         path: what ``curate evaluate --json`` printed, or ``-o`` wrote.
@@ -40,7 +25,6 @@ def read_measured(path: str | Path) -> Measured:
         measures = [_measure(measure) for measure in report["measures"]][:MOST]
         columns = [str(name) for name in report["columns"]][:MOST]
         rows, used = int(report["rows"]), int(report["used"])
-        strengths = read_strengths(report)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise InputError(
             f"--measured: {path} is not what curate evaluate wrote; run: curate evaluate ... -o {path}"
@@ -51,7 +35,7 @@ def read_measured(path: str | Path) -> Measured:
     title = f"How good the scores are: {used:,} of {rows:,} rows measured"
     table = [[name, *(measure["values"].get(name, "") for measure in valued)] for name in order]
     meanings = [[measure["name"], measure["better"], measure["meaning"], measure["missing"]] for measure in measures]
-    tables = [
+    return [
         {"title": title, "columns": ["column", *(measure["name"] for measure in valued)], "rows": table},
         {
             "title": "What is measured",
@@ -59,7 +43,6 @@ def read_measured(path: str | Path) -> Measured:
             "rows": meanings,
         },
     ]
-    return Measured(tables, strengths)
 
 
 def _measure(value: dict[str, Any]) -> dict[str, Any]:

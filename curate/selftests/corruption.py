@@ -8,11 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.columns import QUALITY, QUALITY_COLUMNS
+from curate.columns import QUALITY, QUALITY_COLUMNS, is_less_certain
 from curate.evaluation.degraded import LAPLACIAN, LARGER, ZOOM, batches, embedded
 from curate.evaluation.measures import Floats
 from curate.evaluation.squares import central_square
-from curate.evaluation.strengths import shares_among
 from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Check
 from curate.statistics.degradations import LADDERS, resize
 from curate.statistics.monotone import Rise, rise
@@ -51,6 +50,40 @@ class Climbed:
         """
         values = [self.base[column], *(step[column] for step in self.steps[kind])]
         return np.stack([shares_among(self.base[column], each, column) for each in values])
+
+
+def rank_among(base: Floats, values: Floats, name: str) -> Floats:
+    """Return the share of the images as they are that are more certain, equal ones by half, shape (N,).
+
+    Args:
+        base: of the images as they are, shape (M,).
+        values: of images, shape (N,).
+        name: of the column, which says its direction.
+    """
+    sign = 1.0 if is_less_certain(name) else -1.0
+    ordered = np.sort(sign * base)
+    both = np.searchsorted(ordered, sign * values, "left") + np.searchsorted(ordered, sign * values, "right")
+    return both / (2 * len(ordered))
+
+
+def shares_among(base: Floats, values: Floats, name: str) -> Floats:
+    """Return for each image what it adds to the mean share of images as they are that are more certain, shape (N,).
+
+    Its mean equals the mean of ``rank_among``. An image counts twice: by how many are more certain than its version,
+    and, as one of the images as they are, by how many versions it is more certain than; so the spread of these
+    values, and of their differences between strengths, holds the random variation of both draws. For versions that
+    are the images themselves it is one half for all.
+
+    Args:
+        base: of the images as they are, shape (N,).
+        values: of a version of each, shape (N,).
+        name: of the column, which says its direction.
+
+    Source: DeLong, DeLong and Clarke-Pearson 1988, the structural components of the area under a curve; of pairs.
+    """
+    above = rank_among(base, values, name)
+    below = 1 - rank_among(values, base, name)
+    return np.asarray(above + below - above.mean())
 
 
 class BatchScorer:

@@ -32,7 +32,7 @@ class SelfTest(Printed):
         columns: that were tried.
         left_out: columns of the table that were not, for no corrupted image can be scored by them.
         checks: in the order shown.
-        curves: kind -> unit, strengths and by column value, low and high; as ``curate evaluate`` has them.
+        curves: kind -> unit, strengths and by column value, low and high.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Curves with bands: axes, lines, marks, names; one panel or several, one under the other."""
+"""Curves with bands: axes, lines, names; one panel or several, one under the other."""
 
 import math
 from collections.abc import Sequence
@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 from curate.sheets.captions import plain_line
 from curate.sheets.style import (
-    BEHIND,
     COLOURS,
     DASHES,
     GREY,
-    INK,
     LINE_LETTERS,
     MARKERS,
     WIDTH,
@@ -22,7 +20,6 @@ from curate.sheets.style import (
     new_axes,
     new_figure,
     set_legend,
-    set_log,
     set_title,
     write_numbers,
     write_percent,
@@ -58,15 +55,6 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A point of a curve with a word, led to both axes."""
-
-    x: float
-    y: float
-    text: str
-
-
-@dataclass(frozen=True)
 class Panel:
     """Curves over the same axes.
 
@@ -76,9 +64,7 @@ class Panel:
         y: name of the vertical axis.
         percent: whether values in [0, 1] are written as percentages, upwards.
         across: whether they are across, too.
-        log: whether the vertical axis is logarithmic; then all values are above zero.
         zero: whether the vertical axis has zero on it in any case.
-        marks: points that are named.
         legend: whether the curves are named.
         dots: whether few points are dotted.
         height: in mm, without the names of the curves.
@@ -92,9 +78,7 @@ class Panel:
     y: str
     percent: bool = False
     across: bool = False
-    log: bool = False
     zero: bool = False
-    marks: Sequence[Mark] = ()
     legend: bool = True
     dots: bool = True
     height: float = HEIGHT
@@ -141,8 +125,6 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
             curve.x, curve.y, color=GREY, linewidth=0.8, linestyle=DASHES[1 + number % 2], label=_short(curve.name)
         )
     _scale(axes, panel, values)
-    for mark in panel.marks:
-        _lead(axes, mark)
     name_axes(axes, panel.x, panel.y)
 
 
@@ -177,33 +159,13 @@ def _scale(axes: "Axes", panel: Panel, values: Sequence[float]) -> None:
         write_percent(axes.xaxis)
     else:
         write_numbers(axes.xaxis)
-    if panel.log:
-        set_log(axes, "y", min(values), max(values))
-    elif panel.percent:
+    if panel.percent:
         write_percent(axes.yaxis)
     else:
         write_numbers(axes.yaxis)
     if panel.square:
         ends = min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])
         axes.set(xlim=ends, ylim=ends, aspect="equal")
-
-
-def _lead(axes: "Axes", mark: Mark) -> None:
-    """Lead a point to both axes, and write its word where a curve that rises leaves room."""
-    left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
-    across, up = [mark.x, mark.x, left], [bottom, mark.y, mark.y]
-    axes.plot(across, up, color=COLOURS[1], linewidth=0.6, scalex=False, scaley=False)
-    early = mark.x < sum(axes.get_xlim()) / 2
-    axes.annotate(
-        plain_line(mark.text, LINE_LETTERS),
-        (mark.x, mark.y),
-        xytext=(3, -3) if early else (-3, 3),
-        textcoords="offset points",
-        ha="left" if early else "right",
-        va="top" if early else "bottom",
-        color=INK,
-        bbox=BEHIND,
-    )
 
 
 def _short(name: str) -> str:

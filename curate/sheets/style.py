@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from curate.sheets.captions import escaped, plain_line
 from curate.sheets.picture import refuse_name
@@ -30,7 +30,6 @@ INCH = 25.4  # mm
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-BEHIND: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}  # words over lines and points
 INK, GREY, FAINT = "#222222", "#999999", "#DDDDDD"
 LINE_LETTERS = 26  # of a name in a legend
 STYLE: dict[str, Any] = {
@@ -168,16 +167,16 @@ def write_numbers(axis: Any, *, most: int = 6) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
 
 
-def set_log(axes: "Axes", name: Literal["x", "y"], low: float, high: float, *, most: int = 8) -> None:
-    """Make an axis logarithmic, with at most so many numbers and some room, for values from low to high above 0."""
+def set_log(axes: "Axes", low: float, high: float, *, most: int = 8) -> None:
+    """Make the horizontal axis logarithmic, with at most so many numbers, for values from low to high above 0."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     powers = math.log10(high) - math.log10(low)
     room = 0.06 * powers or 0.05
     ends = (10 ** max(math.log10(low) - room, -307.0), 10 ** min(math.log10(high) + room, 308.0))
-    axes.autoscale(False, axis=name)  # which runs over where numbers end
-    axes.set(**{f"{name}lim": ends, f"{name}scale": "log"})
-    axis = axes.xaxis if name == "x" else axes.yaxis
+    axes.autoscale(False, axis="x")  # which runs over where numbers end
+    axes.set(xlim=ends, xscale="log")
+    axis = axes.xaxis
     subs = (1.0,) if powers > 3 else (1.0, 3.0) if powers > 1.5 else (1.0, 2.0, 5.0)
     if powers > 0.7:
         axis.set_major_locator(LogLocator(subs=subs, numticks=most))

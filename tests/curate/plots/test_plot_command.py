@@ -48,22 +48,12 @@ def made(tmp_path_factory):
                 "nan": [float("nan")] * N,
                 "mixed": [1.0, float("nan"), float("inf"), *range(N - 3)],
                 "many": [f"class {i}" for i in range(N)],
-                "rank": np.arange(N) + 1,
-                "gain": 1 / (np.arange(N) + 1),
             }
         ),
         place / "s.parquet",
     )
-    kinds = ("centre crop", "crop", "blur", "noise", "grey box")
-    values = {"value": 0.7, "low": 0.6, "high": 0.8}
-    measures = [{"name": f"less certain: {kind}", "n": 30, "values": {"kappa_a": values}} for kind in kinds]
-    curve = {"value": [0.5, 0.7], "low": [0.4, 0.6], "high": [0.6, 0.8]}
-    climbed = {
-        kind: {"unit": "share", "strength": [0, 0.5], "columns": {"kappa_a": curve}} for kind in ("zoom", "blur")
-    }
     (place / "run").mkdir()
     (place / "run" / "course.csv").write_text("epoch,step,loss,lr,knn\n1,10,2.5,0.1,\n2,20,2.25,0.05,0.5\n")
-    (place / "r.json").write_text(json.dumps({"measures": measures, "strengths": climbed}))
     return place
 
 
@@ -81,13 +71,10 @@ def run(line, code=0):
 
 ASKED = {
     "histogram": "s.parquet histogram",
-    "gains": "s.parquet gains",
     "abstained-accuracy": "s.parquet abstained-accuracy --label label --repeats 5",
     "risk-coverage": "s.parquet risk-coverage --right right --repeats 5",
     "roc": "s.parquet roc --right right --repeats 5",
     "reliability": "s.parquet reliability --label label --repeats 5",
-    "degradation": "r.json degradation",
-    "strengths": "r.json strengths",
     "course": "run course",
 }
 
@@ -184,22 +171,9 @@ def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
         ("s.parquet risk-coverage --label label --prediction lineal -o x.svg", "did you mean 'linear'"),
         ("s.parquet reliability --right right -o x.svg", "name columns with --column, such as kappa_a"),
         ("s.parquet reliability --label label --repeats 0 -o x.svg", "--repeats must be between 1"),
-        ("s.parquet degradation -o x.svg", "from the JSON of `curate evaluate TABLE --degrade 500"),
-        ("r.json degradation --column unc_b -o x.svg", "has no column 'unc_b' (columns: kappa_a)"),
-        ("empty.json degradation -o x.svg", "was measured without corrupted images"),
-        ("broken.json degradation -o x.svg", "is not what curate evaluate writes"),
-        ("gone.json degradation -o x.svg", "No such file"),
-        ("r.json strengths --column unc_b -o x.svg", "has no column 'unc_b' (columns: kappa_a)"),
-        ("empty.json strengths -o x.svg", "was measured without strengths"),
-        ("steps.json strengths -o x.svg", "is not what curate evaluate writes"),
-        ("r.json strengths --per a -o x.svg", "--per is not for strengths"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(folder, line, said):
-    Path("empty.json").write_text('{"measures": []}')
-    steps = {"zoom": {"unit": "", "strength": [0, 0], "columns": {"a": {"value": [1], "low": [1], "high": [1]}}}}
-    Path("steps.json").write_text(json.dumps({"measures": [], "strengths": steps}))
-    Path("broken.json").write_text('{"measures": [1, {"name": 3}]}')
     result = run(f"plot {line}", code=1)
     assert result.stderr.startswith("error: ")
     assert said in result.stderr

@@ -169,25 +169,3 @@ def test_reliability_of_scores_is_shown_over_tenths_and_promises_nothing(place):
     )
     with pytest.raises(InputError, match="share no axis"):
         numbers(place, "reliability", right="right", column=["confidence", "unc_losspred"], repeats=5)
-
-
-def test_gains_are_those_of_the_batch_in_order_of_rank(place, tmp_path):
-    made = curate.select(place / "s.parquet", tmp_path / "b.parquet", budget=20)
-    table = pq.read_table(tmp_path / "b.parquet")
-    pq.write_table(table.take(np.random.default_rng(2).permutation(20)), tmp_path / "mixed.parquet")
-    assert curate.plot(tmp_path / "mixed.parquet", "gains").numbers.gain == pytest.approx(made.gains)
-
-
-def report(share):
-    shares_of = {"a": {"value": share, "low": share - 0.1, "high": share + 0.1}}
-    kinds = ("centre crop", "crop", "blur", "noise", "grey box")
-    return {"measures": [{"name": f"less certain: {kind}", "n": 30, "values": shares_of} for kind in kinds]}
-
-
-def test_degradation_is_what_the_evaluation_says(tmp_path):
-    (tmp_path / "r.json").write_text(json.dumps(report(0.7)))
-    drawn = curate.plot(tmp_path / "r.json", "degradation").numbers
-    assert drawn.images == 30
-    assert drawn.kinds == ["centre crop", "crop", "blur", "noise", "grey box"]
-    assert drawn.share["a"].value == [0.7] * 5
-    assert drawn.share["a"].low == pytest.approx([0.6] * 5)

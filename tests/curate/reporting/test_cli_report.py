@@ -111,12 +111,6 @@ def test_what_evaluate_wrote_is_shown_as_tables(made, tmp_path):
     value = next(each for each in values["measures"] if each["name"] == "R-AUROC")["values"]["unc_losspred"]["value"]
     assert cell.startswith(f"{value:.3f} [")
     assert [row[0] for row in meanings["rows"]] == [each["name"] for each in values["measures"]]
-    assert facts["strengths"] == []
-    curve = {"value": [0.5, 0.7], "low": [0.4, 0.6], "high": [0.6, 0.8]}
-    zoom = {"unit": "side", "strength": [0, 0.5], "columns": {"unc_losspred": curve}}
-    evaluation.write_text(json.dumps(values | {"strengths": {"zoom": zoom}}))
-    facts = json.loads(run(made / "scores.parquet", "--json", "-q", "--points", "0", "--measured", evaluation).stdout)
-    assert facts["strengths"] == [{"kind": "zoom", **zoom}]
     for text in ("[]", "{", '{"measures": [{"values": 3}], "columns": [], "rows": 1, "used": 1}'):
         evaluation.write_text(text)
         refused = run(made / "scores.parquet", "--json", "--points", "0", "--measured", evaluation)

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from curate.cli import app
 from curate.engines.score import score
 from curate.evaluation.degraded import LAPLACIAN
-from curate.evaluation.strengths import rank_among
 from curate.manifest import SourceOptions
 from curate.selftests import copies, corruption, invariance
 from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED
@@ -358,11 +357,19 @@ def test_an_interval_holds_the_truth_as_often_as_it_says():
         climbed = corruption.Climbed(np.zeros((80, 1)), {"unc_x": base}, {"blur": [{"unc_x": worse_}]})
         end = rise(climbed.shares("blur", "unc_x")).end
         missed += not end.low <= 0 <= end.high
-        shares = np.stack([rank_among(base, each, "unc_x") for each in (base, worse_)])
+        shares = np.stack([corruption.rank_among(base, each, "unc_x") for each in (base, worse_)])
         end = rise(shares).end
         naive += not end.low <= 0 <= end.high
     assert missed <= stats.binom.ppf(0.999, 1_000, 0.05)
     assert naive > 150  # with the unchanged images taken for all there are
+
+
+def test_ranks_by_strength_are_their_definition():
+    base, changed = np.array([1.0, 2.0, 2.0, 4.0]), np.array([2.0, 5.0, 0.0, 3.0])
+    more = np.mean([np.mean(base < value) + np.mean(base == value) / 2 for value in changed])
+    assert corruption.shares_among(base, changed, "unc_a").mean() == pytest.approx(more)  # less is more certain
+    assert corruption.shares_among(base, changed, "kappa_b").mean() == pytest.approx(1 - more)
+    assert corruption.shares_among(base, base, "unc_a") == pytest.approx(0.5)
 
 
 def test_what_all_images_show_alike_has_no_interval():

@@ -61,18 +61,6 @@ COLUMNS = [
     {"name": "u:label", "kind": "class", "direction": 0, "words": "", "integer": False},
     {"name": "u:size", "kind": "number", "direction": 0, "words": "", "integer": True},
 ]
-STRENGTHS = [
-    {
-        "kind": kind,
-        "unit": "<share>",
-        "strength": [0, 0.5, 1],
-        "columns": {
-            name: {"value": [0.5, 0.6, 0.9], "low": [0.4, 0.5, 0.8], "high": [0.6, 0.7, 1]}
-            for name in ("unc_losspred", "<kappa>")
-        },
-    }
-    for kind in ("zoom", "<blur>")
-]
 MEASURED = {
     "title": "evaluate <1>",
     "columns": ["column", "AUROC"],
@@ -207,6 +195,5 @@ def document(n=150, *, thumbs=thumbnail):
         "thumbs": thumbnails(n, thumbs),
         "map": map_of(unsure),
         "ranks": {"columns": ["unc_losspred", "kappa", "u:size"], "rho": rho, "n": n},
-        "strengths": STRENGTHS,
         "measured": [MEASURED],
     }

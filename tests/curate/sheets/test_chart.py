@@ -136,11 +136,11 @@ def test_a_logarithmic_axis_has_two_plain_numbers_or_more(low, high):
     with drawing():
         figure = new_figure(40)
         (axes,) = new_axes(figure)
-        axes.plot([0, 1], [low, high])
-        set_log(axes, "y", low, high)
-        ends = axes.get_ylim()
-        said = [tick.get_text() for tick in axes.get_yticklabels()]
-        places = axes.get_yticks()
+        axes.plot([low, high], [0, 1])
+        set_log(axes, low, high)
+        ends = axes.get_xlim()
+        said = [tick.get_text() for tick in axes.get_xticklabels()]
+        places = axes.get_xticks()
     shown = [text for text, place in zip(said, places, strict=True) if ends[0] <= place <= ends[1]]
     assert 1 + (low < high) <= len(shown) <= 12
     assert len(set(shown)) == len(shown)

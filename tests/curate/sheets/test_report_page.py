@@ -100,15 +100,6 @@ def test_every_section_is_there_and_named_in_the_navigation(opened):
 
 
 @with_browser
-def test_what_worse_images_are_called_is_a_chart_a_kind_with_its_words(fresh):
-    look_at(fresh, "measured", charts=2)
-    words = fresh.run("Array.from(document.querySelectorAll('#measured .strength .chart'), (c) => c.ariaLabel)")
-    assert words[0] == "Less certain with more zoom; at 1 (<share>): unc_losspred 90 %, <kappa> 90 %"
-    captions = fresh.run("Array.from(document.querySelectorAll('#measured figcaption'), (c) => c.textContent)")
-    assert captions == ["zoom: <share>", "<blur>: <share>"]
-
-
-@with_browser
 def test_sections_without_facts_are_left_out(browser, tmp_path):
     facts = document(20)
     facts |= {"funnel": [], "distributions": [], "galleries": [], "map": None, "measured": None}
