@@ -35,7 +35,6 @@ from curate.tables.rows import Rows, read_rows
 from curate.tables.table import open_table
 from scoring.images import DecodeError, decode_rgb, perceptual_hash
 from scoring.images.geometry import resize
-from scoring.images.pixels import pixel_digest
 from scoring.images.views import views
 from scoring.search.hamming import HammingIndex
 
@@ -130,12 +129,6 @@ def pairs_by(name: str, rows: Rows, *, mirrored: bool = False) -> Pairs:
     return Pairs.of(links.query, links.row, links.similarity if search.higher else -links.similarity)
 
 
-def same_pixels(judged: Judged) -> Pairs:
-    """Return the pairs whose decoded pixels are equal."""
-    digests = [_or_none(lambda data=data: pixel_digest(data)) or f"row {row}" for row, data in enumerate(judged.images)]
-    return Pairs.within(np.unique(digests, return_inverse=True)[1])
-
-
 def mirrored_hashes(judged: Judged, rows: Rows) -> Pairs:
     """Return pairs by the bits between the hash of one and the other's or its mirror image."""
     readable = np.flatnonzero(rows.ok)
@@ -159,7 +152,6 @@ def finders(judged: Judged, rows: Rows) -> Iterator[tuple[str, Pairs, float]]:
     names = ("hash", "signature", "crop", "embedding")
     bits, cosine, part, content = (FINDERS[name].threshold or 0.0 for name in names)
     yield "bytes", pairs_by("bytes", rows), 1.0
-    yield "pixels", same_pixels(judged), 1.0
     yield "hash", pairs_by("hash", rows), -bits
     yield "hash, mirrored", mirrored_hashes(judged, rows), -bits
     for name, mirrored in (("", False), (", mirrored", True)):

@@ -61,7 +61,7 @@ def run(
     there are no chains of ever less alike images. Which image is kept: --prefer first, then --keep: labelled,
     no-junk, least-lost, least-lossy, largest, least-compressed, certain, max:COLUMN, min:COLUMN; of equal ones the
     shorter key.
-    pixels, --estimate-recall and --sheet read images again; the others work on the table alone.
+    --estimate-recall and --sheet read images again; the others work on the table alone.
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json, and with --against unique.leaks.csv. Nothing is deleted.
     """

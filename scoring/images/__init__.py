@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from scoring.images.decoding import DEFAULT_MAX_PIXELS, MAX_SIDE, decode, decode_rgb, decode_small
     from scoring.images.outcome import STATUSES, DecodedImage, DecodeError
     from scoring.images.phash import hamming, perceptual_hash
-    from scoring.images.pixels import pixel_digest
     from scoring.images.preprocessing import Preprocessing
     from scoring.images.quality import Quality
 
@@ -28,7 +27,6 @@ _MODULES = {
     "decode_small": "decoding",
     "hamming": "phash",
     "perceptual_hash": "phash",
-    "pixel_digest": "pixels",
 }
 __all__ = [
     "DEFAULT_MAX_PIXELS",
@@ -43,7 +41,6 @@ __all__ = [
     "decode_small",
     "hamming",
     "perceptual_hash",
-    "pixel_digest",
 ]
 
 

@@ -1,7 +1,7 @@
 """A decoder's own process: takes encoded images over a socket, gives back pixels, one at a time.
 
 What is reported: a frame is 4 bytes of length, then JSON. The parent sends a request and the encoded bytes; the child
-answers with the header; the parent asks for the pixels, their digest or nothing more; the child answers. So the parent
+answers with the header; the parent asks for the pixels or nothing more; the child answers. So the parent
 can wait, between the two, until there is memory for the image. Any answer may be a failure instead. Pixels are in
 shared memory on Linux; elsewhere they follow the header through the socket.
 """
@@ -96,8 +96,6 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
             raise SystemExit(0)
         if task["what"] == "nothing":
             send_frame(parent, {"done": True})
-        elif task["what"] == "digest":
-            send_frame(parent, {"digest": image.digest()})
         else:
             _send_raster(parent, image, task["short_side"])
     except DecodeError as failure:

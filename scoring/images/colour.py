@@ -42,12 +42,7 @@ def to_rgb(image: Image.Image, *, white: int = WHITE, is_inverted: bool = False)
     """
     if is_transparent(image):
         return _composited(image)
-    return _in_bands(image, _rule(image, white, is_inverted), 3)
-
-
-def to_rgba(image: Image.Image) -> NDArray[np.uint8]:
-    """Return a loaded image for which ``is_transparent`` as 8-bit RGBA, not premultiplied, shape (H, W, 4)."""
-    return _in_bands(image, lambda band: np.asarray(_straight(band)), 4)
+    return _in_bands(image, _rule(image, white, is_inverted))
 
 
 def is_transparent(image: Image.Image) -> bool:
@@ -72,10 +67,8 @@ def background(histogram: NDArray[np.int64]) -> int:
     return 0 if n and lack < n * LEAST_CONTRAST**2 else 255
 
 
-def _in_bands(
-    image: Image.Image, convert: Callable[[Image.Image], NDArray[np.uint8]], channels: int
-) -> NDArray[np.uint8]:
-    out = np.empty((image.height, image.width, channels), dtype=np.uint8)
+def _in_bands(image: Image.Image, convert: Callable[[Image.Image], NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    out = np.empty((image.height, image.width, 3), dtype=np.uint8)
     top = 0
     for band in _bands(image):
         out[top : top + band.height] = convert(band)
@@ -112,10 +105,10 @@ def _straight(band: Image.Image) -> Image.Image:
 
 def _composited(image: Image.Image) -> Pixels:
     """Return an image with alpha on white, or on black by the rule of ``background``."""
-    on_white = _in_bands(image, lambda band: _on(band, 255), 3)
+    on_white = _in_bands(image, lambda band: _on(band, 255))
     if 255 - on_white[::_EVERY].mean() >= LEAST_CONTRAST * 255:  # then so do the drawn pixels, which are fewer
         return on_white
-    return on_white if background(_drawn(image)) else _in_bands(image, lambda band: _on(band, 0), 3)
+    return on_white if background(_drawn(image)) else _in_bands(image, lambda band: _on(band, 0))
 
 
 def _on(band: Image.Image, behind: int) -> NDArray[np.uint8]:

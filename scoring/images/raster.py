@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 from scoring.images.deep import WHITE, check_white
-from scoring.images.exact import digest_by_pillow
 from scoring.images.geometry import Raster, dct_scale
 from scoring.images.jpeg import JpegHeader, check_scans, decode_strictly, read_jpeg_header
 from scoring.images.metadata import without_metadata
@@ -141,12 +140,6 @@ class LocalImage:
             orientation, damage = picture.orientation()
             warning = warning or damage
         return Raster(read.pixels, header.width, header.height, orientation, read.highest), warning
-
-    def digest(self) -> str:
-        """Return the digest of the pixels of any format but JPEG; see ``pixel_digest``."""
-        if self._picture is None:
-            raise ValueError("a JPEG's digest comes from its raster")
-        return digest_by_pillow(self._picture, self.data, is_alone=self.header.n_frames == 1)
 
     def _read_header(self, name: str, jpeg: JpegHeader | None) -> Header:
         data, max_pixels = self.data, self.options.max_pixels

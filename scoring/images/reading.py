@@ -21,10 +21,6 @@ class OpenedImage(Protocol):
         """Decode it."""
         ...
 
-    def digest(self) -> str:
-        """Return the digest of its pixels."""
-        ...
-
 
 class _OpenedPlain(LocalImage):
     """A plainly built image, read in this process, unless libjpeg-turbo finds something wrong with it."""

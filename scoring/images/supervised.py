@@ -313,10 +313,6 @@ class ChildImage:
         raster = Raster(pixels, reply["width"], reply["height"], reply["orientation"], reply["highest"])
         return raster, reply["warning"]
 
-    def digest(self) -> str:
-        """Return the digest of its pixels."""
-        return str(self._twice(self._get, {"what": "digest"})[0]["digest"])
-
     def close(self) -> None:
         """Show the decoder, if it still waits for what to do, that it was all."""
         if self._child is not None:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.dedup.changes import Appearance
-from curate.policies.dedup.finders.pixels import add_pixels
 from curate.policies.dedup.finders.searches import Search, not_compared
 from curate.policies.dedup.finders.table import FINDERS, build
 from curate.policies.dedup.grouping.keep import (
@@ -117,7 +116,7 @@ def decide_duplicates(
     Raises:
         InputError: for a column or key that cannot be used, or tables whose embeddings or signatures are of two kinds.
     """
-    rows, other_rows, reviewed, read_again = _read(table, other, request, criteria, verdicts)
+    rows, other_rows, reviewed = _read(table, other, request, criteria, verdicts)
     protected = rows.holds(request.protect)
     if protected is None:
         protected = np.zeros(len(rows), bool)
@@ -143,7 +142,7 @@ def decide_duplicates(
         *(rows, work.order, work.searches, stars, outside, foreign),
         outcome=np.where(rows.ok, outcome, FAILED).astype(np.uint8),
         other_rows=None if other_rows is None else replace(other_rows, embedding=None, signature=None),
-        notes=[*read_again, *_notes(rows, work.searches), *(verdicts.notes(reviewed) if verdicts else ())],
+        notes=[*_notes(rows, work.searches), *(verdicts.notes(reviewed) if verdicts else ())],
         reviewed=reviewed,
         loose=loose & linked,
         to_review=to_review,
@@ -253,8 +252,8 @@ def _read(
     request: DedupRequest,
     criteria: Sequence[Criterion],
     verdicts: VerdictLines | None,
-) -> tuple[Rows, Rows | None, Reviewed, list[str]]:
-    """Return the rows of both tables, what reviewers decided, and which images were read again, in words.
+) -> tuple[Rows, Rows | None, Reviewed]:
+    """Return the rows of both tables, and what reviewers decided.
 
     Raises:
         InputError: where embeddings or signatures of the two cannot be compared.
@@ -274,12 +273,7 @@ def _read(
         other_rows = read_rows(other, request.needs_of_other(facts_in(other, request.facts)), unique=False)
         _require_colours_alike(rows, other_rows)
     reviewed = Reviewed.of_none(len(rows)) if verdicts is None else verdicts.reviewed(rows)
-    if "pixels" not in request.thresholds:
-        return rows, other_rows, reviewed, []
-    tables = [(table, rows, request.source)]
-    if other is not None and other_rows is not None:
-        tables.append((other, other_rows, request.against_source))
-    return rows, other_rows, reviewed, add_pixels(tables)
+    return rows, other_rows, reviewed
 
 
 def _require_colours_alike(rows: Rows, other: Rows) -> None:

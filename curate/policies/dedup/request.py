@@ -108,11 +108,10 @@ class DedupRequest(Request):
         """Return the columns and facts to read of the table of rows to compare with."""
         needed = {column for name in self.thresholds for column in FINDERS[name].needs}
         return Needs(
-            representations=frozenset(needed - {"width", "height"}),
+            representations=frozenset(needed),
             flat=self.without_flat,
             exact=tuple(dict.fromkeys(name for name in facts if name != FORMAT)),
             names=(FORMAT,) if FORMAT in facts else (),
-            numbers=("width", "height") if "pixels" in self.thresholds else (),
         )
 
 

@@ -34,7 +34,6 @@ MEANINGS: dict[str, str] = {
 REVIEW = "review"  # the rule of rows that are kept until they are reviewed
 LEAKS = "leaks"  # the file that names them
 LEAK_COLUMNS = ("table", "key", "other_table", "other_key", "finder", "similarity", "how")
-EQUAL = ("bytes", "pixels")  # finders of copies to which nothing was done that can be seen
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("group", pa.int64()), pa.field("kept_key", pa.string())])
 
 
@@ -142,7 +141,7 @@ def how_matched(duplicates: Duplicates, stars: Stars, row: int, views: Sequence[
     """
     name, code = stars.names[stars.finder[row]], int(stars.view[row])
     words = how_alike(name, float(stars.similarity[row]), code, views)
-    if name in EQUAL:
+    if name == "bytes":
         return words
     is_outside = stars is duplicates.foreign or bool(duplicates.outside[row])
     look = duplicates.other_look if is_outside else duplicates.look

@@ -17,7 +17,6 @@ from scoring.settings import parse_settings
 USUAL = ("train", "val", "test")
 ROUNDING = Fraction(1, 1000)  # three times 33.3 % is meant as a whole
 MOST_SIDES = 100
-PIXELS = "pixels"
 COMPARED = ("sha256", "phash", "signature", "embedding")
 
 
@@ -133,7 +132,7 @@ def thresholds_in(
         mirrored: whether mirrored ones are copies.
 
     Raises:
-        InputError: for a finder that the table has not the columns of, or that reads images again.
+        InputError: for a finder that the table has not the columns of.
     """
     if not duplicates:
         if finder or mirrored:
@@ -143,6 +142,4 @@ def thresholds_in(
     if finder is None and not set(COMPARED) & set(table.schema.names):
         return {}, [f"no column shows copies ({', '.join(COMPARED)}): they may be on two sides"]
     request, few = resolved(DedupRequest({}, mirrored=mirrored), table, finder)
-    if PIXELS in request.thresholds:
-        raise InputError("--finder pixels reads images again; take bytes, hash or signature, or drop copies by dedup")
     return request.thresholds, [f"copies are found by {', '.join(request.thresholds)} alone"] if few else []

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from test_images_hostile import MALFORMED, P16, noise, png_claiming
 
-from scoring.images import decode, decode_rgb, pixel_digest
+from scoring.images import decode, decode_rgb
 from scoring.images.deep import may_be_deep
 from scoring.images.netpbm import LONGEST_HEADER, MOST_LOOPED_PIXELS
 from scoring.images.sniff import sniff
@@ -63,16 +63,6 @@ def test_a_white_is_for_grey_of_16_bits_and_not_for_what_pillow_scaled():
     assert decode(with_white, P16).highest is None
     assert may_be_deep(full)
     assert not may_be_deep(written(6, 255, VALUES % 256))
-
-
-def test_a_ppm_and_a_png_of_one_image_have_one_digest():
-    picture, png, ppm = noise(20, 30), io.BytesIO(), io.BytesIO()
-    picture.save(png, "png")
-    picture.save(ppm, "ppm")
-    assert pixel_digest(ppm.getvalue()) == pixel_digest(png.getvalue())
-    deep = Image.fromarray(VALUES[:, :, 0].astype(np.uint16))
-    deep.save(png := io.BytesIO(), "png")
-    assert pixel_digest(written(5, 65_535, VALUES[:, :, 0])) == pixel_digest(png.getvalue())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pictures import encoded
 from PIL import Image
 
 from scoring.errors import InputError
-from scoring.images import DecodeError, Preprocessing, decode, decode_rgb, pixel_digest, supervised
+from scoring.images import DecodeError, Preprocessing, decode, decode_rgb, supervised
 from scoring.images.jpeg import read_jpeg_header
 from scoring.images.raster import DecodeOptions, LocalImage
 from scoring.images.structure import is_plain as is_plain_by_chunks
@@ -257,11 +257,6 @@ def test_pixels_in_shared_memory_are_freed_with_their_array():
     after = len(list(Path("/proc/self/fd").iterdir())), len(Path("/proc/self/maps").read_text().splitlines())
     assert after[0] == before[0]
     assert after[1] - before[1] < 10
-
-
-def test_a_digest_of_pixels_is_the_same_from_either_process():
-    for picture in (smooth(), smooth("RGBA"), smooth("I;16")):
-        assert pixel_digest(encoded(picture, "tiff")) == pixel_digest(encoded(picture, "png"))
 
 
 def is_running(pid):

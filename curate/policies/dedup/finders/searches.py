@@ -73,8 +73,7 @@ class Search(Protocol):
 class SameText(Search):
     """Rows that are equal in a text column."""
 
-    def __init__(self, column: pa.ChunkedArray, name: str = "sha256") -> None:
-        self.name = name
+    def __init__(self, column: pa.ChunkedArray) -> None:
         encoded = pc.dictionary_encode(column).combine_chunks()
         self.known: pa.Array = encoded.dictionary
         self.codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -100,7 +99,7 @@ class SameText(Search):
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this."""
         some = np.arange(len(rows)) if some is None else some
-        texts = rows.texts[self.name].take(pa.array(some))
+        texts = rows.texts["sha256"].take(pa.array(some))
         codes = pc.fill_null(pc.index_in(texts, self.known), -1).to_numpy().astype(np.int64)
         return self._members(some, codes, among)
 

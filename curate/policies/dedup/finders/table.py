@@ -90,16 +90,6 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
         True,
         lambda rows, *_: SameText(rows.texts["sha256"]),
     ),
-    "pixels": Finder(
-        "the images are equal once decoded, pixel by pixel; reads candidates again",
-        "",
-        ("sha256", "phash", "width", "height"),
-        None,
-        1,
-        1,
-        True,
-        lambda rows, *_: SameText(rows.texts["pixels"], "pixels"),
-    ),
     "hash": Finder(
         "the 64-bit perceptual hashes differ in few bits",
         "bits",

@@ -24,7 +24,6 @@ MEASURES = (
     "near-duplicate",
     "crop",
     "hash",
-    "pixels",
     "bytes",
 )  # by which the likeness inside a group is reported, the first in use
 MEANINGS = {

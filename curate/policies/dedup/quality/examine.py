@@ -20,7 +20,6 @@ from curate.tables.rows import Rows, collect
 from curate.tables.table import Table
 from scoring.edits import EDITS
 from scoring.errors import InputError
-from scoring.images import pixel_digest
 
 # how far beyond the threshold an audit looks
 LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03, "near-duplicate": -0.4}
@@ -64,7 +63,7 @@ def planted_recall(
     if not len(drawn):
         raise InputError(f"expected rows in {table.path} whose image was scored, got none; score the images first")
     originals = Images.of(table, drawn, source=request.source)
-    copier = Copier(runner, scoring, seed, pixel_digest if "pixels" in duplicates.searches else None)
+    copier = Copier(runner, scoring, seed)
     planted = plant(originals, drawn.tolist(), copier, n=n, kinds=list(EDITS), report=report)
     hits = list(_hits(table, request, duplicates, planted.copies))
     return count_recalled(planted, hits, list(EDITS), groups=group, seed=seed)
@@ -72,18 +71,14 @@ def planted_recall(
 
 def _hits(table: Table, request: DedupRequest, duplicates: Duplicates, copies: pa.Table) -> Iterator[Hits]:
     """Yield what each finder links copies with."""
-    from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS
+    from curate.policies.dedup.quality.planted import ORIGINAL
 
     needs, original = request.needs_of_other(), copies.column(ORIGINAL).to_numpy()
-    names = [KEY, STATUS, *sorted(needs.representations), *needs.numbers]
+    names = [KEY, STATUS, *sorted(needs.representations)]
     copy_rows = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, path=table.path)
     among = duplicates.rows.ok & ~duplicates.gone
     among[original] = True
     for name, search in duplicates.searches.items():
-        if name == "pixels":  # only candidates of the table have a digest, so each copy was compared with its own
-            equal = np.flatnonzero(copies.column(SAME_PIXELS).to_numpy(zero_copy_only=False))
-            yield Hits(name, equal, original[equal])
-            continue
         links = search.foreign(copy_rows, among)
         links = links.take(copy_rows.ok[links.query])
         yield Hits(name, links.query, links.row)
@@ -109,7 +104,7 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
     if not judged:
         raise InputError(
             f"--audit needs a finder with a threshold to judge, got {', '.join(request.thresholds)}; "
-            "equal bytes and pixels are the same"
+            "equal bytes are the same"
         )
     rows, stars, outside = duplicates.rows, duplicates.stars, duplicates.outside
     stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | (outside & (duplicates.to_review | request.report_only))))

@@ -14,17 +14,14 @@ from curate.engines.settings import ScoreSettings
 from curate.engines.shard import start_shard
 from curate.tables.images import Encoded, Images
 from curate.tables.in_order import in_order
-from scoring.edits import EDITS, edited, shrunk
+from scoring.edits import edited, shrunk
 from scoring.errors import InputError
 from scoring.images import DecodedImage, DecodeError, decode, decode_rgb
 from scoring.images.raster import DecodeOptions
 from scoring.runner import BATCH_SIZE, Runner
 
 ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies in addition to a scored table's
-SAME_PIXELS = "same_pixels"  # the same, where a digest of pixels is requested
 _BLOCK = 8  # originals whose copies are held as bytes at a time
-
-Digest = Callable[[bytes], str]
 
 
 @dataclass
@@ -32,9 +29,8 @@ class Planted:
     """Edited copies of some rows.
 
     Attributes:
-        copies: every copy as a row of a scored table, with ``original`` (row of the table, int64), ``edit`` (its
-            name) and, where requested, ``same_pixels`` (bool, whether they are its original's); the copies of a row
-            follow one another, in the order of the edits.
+        copies: every copy as a row of a scored table, with ``original`` (row of the table, int64) and ``edit`` (its
+            name); the copies of a row follow one another, in the order of the edits.
         rows: those that were copied, in that order.
         unread: key -> why an image that was drawn could not be used; another was drawn instead.
         shrunk: originals that were made smaller before they were edited.
@@ -102,13 +98,12 @@ def plant(
 
 @dataclass(frozen=True)
 class _Original:
-    """An image to edit, or why there is none; whether it was made smaller, and the digest of its pixels."""
+    """An image to edit, or why there is none; whether it was made smaller."""
 
     row: int
     key: str
     image: Image.Image | str
     shrunk: bool = False
-    pixels: str | None = None
 
 
 Job = tuple[_Original, Image.Image, str]
@@ -122,13 +117,11 @@ class Copier:
         runner: the model.
         settings: as the table was scored.
         seed: of what is random in the edits.
-        digest: of the decoded image, from its bytes, for a finder that compares pixels; None without one.
     """
 
     runner: Runner
     settings: ScoreSettings
     seed: int
-    digest: Digest | None = None
 
     def original(self, encoded: Encoded) -> _Original:
         """Return the image to edit; its bytes are not held any longer."""
@@ -140,29 +133,17 @@ class Copier:
             pixels = decode_rgb(data, max_pixels=most, allow_truncated=truncated, white=encoded.white)
         except DecodeError as error:
             return _Original(row, key, f"{error.status}: {error}")
-        return _Original(row, key, *shrunk(pixels), self._digest(data))
+        return _Original(row, key, *shrunk(pixels))
 
-    def copy(self, job: Job) -> tuple[DecodedImage, bool]:
-        """Make a copy and decode it, as a scored image is; return also whether it is known to have the same pixels."""
+    def copy(self, job: Job) -> DecodedImage:
+        """Make a copy and decode it, as a scored image is."""
         original, source, name = job
         text = original.key.encode("utf-8", "surrogateescape")
         of_key = int.from_bytes(hashlib.blake2b(text, digest_size=6).digest())
         data = edited(name, source, of_key + self.seed)
-        image = decode(data, self.runner.model.spec.preprocessing, DecodeOptions(self.settings.max_pixels))
-        # an original of pixels that nothing else has need not have its digest in the table
-        pixels = self._digest(data) if EDITS[name].format == "PNG" else None
-        return image, pixels is not None and pixels == original.pixels
+        return decode(data, self.runner.model.spec.preprocessing, DecodeOptions(self.settings.max_pixels))
 
-    def _digest(self, data: bytes) -> str | None:
-        """The digest of the pixels; None for an image whose row says why it has none."""
-        if self.digest is None:
-            return None
-        try:
-            return self.digest(data)
-        except DecodeError:
-            return None
-
-    def scored(self, jobs: Sequence[Job], copies: Sequence[tuple[DecodedImage, bool]]) -> pa.Table:
+    def scored(self, jobs: Sequence[Job], copies: Sequence[DecodedImage]) -> pa.Table:
         """Return rows of a scored table, one for each copy."""
         columns = {
             KEY: pa.array([f"{original.key}#{name}" for original, _, name in jobs], pa.string()),
@@ -170,8 +151,5 @@ class Copier:
             ORIGINAL: pa.array([original.row for original, _, _ in jobs], pa.int64()),
             EDIT: pa.array([name for _, _, name in jobs], pa.string()),
         }
-        if self.digest is not None:
-            columns[SAME_PIXELS] = pa.array([same for _, same in copies], pa.bool_())
         batch_size = self.settings.batch_size or BATCH_SIZE[self.runner.device.type]
-        images = (image for image, _ in copies)
-        return start_shard(pa.table(columns), images, self.runner, self.settings, batch_size)()
+        return start_shard(pa.table(columns), iter(copies), self.runner, self.settings, batch_size)()

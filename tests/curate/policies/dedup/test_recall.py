@@ -17,7 +17,6 @@ from curate.tables.images import Images, drawn_rows
 from curate.tables.table import embedding_matrix, open_table
 from scoring.edits import EDITS
 from scoring.errors import InputError
-from scoring.images import decode_rgb
 from scoring.metrics.proportions import wilson
 
 KINDS = ("crop-90", "png", "mirror")
@@ -213,18 +212,6 @@ def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(fu
     everything = digests(rows, kinds, 0)
     assert digests(rows[1:3], ["noise"], 0).items() <= everything.items()
     assert not digests(rows, kinds, 1).items() & everything.items()
-
-
-def test_copies_with_the_pixels_of_their_original_are_marked_if_asked_for(full_table, tiny_checkpoint):
-    table = open_table(full_table)
-    runner, settings = scorer_of(table, model=tiny_checkpoint, device="cpu")
-    rows = drawn_rows(table, 2, seed=0).tolist()
-
-    def digest(data):
-        return str(decode_rgb(data).tobytes())
-
-    made = plant(Images.of(table, rows), rows, Copier(runner, settings, 0, digest), n=2, kinds=["jpeg-20", "png"])
-    assert made.copies.column("same_pixels").to_pylist() == [False, True] * 2
 
 
 def test_a_table_of_a_model_that_does_not_ship_asks_for_it(full_table):
