@@ -51,8 +51,7 @@ def run(
     Each writes curated/STEP.parquet, next to the file (folder = "..." names another folder). What is up to date is
     not done again: a step is, while its options and the files that it read and wrote are as they were. A run that was
     killed goes on where it stopped. At the end pipeline.receipt.json says all that was done, which `curate verify`
-    checks, and pipeline.png draws how many rows each step left, and why the others went. --dry-run shows the same
-    as numbers, as far as it needs no image to be scored.
+    checks. --dry-run shows how many rows each step leaves, as far as it needs no image to be scored.
     """
     from curate.pipeline.run import run_file
 
@@ -124,14 +123,12 @@ def _report(result: "PipelineResult", dry_run: bool) -> None:
             show(f"to do: {step.command}")
     if dry_run:
         say(DRY_RUN)
-    for name in ("receipt", "image"):
-        path = getattr(result, name)
-        if path is not None:
-            say(f"{name}: {path}")
+    if result.receipt is not None:
+        say(f"receipt: {result.receipt}")
 
 
 def _plain(result: "PipelineResult", dry_run: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
-    places = {name: str(path) if (path := getattr(result, name)) else None for name in ("folder", "receipt", "image")}
+    places = {name: str(path) if (path := getattr(result, name)) else None for name in ("folder", "receipt")}
     return {**asdict(result), **places, "dry_run": dry_run}

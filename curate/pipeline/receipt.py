@@ -57,16 +57,13 @@ def _stage(receipt: Mapping[str, Any]) -> Stage:
     return Stage(int(receipt["counts"]["n_rows"]), int(receipt["counts"]["kept"]), lost)
 
 
-def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> bool:
+def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> None:
     """Write the receipt over all steps; equal inputs give equal receipts (there is no date in it).
 
     Args:
         path: over what is there.
         pipeline: as run.
         steps: all of them, done.
-
-    Returns:
-        Whether it was written; not where it is there already.
     """
     receipt = {
         "kind": PIPELINE_KIND,
@@ -90,10 +87,9 @@ def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> 
     }
     content = sealed(receipt)
     if path.is_file() and path.read_bytes() == content:
-        return False
+        return
     with AtomicFile(path, overwrite=True) as file:
         file.write(content)
-    return True
 
 
 def digest_of(path: Path) -> str:

@@ -14,14 +14,11 @@ from curate.pipeline.plan import Commands, Planned, plan
 from curate.pipeline.receipt import digest_of, outputs_of, stage_of, write_receipt
 from curate.pipeline.state import Done, Stage, looks, read_state, write_state
 from curate.policies.receipts import PIPELINE_RECEIPT
-from curate.sheets.funnel import Bar, funnel_chart
-from curate.sheets.style import save_chart
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.lock import HeldFolder
 from scoring.lookup import closest
 
-PICTURE = "pipeline.png"
 MOST_SHOWN = 600  # letters of a command line
 
 
@@ -51,14 +48,12 @@ class PipelineResult:
         code: exit code of the step that stopped; 0 if none did.
         folder: where all lies.
         receipt: over all steps; None unless every one is done.
-        image: the funnel; None as the receipt.
     """
 
     steps: list[Ran] = field(default_factory=list)
     code: int = 0
     folder: Path = Path()
     receipt: Path | None = None
-    image: Path | None = None
 
 
 def run_file(options: RunOptions, commands: Commands) -> PipelineResult:
@@ -193,17 +188,10 @@ class _Run:
         return 0
 
     def closed(self, result: PipelineResult) -> PipelineResult:
-        """Write the receipt and the image over all steps."""
-        kept = {ran.name: self.state[ran.name] for ran in result.steps}
-        receipt, image = self.folder / PIPELINE_RECEIPT, self.folder / PICTURE
-        if write_receipt(receipt, self.pipeline, kept) or not image.is_file():
-            bars = [
-                Bar(ran.name, ran.stage.rows_in, ran.stage.rows_out, ran.stage.lost)
-                for ran in result.steps
-                if ran.stage
-            ]
-            save_chart(funnel_chart(bars, self.pipeline.path.name), image, overwrite=True)
-        return replace(result, receipt=receipt, image=image)
+        """Write the receipt over all steps."""
+        receipt = self.folder / PIPELINE_RECEIPT
+        write_receipt(receipt, self.pipeline, {ran.name: self.state[ran.name] for ran in result.steps})
+        return replace(result, receipt=receipt)
 
     def tried(self, steps: list[Planned]) -> PipelineResult:
         """Do in a temporary folder what is not up to date, up to the first step that takes long."""
