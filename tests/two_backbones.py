@@ -1,6 +1,7 @@
 """A tiny model of two backbones, one of which is in a package that is made for the test."""
 
 import sys
+from pathlib import Path
 
 import timm
 import torch
@@ -8,7 +9,9 @@ import torch
 from scoring.backbones import published_shapes
 from scoring.joined_backbone import PartSpec
 from scoring.packaged import packaged_weights
-from trainers.join import join_backbones
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+import joined
 
 NAME = "resnet10t"
 PACKAGE, FILE = "tiny-weights", "tiny_weights/models/tiny.pth"
@@ -65,4 +68,4 @@ def images(n, seed=0):
 
 def make_model(projection=0):
     """The joined model, centred on 24 images."""
-    return join_backbones(parts(), {1: own_weights()}, images(24, 1).split(8), size=LARGE, projection=projection)
+    return joined.join_backbones(parts(), {1: own_weights()}, images(24, 1).split(8), size=LARGE, projection=projection)

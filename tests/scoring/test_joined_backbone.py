@@ -6,7 +6,7 @@ import pytest
 import timm
 import torch
 from safetensors.torch import load_file, save_file
-from two_backbones import CARD, LARGE, NAME, images, install, make_model, make_package, own_weights, parts
+from two_backbones import CARD, LARGE, NAME, images, install, joined, make_model, make_package, own_weights, parts
 
 from scoring import checkpoint
 from scoring.checkpoint import load_model, read_header, save_checkpoint
@@ -15,7 +15,6 @@ from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.joined_backbone import JoinedBackbone, PartSpec, part_from_json, require_parts
 from scoring.model import ModelSpec, ScoringModel, side_by_side
-from trainers.join import projected as project
 from trainers.start import backbone_digest
 
 MIDDLE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
@@ -113,18 +112,18 @@ def test_a_projection_keeps_the_directions_that_explain_most_a_quarter_whitened(
 
 def test_a_model_with_heads_can_be_projected_later(model, projected):
     with torch.inference_mode():
-        later = project(with_a_head(model), model.features(images(24, 1)), 12)
-        expected, joined = with_a_head(model)(images(4)), later(images(4))
-        assert torch.equal(joined.columns["kappa_visimsiam"], expected.columns["kappa_visimsiam"])
-        ours, reference = joined.embedding, projected(images(4)).embedding
+        later = joined.projected(with_a_head(model), model.features(images(24, 1)), 12)
+        expected, shorter = with_a_head(model)(images(4)), later(images(4))
+        assert torch.equal(shorter.columns["kappa_visimsiam"], expected.columns["kappa_visimsiam"])
+        ours, reference = shorter.embedding, projected(images(4)).embedding
     np.testing.assert_allclose(ours @ ours.T, reference @ reference.T, atol=5e-3)  # directions may be turned around
 
 
 def test_one_backbone_and_too_few_images_are_not_projected(model):
     with pytest.raises(InputError, match="of several backbones, got resnet10t"):
-        project(load_model("trio")[0], torch.zeros(5, 512), 4)
+        joined.projected(load_model("trio")[0], torch.zeros(5, 512), 4)
     with pytest.raises(InputError, match="at least 12 images to measure on, got 5"):
-        project(model, torch.zeros(5, 1024), 12)
+        joined.projected(model, torch.zeros(5, 1024), 12)
 
 
 def test_a_checkpoint_holds_no_tensor_of_a_packaged_backbone_and_gives_back_the_same_model(model, projected, tmp_path):
