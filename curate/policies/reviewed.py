@@ -58,6 +58,12 @@ class Reviewed:
         none = np.zeros(n, bool)
         return cls(none, none, {}, {}, {}, [], [], none)
 
+    @property
+    def stays(self) -> NDArray[np.int64]:
+        """Return the rows that a reviewer judged, and did not drop."""
+        rows = np.array([*self.by], np.int64)
+        return rows[~self.drop[rows]]
+
     def answered(self, question: str, verdict: str) -> NDArray[np.bool_]:
         """Return whose answer to a question is a verdict, shape (N,)."""
         is_answered = np.zeros(len(self.drop), bool)

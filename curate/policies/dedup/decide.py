@@ -123,6 +123,7 @@ def decide_duplicates(
     preferred = preferred_rows(table, request.prefer)
     files = equal_files(rows)
     ties = links_last(table, key_ranks(table), files)
+    ties[reviewed.stays] -= 2 * len(ties)  # before copies without a verdict
     order = partial(keep_order, rows, criteria, ties, protected, preferred, apart=reviewed.apart, files=files)
     work = _Work(rows, request, order(), build(rows, request.thresholds, request.views()), compared)
     open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))

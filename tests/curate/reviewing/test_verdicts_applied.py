@@ -75,6 +75,17 @@ def test_a_copy_that_is_dropped_gives_its_place_to_another_and_new_labels_are_ta
     assert curate.verify(table.with_name("unique.receipt.json")).identical
 
 
+def test_of_equal_files_the_one_that_a_reviewer_judged_is_kept(table):
+    (shown,) = deduplicated(table)[0] & set(range(GREY))
+    kept, relabelled = (row for row in (GREY - 1, GREY + RED - 1) if row != shown)
+    path = decide(
+        table, ("keep", "image", [kept], {}), ("relabel", "label", [relabelled], {"column": "label", "label": "owl"})
+    )
+    again, _, _ = deduplicated(table, verdicts=path)
+    assert {kept, relabelled} == again & set(range(GREY + RED))
+    assert curate.verify(table.with_name("unique.receipt.json")).identical
+
+
 def test_two_images_that_are_no_copies_stay_whichever_of_them_comes_first(table):
     keys = pl.read_parquet(table)["key"].to_list()
     (shown,) = deduplicated(table)[0] & set(range(GREY))
