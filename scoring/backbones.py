@@ -119,12 +119,15 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
     import timm
 
     if not timm.is_model(name.split(".")[0]):
-        if not pretrained and (point := plugins.plugins(plugins.BACKBONES).get(name)) is not None:
-            return _of_package(point, options or {})
-        close = get_close_matches(name, timm.list_models(), n=3)
+        added = plugins.plugins(plugins.BACKBONES)
+        if not pretrained and name in added:
+            return _of_package(added[name], options or {})
+        close = get_close_matches(name, [*added, *timm.list_models()], n=3)
         hint = f"; close names: {', '.join(close)}" if close else ""
         every = "python -c 'import timm; print(*timm.list_models())'"
-        raise InputError(f"timm {timm.__version__} has no model {name!r}{hint}; all of them: {every}")
+        raise InputError(
+            f"timm {timm.__version__} has no model {name!r}{hint}; all of them: {every}; no installed package adds it"
+        )
     _require_tag(name)
     try:
         on_disk = fetched_before(name) if pretrained else {}

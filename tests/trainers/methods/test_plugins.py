@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from curate.training.train import train
+from scoring.backbones import create_backbone
 from scoring.checkpoint import load_model, read_header
 from scoring.errors import InputError
 from scoring.lookup import lookup
@@ -93,3 +94,5 @@ def test_a_plugin_that_raises_or_is_no_method_is_named_in_one_line(package):
             lookup(METHODS, name, kind="method")
     with pytest.raises(InputError, match="did you mean 'pull'"):
         lookup(METHODS, "pul", kind="method")
+    with pytest.raises(InputError, match=r"close names: acme_small.*no installed package"):
+        create_backbone("acme_smal")
