@@ -54,6 +54,21 @@ class TrainingRows:
     classes: list[str]
     n_shared: int
 
+    def count_unseen(self, names: Sequence[str]) -> int:
+        """Return how many rows, by the class of each, are of a class that none of these rows has.
+
+        Raises:
+            InputError: if all are.
+        """
+        known = {self.classes[place] for place in self.labels.unique().tolist()}
+        unseen = sum(name not in known for name in names)
+        if unseen == len(names):
+            raise InputError(
+                f"--train: expected rows of the classes that are measured, such as {names[0]!r}, got none, but of "
+                f"{min(known)!r} and others; name classes alike in both tables"
+            )
+        return unseen
+
 
 def training_rows(train: Table, test: MeasuredRows, label: str, labelled: LabelledFile | None) -> TrainingRows:
     """Read the rows of a table that have a label and an embedding, without the images that are measured.

@@ -179,15 +179,15 @@ class EvaluationWork:
         if self.codes is None:
             raise ValueError("labels must be read before they are measured")
         labels = correctness.label_tensor(self.codes[self.rows.index])
+        names = [self.classes[code] for code in self.codes[self.rows.index].tolist()]
+        if self.training is not None:
+            self.result_.caveats.shared = self.training.n_shared
+            self.result_.caveats.unseen = self.training.count_unseen(names)
         what = "neighbours and linear classifiers" if self.training is None else ", ".join(self.protocol.probes)
         self.announce(f"{what} of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
         if self.training is None:
             self.correctness = correctness.judge(matrix, labels, folds=FOLDS, seed=self.settings.seed)
             return
-        names = [self.classes[code] for code in self.codes[self.rows.index].tolist()]
-        self.result_.caveats.shared = self.training.n_shared
-        known = {self.training.classes[place] for place in self.training.labels.unique().tolist()}
-        self.result_.caveats.unseen = sum(name not in known for name in names)
         self.correctness = judge_by(self.training, matrix, names, self.protocol, seed=self.settings.seed)
 
     def _score_correctness(self) -> None:

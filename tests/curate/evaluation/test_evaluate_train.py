@@ -146,7 +146,11 @@ def test_what_cannot_be_learned_from_is_one_line(tables, tmp_path):
         named = {b"curate": json.dumps({"model": {"digest": digest * 64}}).encode()}
         pq.write_table(pq.read_table(train).replace_schema_metadata(named), path)
     bare = make(tmp_path / "bare.parquet", embedding=False)
+    learned = pq.read_table(train)
+    other = learned.set_column(learned.schema.get_field_index("label"), "label", pa.array(["other", "more"] * 100))
+    pq.write_table(other, tmp_path / "named.parquet")
     lines = [
+        ((test, "--train", tmp_path / "named.parquet", "--label", "label"), "classes"),
         ((test, "--train", train), "--label"),
         ((tmp_path / "one.parquet", "--train", tmp_path / "two.parquet", "--label", "label"), "another model"),
         ((test, "--train", bare, "--label", "label"), "embedding"),
