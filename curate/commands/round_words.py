@@ -7,7 +7,7 @@ from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
-    from curate.rounds.measures.anytime import PairLift, Prequential
+    from curate.rounds.measures.anytime import PairLift
     from curate.rounds.measures.lift import ArmLift
     from curate.rounds.measures.rules import RuleCheck
     from curate.rounds.measures.stopping import Advice
@@ -78,15 +78,6 @@ def pair_lift_words(lift: "PairLift") -> str:
         f"the first {lift.n:,} labels of the strategy teach {lift.strategy:.1%}, as many at random {lift.control:.1%}: "
         f"{100 * (lift.strategy - lift.control):+.1f} points between these two models ({100 * ends.low:+.1f} to "
         f"{100 * ends.high:+.1f}, {100 * ends.confidence:.10g} % at every look)"
-    )
-
-
-def prequential_words(check: "Prequential") -> str:
-    """Return how often models were right on random images before they knew their labels."""
-    return (
-        f"{counted(check.n, 'image')} drawn at random, predicted before the label came: {check.right / check.n:.1%} "
-        f"right ({check.low:.1%} to {check.high:.1%}, {100 * check.confidence:.10g} % at every look), the mean of the "
-        "models so far"
     )
 
 

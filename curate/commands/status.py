@@ -12,7 +12,6 @@ from curate.commands.round_words import (
     headline,
     lift_words,
     pair_lift_words,
-    prequential_words,
     rule_words,
     status_notes,
 )
@@ -66,8 +65,6 @@ def _status_json(status: "Status") -> dict[str, Any]:
         facts["lift"]["text"] = lift_words(status.lift)
     if status.pair_lift is not None:
         facts["pair_lift"]["text"] = pair_lift_words(status.pair_lift)
-    if status.prequential is not None:
-        facts["prequential"]["text"] = prequential_words(status.prequential)
     for facts_of, rule in zip(facts["rules"], status.rules, strict=True):
         facts_of["text"] = rule_words(rule)
     return {**facts, "notes": status_notes(status)}
@@ -106,8 +103,6 @@ def _show_details(status: "Status") -> None:
         more = ", ..." if len(status.tied) < status.counts["tied"] else ""
         show(f"tied, and without a class: {', '.join(status.tied)}{more}")
     _show_curve(status)
-    if status.prequential is not None:
-        show(prequential_words(status.prequential))
     if status.pair_lift is not None:
         show(pair_lift_words(status.pair_lift))
     if status.lift is not None:

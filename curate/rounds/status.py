@@ -10,13 +10,13 @@ import numpy as np
 from curate.options.function import callable_of
 from curate.rounds.files.folder import Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
-from curate.rounds.measures.anytime import PairLift, Prequential
+from curate.rounds.measures.anytime import PairLift
 from curate.rounds.measures.lift import ArmLift, arm_lift
 from curate.rounds.measures.measured import ModelQuality
 from curate.rounds.measures.rules import LIFT, RuleCheck, check_rule, parse_rules
 from curate.rounds.measures.stopping import Advice, advise
 from curate.rounds.options import RoundStatusOptions
-from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure, prequential_in
+from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import LabelProgress, RoundRows, progress_of, standing_of
 
@@ -45,7 +45,6 @@ class Status:
         lift: the strategy against random labels; None where it was not requested.
         pair_lift: the same of the two models at hand, with an interval that holds at every look; None where it was not
             requested, or there are too few labels.
-        prequential: images drawn at random, each predicted before its label came; None before there is one.
         rules: what each rule by which to stop says.
         changed: files that are not as they were written.
     """
@@ -65,7 +64,6 @@ class Status:
     advice: list[Advice] = field(default_factory=list)
     lift: ArmLift | None = None
     pair_lift: PairLift | None = None
-    prequential: Prequential | None = None
     rules: list[RuleCheck] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
 
@@ -124,7 +122,6 @@ def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Statu
         advice=advise([*known_models.values()], len(known), opened.settings.budget, n_left),
         lift=_lift(opened, scored, standing) if lift and opened.settings.n_control else None,
         pair_lift=pair_lift,
-        prequential=prequential_in(opened, progress),
         rules=[check_rule(rule, look, confidence, last, pair_lift) for rule in rules],
         changed=changed,
     )

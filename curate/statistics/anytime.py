@@ -3,13 +3,9 @@
 from bisect import bisect_left
 from math import ceil, floor, log
 
-import numpy as np
-
 from scoring.metrics.proportions import clopper_pearson
-from scoring.metrics.resampling import Interval
 
 LOOKS = 10  # looks among which half of the error is shared out
-BETS = np.geomspace(0.05, 3.0, 20)  # log odds that are bet on, so that from ten rows to thousands one is near the best
 
 
 def level_of_look(look: int, confidence: float = 0.95) -> float:
@@ -71,60 +67,3 @@ def fewest_rows(bound: float, level: float, share: float = 1.0) -> int | None:
     while not shown(many):
         few, many = many, 2 * many
     return few + 1 + bisect_left(range(few + 1, many), True, key=shown)
-
-
-def running_mean_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Return the interval of the mean success probability of n trials in sequence, valid at every n at once.
-
-    Each probability may depend on all that came before, as for a prediction by a model that has learnt from the
-    labels so far: what holds is the interval of their mean up to now. Bets of fixed sizes b are laid on successes, and
-    on failures; one that began with 1 has, were the mean m, at least
-
-        exp(b S - n log(1 + m (e^b - 1)))
-
-    after n rows with S successes, since the logarithm is concave in m. A mean is refused once the average of all bets
-    is beyond 2 / (1 - confidence), which happens with a probability of (1 - confidence) / 2 at most on each side,
-    however often one looks.
-
-    Args:
-        successes: in [0, n].
-        n: rows so far; 0 gives (NaN, 0, 1): nothing is known.
-        confidence: that the intervals of all n hold, in (0, 1).
-
-    Returns:
-        successes / n and its ends, in [0, 1].
-
-    Raises:
-        ValueError: if a number is out of range.
-
-    Source: Ville's inequality for mixtures of betting martingales, as in Waudby-Smith and Ramdas 2024, "Estimating
-        means of bounded random variables by betting", arXiv:2010.09686; fixed bets that do not depend on the mean, as
-        here, are what keeps it valid where the mean wanders.
-
-    >>> [round(x, 3) for x in running_mean_interval(400, 500)]
-    [0.8, 0.738, 0.854]
-    """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
-    if not 0 <= successes <= n:
-        raise ValueError(f"successes must be in [0, {n}], got {successes}")
-    if n == 0:
-        return Interval(float("nan"), 0.0, 1.0)
-    error = (1 - confidence) / 2
-    return Interval(successes / n, _least_mean(successes, n, error), 1 - _least_mean(n - successes, n, error))
-
-
-def _least_mean(successes: int, n: int, error: float) -> float:
-    """Return the least mean at which bets on successes have not won 1 / error."""
-
-    def won(mean: float) -> bool:
-        logs = BETS * successes - n * np.log1p(mean * np.expm1(BETS))
-        return bool(np.logaddexp.reduce(logs) - log(len(BETS)) > log(1 / error))
-
-    bad, good = 0.0, successes / n
-    if not won(bad):
-        return 0.0
-    while good - bad > 1e-9:
-        middle = (bad + good) / 2
-        bad, good = (middle, good) if won(middle) else (bad, middle)
-    return bad

@@ -11,7 +11,7 @@ import numpy as np
 
 from curate.probes.accuracy import Accuracy
 from curate.rounds.measures.lift import LEAST_CONTROL, LEAST_HELD_OUT, Arms
-from curate.statistics.anytime import level_of_look, running_mean_interval
+from curate.statistics.anytime import level_of_look
 from curate.statistics.paired import paired_interval
 from scoring.metrics.proportions import clopper_pearson
 
@@ -57,31 +57,6 @@ class PairLift:
     strategy: float
     control: float
     anytime: Anytime
-
-
-@dataclass(frozen=True)
-class Prequential:
-    """Images drawn at random from what was left, each predicted by the model of its round before its label came.
-
-    Attributes:
-        right: of them.
-        n: images.
-        confidence: that the interval holds at every look.
-        low: lower end, of the mean accuracy of the models so far on images still to be requested.
-        high: upper end.
-    """
-
-    right: int
-    n: int
-    confidence: float
-    low: float
-    high: float
-
-
-def prequential(right: int, n: int, confidence: float) -> Prequential:
-    """Return the accuracy of predictions made before their labels, with the interval that holds at every look."""
-    share = running_mean_interval(right, n, confidence)
-    return Prequential(right, n, confidence, share.low, share.high)
 
 
 def anytime_accuracy(accuracy: Accuracy, look: int, confidence: float) -> Anytime:

@@ -7,11 +7,11 @@ from curate.probes.accuracy import accuracy, entropy_share, fit
 from curate.probes.linear import FeatureScale, Probe, spread_of
 from curate.rounds.files.folder import CONTROL, STOP, STRATEGY, Folder
 from curate.rounds.files.settings import RoundSettings
-from curate.rounds.measures.anytime import PairLift, Prequential, anytime_accuracy, pair_lift, prequential
+from curate.rounds.measures.anytime import PairLift, anytime_accuracy, pair_lift
 from curate.rounds.measures.lift import Arms
 from curate.rounds.measures.measured import ModelQuality, compared, coverage, sample_of
 from curate.rounds.state.pool import Places, TableRows
-from curate.rounds.state.standing import LabelProgress, RoundRows, rows_of_arm
+from curate.rounds.state.standing import RoundRows, rows_of_arm
 
 
 def pool_spread(scored: TableRows, settings: RoundSettings, holdout: Places) -> FeatureScale | None:
@@ -85,20 +85,3 @@ def measure(
         anytime=anytime_accuracy(holdout, look, folder.settings.confidence),
     )
     return measured, table
-
-
-def prequential_in(folder: Folder, progress: LabelProgress) -> Prequential | None:
-    """Return how often the control images of all rounds were predicted rightly; None before there is one.
-
-    Args:
-        folder: of the rounds.
-        progress: what came back so far; an image without a class counts on neither side.
-    """
-    right = []
-    for each in folder.rounds:
-        columns = (each.batch[name].to_pylist() for name in ("key", "arm", "predicted"))
-        for key, arm, predicted in zip(*columns, strict=True):
-            agreed = progress.consensus.get(key)
-            if arm == CONTROL and predicted is not None and agreed is not None and agreed.label is not None:
-                right.append(predicted == agreed.label)
-    return prequential(sum(right), len(right), folder.settings.confidence) if right else None

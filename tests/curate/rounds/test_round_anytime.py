@@ -21,7 +21,7 @@ from curate.rounds.measures.rules import StopRule, check_rule, parse_rules, refu
 from curate.rounds.next import round_next
 from curate.rounds.verify import verify_rounds
 from curate.simulation.plot import folder_curves, round_plot
-from curate.statistics.anytime import level_of_look, running_mean_interval
+from curate.statistics.anytime import level_of_look
 from curate.statistics.paired import paired_interval
 from scoring.errors import InputError
 from scoring.metrics.proportions import clopper_pearson
@@ -72,21 +72,6 @@ def test_the_lift_of_a_round_is_counted_on_the_rows_held_out_and_its_interval_ho
     standing = status(made)
     assert standing.pair_lift.better == lift["better"]
     assert standing.looks == 3
-
-
-def test_control_images_count_as_they_were_predicted_before_their_label_came(made):
-    truth = {vote[0]: vote[2] for vote in open_folder(made).votes.for_classes()}
-    right = []
-    for number in (2, 3):
-        batch = pq.read_table(made / "rounds" / f"{number:04}" / "batch.parquet").to_pylist()
-        right += [
-            row["predicted"] == truth[row["key"]] for row in batch if row["arm"] == "control" and row["key"] in truth
-        ]
-    state = status(made, lift=False).prequential
-    assert (state.right, state.n) == (sum(right), len(right)) == (sum(right), 20)
-    assert (state.low, state.high) == running_mean_interval(sum(right), 20)[1:]
-    finished = run("round", "status", made, "--all").stdout
-    assert "drawn at random, predicted before the label came" in finished
 
 
 def test_status_shows_both_intervals_by_name_and_says_stop(made):

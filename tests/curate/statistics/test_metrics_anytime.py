@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from curate.statistics.anytime import BETS, LOOKS, fewest_rows, level_of_look, running_mean_interval
+from curate.statistics.anytime import LOOKS, fewest_rows, level_of_look
 from curate.statistics.paired import paired_interval, tail
 from scoring.metrics.proportions import clopper_pearson
 
@@ -180,54 +180,3 @@ def test_lifts_of_many_looks_hold_together():
     every, alone = broken.mean(1)
     assert every <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
     assert alone > 0.08
-
-
-@pytest.mark.parametrize(("right", "n"), [(7, 9), (30, 80), (299, 300)])
-def test_at_the_ends_of_the_interval_of_a_mean_bets_have_won_forty_times_what_they_were(right, n):
-    """Capital row by row: each bet wins e^b or 1, over what it has on average."""
-    interval = running_mean_interval(right, n)
-    for successes, mean in ((right, interval.low), (n - right, 1 - interval.high)):
-        capital = [1.0] * len(BETS)
-        for row in range(n):
-            won = row < successes
-            capital = [
-                money * (math.exp(bet) if won else 1.0) / (1 + mean * (math.exp(bet) - 1))
-                for money, bet in zip(capital, BETS, strict=True)
-            ]
-        assert sum(capital) / len(BETS) <= 40 * (1 + 1e-5)
-        assert mean == 0 or sum(capital) / len(BETS) == pytest.approx(40, rel=1e-5)
-
-
-def test_means_of_nothing_of_one_row_and_of_all_alike():
-    assert running_mean_interval(0, 0)[1:] == (0, 1)
-    assert running_mean_interval(1, 1)[1:] == (0, 1)
-    assert running_mean_interval(200, 200).high == 1
-    assert running_mean_interval(200, 200).low == 1 - running_mean_interval(0, 200).high > 0.95
-    for wrong in ((3, 2, 0.95), (1, 2, 1.0)):
-        with pytest.raises(ValueError, match="must be in"):
-            running_mean_interval(*wrong)
-
-
-@cache
-def ends_of_rows(n):
-    """Low and high ends (2, 2, rows, right rows): of the intervals of every row, and of one look alone."""
-    ends = np.zeros((2, 2, n, n + 1))
-    for at in range(n):
-        for right in range(at + 2):
-            ends[0, :, at, right] = running_mean_interval(right, at + 1)[1:]
-            ends[1, :, at, right] = clopper_pearson(right, at + 1)[1:]
-    return ends
-
-
-@pytest.mark.parametrize(("first", "last"), [(0.3, 0.9), (0.6, 0.6), (0.95, 0.9)])
-def test_a_mean_that_wanders_is_inside_at_every_row(first, last):
-    """Probabilities go up as a model learns; two thousand runs of 100 rows, looked at after each one."""
-    n, runs = 100, 2_000
-    chances = np.linspace(first, last, n)
-    ends = ends_of_rows(n)
-    right = (np.random.default_rng(5).random((runs, n)) < chances).cumsum(1)
-    mean, at = chances.cumsum() / np.arange(1, n + 1), np.arange(n)
-    low, high = ends[:, 0, at, right], ends[:, 1, at, right]
-    every, alone = ((low > mean) | (high < mean)).any(2).mean(1)
-    assert every <= 0.05 + SLACK
-    assert alone > 0.1
