@@ -71,7 +71,6 @@ PICKS = {  # selector -> picks
     "k-means": 500,
     "typiclust": 500,
     "hierarchical": 1000,
-    "facility-location": 1000,
     "margin": 1000,
     "stratified": 1000,
 }

@@ -30,7 +30,7 @@ def run(
         curate select scores.parquet --budget 10% --strategy herding --balance label -o train.parquet
         curate select scores.parquet --budget 50 --strategy score --score unc_losspred --dry-run
         curate select scores.parquet --budget 10% --strategy small-loss --label label -o train.parquet
-        curate select /nfs/scores --budget 1% --strategy facility-location -o /nfs/batch.parquet --engine ray:auto
+        curate select /nfs/scores --budget 1% --strategy k-means -o /nfs/batch.parquet --engine ray:auto
 
     auto maximises coverage until labels exist, then prefers images near the decision boundary; it needs embeddings.
     Labelled rows are never picked again, and picks keep away from them. Strategies that use class probabilities need

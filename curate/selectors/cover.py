@@ -1,8 +1,7 @@
 """Greedy maximisation of a weighted coverage: the sum over rows of the weight times the best similarity to a pick.
 
-Two forms of one rule. ``DenseCover`` holds every similarity and looks again only at rows whose last gain, an upper
-bound because the objective is submodular, could still win. ``SparseCover`` holds, for each row, the few that can serve
-it, and keeps all gains up to date. Both pick the same rows from the same similarities.
+Every similarity is held, and only rows are looked at again whose last gain, an upper bound because the objective is
+submodular, could still win.
 
 Source: Minoux 1978, "Accelerated greedy algorithms for maximizing submodular set functions".
 """
@@ -19,8 +18,6 @@ CHUNK = 32  # rows whose gain is first measured again
 TIE = 1e-9  # gains nearer than this, relative to the best, are a tie: rounding must not decide
 FLOOR = 1e-13  # and so are gains nearer than this, relative to the whole weight
 
-ENTRIES = 524_288  # similarities that are looked at in one go
-
 FULL = 65_535  # a similarity of 1 as a whole number
 
 
@@ -28,16 +25,6 @@ def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
     """Return similarities in [0, 1] as whole numbers of 1 / 65,535, rounded down; beyond 1 they are 1."""
     fixed = (similarity * FULL).astype(np.int32)  # by way of int32, which processors convert many at a time
     return np.minimum(fixed, FULL, out=fixed).astype(np.uint16)
-
-
-class Cover(Protocol):
-    """The coverage so far, and the gain of each row that may be picked."""
-
-    def best(self) -> tuple[int, float]:
-        """Return the row that adds most, the lowest of a tie, and what it adds."""
-
-    def take(self, row: int) -> None:
-        """Pick a row: it covers what it can, and is never the best again."""
 
 
 class Alone(Protocol):
@@ -132,93 +119,6 @@ class DenseCover:
         self._measured[row] = np.iinfo(np.int64).max
 
 
-class SparseCover:
-    """Coverage where each row can be served by a few others only.
-
-    Memory: 12 bytes an entry, including ``server`` and ``similarity``, and blocks.
-
-    Args:
-        start: entries of row i are ``start[i]`` to ``start[i + 1]``, shape (M + 1,) int64; each row has one at least.
-        server: rows that can serve it, itself among them, shape (E,) int32.
-        similarity: how well, at least 0, shape (E,).
-        open_rows: which rows may be picked, shape (M,) bool.
-        taken: rows that are picked already, shape (L,) int64.
-    """
-
-    def __init__(
-        self,
-        start: NDArray[np.int64],
-        server: NDArray[np.int32],
-        similarity: NDArray,
-        open_rows: NDArray[np.bool_],
-        taken: NDArray[np.int64],
-    ) -> None:
-        size = len(start) - 1
-        self._start, self._server, self._similarity = start, server, similarity
-        self._entries, self._until = by_server(server, size)  # entries of server x: those from _until[x] on
-        self._at_once = max(1, ENTRIES // int(np.diff(start).max(initial=1)))  # rows whose entries are looked at
-        self.covered = np.zeros(size)
-        self._gains = np.zeros(size)
-        held = np.zeros(size, bool)
-        held[taken] = True
-        for span in spans(size, self._at_once):
-            block = slice(start[span.start], start[span.stop])
-            best = np.where(held[server[block]], similarity[block], 0).astype(np.float64)
-            self.covered[span] = np.maximum.reduceat(best, start[span] - start[span.start])
-            counts = np.diff(start[span.start : span.stop + 1])
-            added = np.maximum(similarity[block] - np.repeat(self.covered[span], counts), 0)
-            self._gains += np.bincount(server[block], weights=added, minlength=size)
-        self._gains[~open_rows] = -np.inf
-        self._gains[taken] = -np.inf
-        self._floor = FLOOR * size
-
-    def best(self) -> tuple[int, float]:
-        """Return the row that adds most, the lowest of a tie, and what it adds."""
-        return _lowest(self._gains, self._floor)
-
-    def take(self, row: int) -> None:
-        """Pick a row: it covers what it can, and is never the best again."""
-        self._gains[row] = -np.inf
-        entries = self._entries[self._until[row] : self._until[row + 1]]
-        owners = np.searchsorted(self._start, entries, side="right") - 1
-        better = self._similarity[entries] > self.covered[owners]
-        owners, entries = owners[better], entries[better]  # a row is served by another at most once: no owner repeats
-        for span in spans(len(owners), self._at_once):
-            self._serve(owners[span], self._similarity[entries[span]].astype(np.float64))
-
-    def _serve(self, rows: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
-        """Raise the coverage of each of the rows, and lower the gains of all rows that can cover them."""
-        first, counts = self._start[rows], self._start[rows + 1] - self._start[rows]
-        entries = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
-        served = self._similarity[entries].astype(np.float64)
-        lost = np.maximum(served - np.repeat(self.covered[rows], counts), 0)
-        lost -= np.maximum(served - np.repeat(similarity, counts), 0)
-        np.subtract.at(self._gains, self._server[entries], lost)
-        self.covered[rows] = similarity
-
-
-def by_server(server: NDArray[np.int32], size: int) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-    """Return all E entries, a server together's and ascending; and where each begin's, (size + 1,).
-
-    Block after block, each sorted on its own and moved to where its servers stand: no sort of all, in 8 bytes an entry.
-    """
-    total = np.zeros(size, np.int64)
-    blocks = [slice(first, first + ENTRIES) for first in range(0, len(server), ENTRIES)]
-    for block in blocks:
-        total += np.bincount(server[block], minlength=size)
-    until = np.concatenate([[0], np.cumsum(total)])
-    entries: NDArray[np.integer] = np.empty(len(server), np.int32 if len(server) < 2**31 else np.int64)
-    free = until[:-1].copy()  # where the next entry of each server goes
-    for block in blocks:
-        part = server[block]
-        order = np.argsort(part, kind="stable")
-        counts = np.bincount(part, minlength=size)
-        shift = free - (np.cumsum(counts) - counts)
-        entries[np.arange(len(part)) + shift[part[order]]] = order + block.start
-        free += counts
-    return entries, until
-
-
 def _lowest(gains: NDArray[np.float64], floor: float) -> tuple[int, float]:
     """Return the lowest row whose gain is the best but for rounding; and that gain, >= 0."""
     top = float(gains.max())
@@ -226,7 +126,7 @@ def _lowest(gains: NDArray[np.float64], floor: float) -> tuple[int, float]:
     return row, max(float(gains[row]), 0.0)
 
 
-def greedy(cover: Cover, budget: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def greedy(cover: DenseCover, budget: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Pick the row that adds most, ``budget`` times; ties go to the lower row.
 
     Returns:

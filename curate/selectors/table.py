@@ -21,7 +21,6 @@ WHERE: dict[str, str] = {  # to add a selector, add a line
     "typiclust": "curate.selectors.clusters:TypiClust",
     "hierarchical": "curate.selectors.hierarchical:Hierarchical",
     "herding": "curate.selectors.herding:MaxHerding",
-    "facility-location": "curate.selectors.facility:FacilityLocation",
     "k-center": "curate.selectors.kcenter:KCenter",
     "small-loss": "curate.selectors.chance:SmallLoss",
 }

@@ -13,7 +13,7 @@ VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)
 POOL = Pool(np.arange(60), vectors=VECTORS)
 
 
-@pytest.mark.parametrize("strategy", ["k-center", "herding", "typiclust", "facility-location"])
+@pytest.mark.parametrize("strategy", ["k-center", "herding", "typiclust"])
 def test_every_pick_is_reported_and_reporting_changes_none(strategy):
     progress = []
     plan = SelectRequest(strategy, "12")

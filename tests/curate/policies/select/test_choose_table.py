@@ -178,7 +178,7 @@ def test_ties_go_to_the_lower_hash_of_the_key(tmp_path):
 def test_all_embeddings_equal_still_gives_the_exact_budget(tmp_path):
     same = [np.eye(8)[0].astype(np.float32)] * 30
     source = table(tmp_path / "s.parquet", 30, embedding=same)
-    for name in ("auto", "k-center", "typiclust", "k-means", "facility-location"):
+    for name in ("auto", "k-center", "typiclust", "k-means"):
         result = curate.select(source, tmp_path / "b.parquet", name, 7, overwrite=True)
         assert len(set(batch_of(result)["key"].to_pylist())) == 7
     stopped = curate.select(source, tmp_path / "b.parquet", "auto", 7, min_distance=0.1, overwrite=True)
