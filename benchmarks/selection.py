@@ -67,7 +67,6 @@ PICKS = {  # selector -> picks
     "auto": 1000,
     "herding": 1000,
     "k-center": 1000,
-    "badge": 100,
     "k-means": 500,
     "typiclust": 500,
     "hierarchical": 1000,

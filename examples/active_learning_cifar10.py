@@ -59,7 +59,7 @@ LEFT_OUT = {
     "score": "by a column; here as `score:COLUMN`, the least certain first",
 }
 SCORED = ("score:unc_losspred", "score:kappa_mcinfonce")
-DRAWN = ("random", "auto", "herding", "typiclust", "margin", "entropy", "badge", "k-center")
+DRAWN = ("random", "auto", "herding", "typiclust", "margin", "entropy", "k-center")
 JUNK_STRATEGIES = ("random", "margin", "entropy", "auto")
 
 

@@ -39,7 +39,7 @@ def clone(tmp_path):
     """A repository with the rule, and two commits: of everything, and of the document."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(RULE, tmp_path / ".ci")
-    for file in ("benchmarks/cache.py", "curate/selectors/badge.py", "docs/design.md", "Makefile"):
+    for file in ("benchmarks/cache.py", "curate/selectors/ranked.py", "docs/design.md", "Makefile"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("first")
     git(tmp_path, "init", "--quiet", "--initial-branch", "trunk")
@@ -68,7 +68,7 @@ def due(folder, *base):
 
 def test_studies_are_due_where_theirs_changed_since_the_base_or_where_the_branch_left_it(clone):
     assert not due(clone, "HEAD~1")
-    (clone / "curate" / "selectors" / "badge.py").write_text("third")
+    (clone / "curate" / "selectors" / "ranked.py").write_text("third")
     assert due(clone, "HEAD~1")  # not committed yet
     commit(clone, "third")
     assert due(clone, "HEAD~1")

@@ -16,7 +16,6 @@ WHERE: dict[str, str] = {  # to add a selector, add a line
     "margin": "curate.selectors.ranked:Margin",
     "entropy": "curate.selectors.ranked:Entropy",
     "score": "curate.selectors.ranked:HighestScore",
-    "badge": "curate.selectors.badge:Badge",
     "k-means": "curate.selectors.clusters:KMeans",
     "typiclust": "curate.selectors.clusters:TypiClust",
     "hierarchical": "curate.selectors.hierarchical:Hierarchical",

@@ -263,7 +263,7 @@ def test_a_folder_without_rounds_is_the_same(tmp_path):
     "asked",
     [
         {"probe": "knn", "strategy": "margin"},
-        {"strategy": "badge"},
+        {"strategy": "entropy"},
         {"strategy": "typiclust", "control": 0.0, "holdout": "0"},
         {"strategy": "score", "score": "kappa_x", "quality": "kappa_x", "noise_guard": True},
     ],

@@ -259,10 +259,10 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
             "the strategy margin needs the classes of some labelled rows, got none; give them with --labelled",
         ),
         (
-            {"strategy": "badge", "labelled_where": LABELLED, "label": "empty"},
-            "badge needs the classes of some labelled rows, got 10 rows without a class",
+            {"strategy": "margin", "labelled_where": LABELLED, "label": "empty"},
+            "margin needs the classes of some labelled rows, got 10 rows without a class",
         ),
-        ({"strategy": "badge"}, "the strategy badge needs the classes"),
+        ({"strategy": "entropy"}, "the strategy entropy needs the classes"),
         (
             {"strategy": "stratified", "set": {"by": "given"}, "label": "empty"},
             "expected classes in column 'empty', got none in the 60 rows that may be picked; name another with --label",
