@@ -20,7 +20,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Keep rows of each class or cluster, towards a distribution.
+    """Balance classes or clusters towards a distribution.
 
     Example:
 
@@ -30,11 +30,11 @@ def run(
         curate balance scores.parquet --per label --to cat=30% --to dog=70% --rows 1000 -o balanced.parquet
         curate balance scores.parquet --per clusters --clusters 50 --rows 2000 --dry-run
 
-    No row is repeated. Without --rows as many stay as meet every share exactly, which the smallest cell limits. With
-    it, a cell that has too few gives all and the others give more, and the run says by how much the shares are
-    missed; shares that were named are refused then, unless --nearest. Counts are whole by largest remainders. Writes
-    balanced.parquet, balanced.decisions.parquet (every row, and why) and balanced.receipt.json, which
-    `curate verify` checks.
+    Undersamples: no row is repeated. Without --rows, as many rows are kept as the shares allow, which the smallest
+    group limits. With --rows, a group with too few rows contributes all of them and the others more, and the run
+    reports the deviation from the shares; if you named the shares, this is refused unless you add --nearest. Counts are
+    rounded by largest remainders. Writes balanced.parquet, balanced.decisions.parquet (every row, and why) and
+    balanced.receipt.json, which `curate verify` checks.
     """
     from curate.policies.balance.policy import run_balance
 

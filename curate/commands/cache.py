@@ -18,9 +18,9 @@ def run(
 ) -> None:
     """Cache the features of images, to train heads on.
 
-    One Parquet file an epoch. Killed, the run goes on with the missing epochs when you repeat the command; a larger
-    --epochs adds to a cache. Views are drawn as losspred draws them; `curate train` takes it with --cached.
-    The help of a training method lists what --set sets of views.
+    Writes one Parquet file per epoch. Repeat the command to resume a killed run, or with a larger --epochs to extend
+    the cache. Views are drawn as in losspred. `curate train` reads it with --cached. The help of a training method
+    lists the parameters of views for --set.
 
     Example:
 

@@ -33,9 +33,9 @@ def run(
         curate calibrate more.parquet --fitted good.json --apply calibrated.parquet
         curate filter calibrated.parquet --column p_error_isotonic --max 0.1 -o kept.parquet
 
-    Two maps that never fall are fitted, isotonic and logistic, and measured on rows that were held out, next to a
-    constant. The table that --apply writes has both as p_error_isotonic and p_error_logistic. A table that another
-    model scored is refused, and rows outside of the judged range are reported.
+    Fits two monotone maps, isotonic and logistic, and measures them on held-out rows, compared with a constant. --apply
+    writes both to the table, as p_error_isotonic and p_error_logistic. A table scored by another model is refused, and
+    rows outside the judged range are reported.
     """
     from curate.calibration.fit import run_calibrate
     from curate.sheets.style import check_chart

@@ -35,11 +35,11 @@ def run(
         curate clean train.csv -o cleaned --label species --against test/
         curate clean photos/ -o cleaned --export imagefolder
 
-    Dropped is only what is unusable in every domain (one colour, pure noise, enlarged from a few pixels, placeholders)
-    and exact or near copies, of which the best is kept. All else is kept: junk, odd groups, wrong labels and leaks are
-    listed for you to decide. The folder holds subset.parquet, report.html, review/ (findings by kind) and curate.toml:
-    the steps, to edit and to repeat with `curate run`. Repeated, the command does what is not up to date, and applies
-    what was decided in `curate review`; killed, it goes on. Nothing in the source is changed.
+    Drops only images that are unusable in every domain (one colour, pure noise, enlarged from a few pixels,
+    placeholders) and copies, of which it keeps the best. Junk, unusual groups, wrong labels and leaks are kept and
+    listed for you to decide. Writes subset.parquet, report.html, review/ (findings by kind) and curate.toml, the steps,
+    which you can edit and repeat with `curate run`. Repeat the command to score new images, to apply your decisions
+    from `curate review`, or to resume after a kill. The source is never changed.
     """
     from curate.cleaning.run import Stopped, run_cleaning
 

@@ -40,8 +40,8 @@ def run(
         curate compare scores.parquet kept.parquet --sheet compared.png
         curate compare train.parquet production.parquet --fail-above 0.6 --json
 
-    Every p value is of a permutation test that knows which rows are in both tables, and is adjusted for the number of
-    columns or clusters. Exit 0: compared; 3: different, as --fail-above says; 1: a mistake.
+    All p values are from permutation tests that keep rows of both tables in both, and are adjusted for the number of
+    columns or clusters. Exit code 0: compared; 3: the gate of --fail-above failed; 1: an error.
     """
     from curate.comparison.run import run_compare
     from curate.sheets.picture import check_picture

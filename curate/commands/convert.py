@@ -14,8 +14,9 @@ def run(
 ) -> None:
     """Convert third-party weights into a checkpoint; no code in them is run.
 
-    Reads the published pretrained visual uncertainties (.pth.tar), whose head becomes the column unc_losspred, and the
-    weights of any timm model, for --backbone of `curate train` and `curate cache`. Preprocessing is as in timm.
+    Reads the published models of Pretrained Visual Uncertainties (.pth.tar), whose head becomes the column
+    unc_losspred, and weights of any timm model, for --backbone of `curate train` and `curate cache`. Preprocessing is
+    as in timm.
 
     Example:
 

@@ -44,7 +44,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Keep one image of each group that is the same.
+    """Keep one image of each group of duplicates.
 
     Example:
 
@@ -57,13 +57,11 @@ def run(
         curate dedup scores.parquet --verdicts scores.verdicts.jsonl -o unique.parquet
         curate dedup train.parquet --against test.parquet --only-against --mirrored --fail-on-leaks --dry-run
 
-    Every dropped row is the same as the kept row, which the decisions name with the similarity;
-    there are no chains of ever less alike images. Which image is kept: --prefer first, then --keep: labelled,
-    no-junk, least-lost, least-lossy, largest, least-compressed, certain, max:COLUMN, min:COLUMN; of equal ones the
-    shorter key.
-    --estimate-recall and --sheet read images again; the others work on the table alone.
-    Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
-    unique.receipt.json, and with --against unique.leaks.csv. Nothing is deleted.
+    Every dropped row is a direct copy of the kept row, which the decisions name with the similarity; copies of copies
+    are not chained. --prefer, then --keep, decide which image is kept: labelled, no-junk, least-lost, least-lossy,
+    largest, least-compressed, certain, max:COLUMN, min:COLUMN; of identical files, the one with the shorter key. Only
+    --estimate-recall and --sheet read images. Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet
+    (with label conflicts) and unique.receipt.json, and with --against unique.leaks.csv. Nothing is deleted.
     """
     from curate.policies.dedup.policy import run_dedup
     from curate.policies.dedup.request import finders_in_order

@@ -28,7 +28,7 @@ def run(
         curate diff kept.parquet other.parquet
         curate diff monday/kept.receipt.json tuesday/kept.receipt.json -o rows.parquet
 
-    Exit 0: the same rows in one order, with the same values; 1: something differs, or a mistake.
+    Exit code 0: the same rows in the same order, with the same values; 1: something differs, or an error.
     """
     from curate.lineage.diff import run_diff
 

@@ -21,9 +21,9 @@ MARKS = {"ok": " ", "note": "!", "problem": "X"}
 def run(request: DoctorOptions, json_: options.Json = False) -> None:
     """Report what this machine can do, how fast, and what to change.
 
-    Versions, processors, memory, GPU, disk, decoders, models and extras are looked at, and images are decoded and put
-    through the model for ten seconds. No name, path or secret is shown: the answer can go into a public issue.
-    ! is what could be better, X what will not work; the exit code is 3 where there is an X.
+    Checks versions, processors, memory, GPU, disk, decoders, models and extras, and scores images for ten seconds. The
+    output contains no name, path or secret, so you can paste it into a public issue. ! marks a possible improvement; X
+    marks something that will not work, and sets exit code 3.
 
     Example:
 

@@ -19,12 +19,11 @@ def run(
 ) -> None:
     """Measure how good scores or a subset are, with intervals.
 
-    With --subset: does it help? Models are trained on it, on everything and on random rows of the same size, and tested
-    on rows that none of them saw.
+    With --subset, models are trained on the subset, on all rows and on as many random rows, and tested on held-out
+    rows.
 
-    Else, of every score. Against labels: R-AUROC, AUROC of kNN and linear classifier, abstained accuracy. Against
-    votes, another table, and corrupted versions of the images where you ask for them. Every number has a 95 % bootstrap
-    interval.
+    Otherwise, every score is measured. Against labels: R-AUROC, AUROC of kNN and linear classifier, abstained accuracy.
+    On request, also against votes, another table, and corrupted images. Every number has a 95 % bootstrap interval.
 
     Example:
 

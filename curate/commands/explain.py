@@ -26,7 +26,7 @@ def run(request: ExplainOptions, json_: options.Json = False) -> None:
         curate explain kept.parquet photos/0012.jpg
         curate explain scores.parquet photos/0012.jpg photos/0013.jpg
 
-    What receipts and decisions note is reported, not decided again: `curate verify kept.parquet --chain` does that.
+    Reads receipts and decisions without recomputing them; to recompute, use `curate verify kept.parquet --chain`.
     """
     from curate.lineage.explain import run_explain
 

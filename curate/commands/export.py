@@ -43,8 +43,8 @@ def run(
         curate export subset.parquet --to coco --label species -o subset.json
         curate export subset.parquet --to paths --null -o subset.txt
 
-    Any scored table will do. Every row is written under its own key; rows whose image could not be scored are left out.
-    What was interrupted goes on where it was: until all is written and checked, it is in OUT.part.
+    Exports any scored table, each row under its key; rows whose image could not be scored are left out. Files are
+    written to OUT.part until everything is checked. Repeat an interrupted command to resume.
     """
     from curate.exporting.subset import run_export
 

@@ -48,12 +48,12 @@ def run(
         curate filter cleaned/subset.parquet --verdicts cleaned/subset.verdicts.jsonl -o final.parquet
         curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet
 
-    Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
-    except of unc_* columns, where low is certain. --keep-top and --drop-bottom keep exactly the requested number of
-    rows; ties break by a hash of the key. They drop junk first, then the same share of every class or cluster; a class
-    loses at most 1.25 times the average, a cluster twice, not counting certain junk (p_junk above 0.9).
-    Writes kept.parquet, kept.decisions.parquet (every row, and why) and kept.receipt.json, which `curate verify`
-    checks. The table itself is never changed. A --column or --per after the last rule applies to all of them.
+    Rules apply in the order typed, each to the rows that the previous rules kept. High values are kept, except for
+    unc_* columns, where low values are certain. --keep-top and --drop-bottom keep exactly the requested number of rows;
+    ties are broken by a hash of the key. They drop junk first, then the same share of every class or cluster; a class
+    loses at most 1.25 times the average, a cluster twice, not counting certain junk (p_junk above 0.9). Writes
+    kept.parquet, kept.decisions.parquet (every row, and why) and kept.receipt.json, which `curate verify` checks. The
+    table itself is never changed. A --column or --per after the last rule applies to all of them.
     """
     from curate.policies.filter.policy import run_filter
 

@@ -15,7 +15,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit scores to the dataset that a table holds.
+    """Fit scores to the dataset of a table.
 
     Example:
 
@@ -26,10 +26,10 @@ def run(
         curate fit /nfs/scores --apply /nfs/fitted.parquet --engine ray:auto
         curate score more/ --model fitted.safetensors -o more.parquet
 
-    unc_fitted is above 0.5 for unusable images, by p_junk, and below that the higher the more ambiguous an image is
-    within the dataset. filter --keep-top ranks by unc_local: of similar images the least certain goes first. `curate
-    score` does all this at the end. Fit here for a model that scores new images, or with labels, from 50 up. Images
-    are read only where the table has no p_junk.
+    unc_fitted equals p_junk if that is above 0.5; lower values rank how ambiguous an image is within the dataset.
+    filter --keep-top ranks by unc_local, which drops the least certain of similar images first. `curate score` computes
+    these columns, too. Use this command to write a model that scores new images, or to fit with at least 50 labels.
+    Images are read only if the table has no p_junk.
     """
     from curate.fitting.fit import run_fit
 

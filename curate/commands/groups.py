@@ -11,9 +11,9 @@ from curate.commands.options import MEANS
 # Options that many commands have: `curate --help` explains them once.
 COMMON = {
     "--dry-run": "write nothing",
-    "--overwrite": "replace what is there",
+    "--overwrite": "replace existing outputs",
     "--json": "the result on stdout",
-    "--quiet": "errors alone",
+    "--quiet": "print only errors",
 }
 # The last word of an option -> what it takes, where its type does not say.
 TAKES = {

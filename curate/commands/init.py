@@ -19,7 +19,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Make a folder of rounds for a table; no batch is made yet.
+    """Create a folder of rounds for a table, without a batch yet.
 
     Example:
 

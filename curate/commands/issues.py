@@ -29,7 +29,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Report junk, dark, blurry and other odd images, by kind.
+    """Report junk, dark, blurry and other unusual images, by kind.
 
     Example:
 
@@ -40,7 +40,7 @@ def run(
         curate issues scores.parquet --drop dark,blurry --drop-group 1 -o clean.parquet
         curate issues scores.parquet --only blurry --set blurry=0.2 --force blurry
 
-    Nothing is dropped unless --drop or --drop-group says so. `--drop unusable` drops images that are unusable in every
+    Drops only what --drop or --drop-group names. `--drop unusable` drops images that are unusable in every
     domain: one colour, pure noise, enlarged from a few pixels, or a placeholder. A kind that more than 10% of the
     images have describes the dataset and is switched off. `curate dedup` finds copies.
     """

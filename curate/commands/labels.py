@@ -27,10 +27,9 @@ def run(
         curate labels scores.parquet --label ann --label bob --label eve -o agreed.parquet
         curate labels scores.parquet --labelled rounds/ -o checked.parquet
 
-    Every label is judged by a probe of other folds and by the nearest rows: label_quality is how surely
-    it is right. The share of wrong labels has an interval; --review draws rows whose answers bound it
-    whatever the probe predicts. With --out, the table that is written has label_quality, suggested_label
-    and label_why as well. The table itself is never changed.
+    label_quality estimates how likely a label is right, from a probe trained on other folds and from the nearest rows.
+    The share of wrong labels has an interval; --review draws a sample for a bound that does not depend on the probe.
+    --out writes the table with label_quality, suggested_label and label_why. The input table is never changed.
     """
     from curate.policies.labels.policy import run_labels
 

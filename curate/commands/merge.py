@@ -15,7 +15,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Put scored tables together, or follow images that moved.
+    """Merge scored tables, or update the paths of moved images.
 
     Example:
 
@@ -24,9 +24,9 @@ def run(
         curate merge spring.parquet autumn.parquet --prefix -o all.parquet
         curate merge scores.parquet --root /mnt/new/photos -o moved.parquet
 
-    Tables of other models or settings are refused, as are keys that two tables have. Scores that compare an image with
-    its dataset, such as unc_fitted, are fitted again to all rows. With --root the paths of one table are written again:
-    its keys are paths below that folder.
+    Tables with another model or other settings are refused, as are keys that occur in two tables. Scores that compare
+    an image with its dataset, such as unc_fitted, are fitted again to all rows. --root updates the paths of one table,
+    whose keys must be paths below that folder.
     """
     from curate.fitting.merge import run_merge
 

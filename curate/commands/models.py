@@ -17,9 +17,9 @@ GOOD_FOR = {  # of models that ship, by name; a card may say it too, under the s
 
 @command_of(ModelsOptions)
 def run(request: ModelsOptions, json_: options.Json = False) -> None:
-    """List the models that ship, or show one model's card.
+    """List the shipped models, or show a model card.
 
-    The word convert instead of a name makes a checkpoint out of third-party weights; it has its own --help.
+    The subcommand convert turns third-party weights into a checkpoint; see its --help.
 
     Example:
 

@@ -15,7 +15,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Draw an image of a table, for papers.
+    """Draw a chart of a table, for papers.
 
     Example:
 
@@ -27,9 +27,9 @@ def run(
 
     {kinds}
 
-    All have one style, which colour-blind readers can read, and the text of an SVG stays text. The same input gives
-    the same bytes. --json prints the numbers behind an image, with or without -o. Accuracies are as in
-    `curate evaluate`, on the same rows and with the same resamples.
+    All charts have a style that colour-blind readers can read, and the text of an SVG remains text. The same input
+    gives the same bytes. --json prints the plotted numbers, with or without -o. Accuracies are as in `curate evaluate`,
+    on the same rows and with the same resamples.
     """
     from curate.plots.plot import run_plot
     from scoring.errors import InputError

@@ -19,8 +19,7 @@ def run(
 ) -> None:
     """Show a table on one page: scores, funnel, images, a map.
 
-    The page is one file that opens from disk, without a network. Counts are of all rows; of a large table a sample is
-    listed.
+    The page is a single file that works offline. Counts cover all rows; for a large table, the list is a sample.
 
     Example:
 
@@ -30,8 +29,8 @@ def run(
         curate report scores.parquet kept.parquet --findings review -o report.html
         curate report scores.parquet alone.parquet --source images.parquet --measured worth.json -o report.html
 
-    Of several policies the last is enough: those between it and the table are found by their receipts. With --json
-    the facts are printed, without thumbnails.
+    For a chain of policies, name only the last: the others are found by their receipts. --json prints the facts without
+    thumbnails.
     """
     from curate.reporting.write import run_report
     from scoring.errors import InputError

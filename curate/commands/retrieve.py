@@ -18,7 +18,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find the images like one, and how certain each match is.
+    """Find similar images, with the certainty of each match.
 
     Example:
 
@@ -27,7 +27,8 @@ def run(
         curate retrieve scores.parquet dogs/017.jpg new/ --reject 10% -o answers.csv
         curate retrieve scores.parquet new.parquet --credible 0.95 --calibrate label -o answers.parquet
 
-    A row of the table is not its own answer. Every query is accounted for: answered, rejected, or why not.
+    If a query is a row of the table, this row is not an answer. The output has the state of every query, such as
+    answered or rejected.
     """
     from curate.retrieval.run import run_retrieve
 

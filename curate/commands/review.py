@@ -20,7 +20,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Decide groups of suspected images, or browse a table.
+    """Review suspected images in groups, or browse a table.
 
     Example:
 
@@ -33,11 +33,12 @@ def run(
         curate review verdicts kept.audit.csv
         curate filter cleaned/subset.parquet --verdicts cleaned/subset.verdicts.jsonl -o final.parquet
 
-    Suspected images (junk, issues, near copies, suspected labels, leaks, undecided rows) come in groups of like ones,
-    the largest consequence first: keep, drop, relabel or split a group by one key. The page is served on 127.0.0.1
-    under a random path until Ctrl-C, and needs no network. Each decision is on the disk before the page goes on.
+    Shows suspected images (junk, issues, near copies, suspected labels, leaks, undecided rows) in groups of similar
+    ones, those with the most expected bad images first. One key keeps, drops, relabels or splits a group. The page is
+    served on 127.0.0.1 under a random path until Ctrl-C, and needs no network. Each decision is on disk before the page
+    continues.
 
-    `review plan` draws a random sample to judge, and `review verdicts` reports what its answers show.
+    `review plan` draws a random sample to judge, and `review verdicts` reports the result.
     """
     from curate.reviewing.serve import run_review
 

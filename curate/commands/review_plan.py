@@ -12,7 +12,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Say how many images a reviewer must judge to promise that few kept rows are bad, and draw them.
+    """Plan how many images to judge for a guarantee, and draw them.
 
     Example:
 
@@ -21,9 +21,9 @@ def run(
         curate review plan scores.parquet --max-bad-rate 2% --keep 80% -o kept.audit.csv
         curate review plan checked.parquet --column label_quality --label label --max-bad-rate 5% -o right.audit.csv
 
-    `curate review scores.parquet kept.audit.csv` shows the drawn images: take out the bad ones, and keep the rest. Then
-    `curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet` keeps the most rows of
-    which the verdicts show it. What --keep leaves out cannot be kept, and need not be judged.
+    `curate review scores.parquet kept.audit.csv` shows the drawn images: exclude the bad ones, and keep the rest. Then
+    `curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet` keeps as many rows as the
+    verdicts allow. With --keep, only the most certain rows are drawn, and the others cannot be kept.
     """
     from curate.policies.audit.draw import run_review_plan
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command_of(ReviewVerdictsOptions)
 def run(request: ReviewVerdictsOptions, json_: options.Json = False) -> None:
-    """Report what annotators' answers show of images, pairs or labels.
+    """Report what verdicts show about images, pairs or labels.
 
     Example:
 
@@ -27,10 +27,10 @@ def run(request: ReviewVerdictsOptions, json_: options.Json = False) -> None:
         curate review verdicts unique.audit.csv --target-precision 0.98
         curate review verdicts clean.review.csv
 
-    `review plan` draws images to judge: what share of them is bad, and how many rows a filter
-    could keep at most 1, 2, 5 or 10 % bad. `curate dedup scores.parquet --audit 200 -o unique.parquet`
-    draws pairs: how many are right. `--review` of curate labels draws labels: how many are wrong. Intervals
-    hold for every population (no normal approximation), and a suggestion holds with the given confidence.
+    For images drawn by `review plan`: the share of bad ones, and how many rows a filter could keep with at most 1, 2, 5
+    or 10 % bad. For pairs drawn by `curate dedup scores.parquet --audit 200 -o unique.parquet`: how many are correct.
+    For labels drawn by curate labels with --review: how many are wrong. Intervals are exact (no normal approximation),
+    and suggestions are valid at the given confidence.
     """
     from curate.policies.audit.examine import PairReading, run_review_verdicts
     from curate.policies.labels.review import Verdicts

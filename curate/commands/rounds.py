@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
 
 
-HELP = """Label in rounds: batches out, labels in, and whether it helps.
+HELP = """Label in rounds: export batches, import labels, measure the gain.
 
 Example:
 
@@ -27,11 +27,11 @@ Example:
     curate round import rounds labels.csv
     curate round status rounds
 
-init holds out random images, on which every round is measured, and fixes the strategy. next fits a linear
-probe on the labels so far, picks the next batch and writes it for the annotators: the first one
-holds the held-out images too. A share of each batch is drawn at random, so that status can report how
-well the strategy does on your images. simulate replays strategies on a table whose labels are all
-known; plot draws either. One small folder a round; nothing in it is ever replaced.
+init holds out random images, on which every round is measured, and fixes the strategy. next trains a linear
+probe on the labels so far, picks the next batch and writes it for the annotators; the first batch also
+contains the held-out images. A share of each batch is drawn at random, so that status can report how much
+the strategy gains on your images. simulate replays strategies on a table with known labels; plot draws
+learning curves of both. Each round is a small folder, and no file in it is ever replaced.
 """
 
 
@@ -77,7 +77,7 @@ def import_(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Read labels, check them, and keep them next to the round.
+    """Import labels, validate them, and store them with the round.
 
     Example:
 
@@ -114,7 +114,7 @@ def labels_(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the label of every image, and how far votes differ.
+    """Write the label of every image, and how much votes disagree.
 
     Example:
 

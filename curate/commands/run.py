@@ -29,7 +29,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run the steps of a file, each on what the one before it wrote.
+    """Run a pipeline of steps from a file.
 
     Example:
 
@@ -48,10 +48,10 @@ def run(
         run = "filter"
         keep-top = "80%"
 
-    Each writes curated/STEP.parquet, next to the file (folder = "..." names another folder). What is up to date is
-    not done again: a step is, while its options and the files that it read and wrote are as they were. A run that was
-    killed goes on where it stopped. At the end pipeline.receipt.json says all that was done, which `curate verify`
-    checks. --dry-run shows how many rows each step leaves, as far as it needs no image to be scored.
+    Each step writes curated/STEP.parquet next to the file (folder = "..." names another folder). A step is skipped if
+    its options and the files that it read and wrote are unchanged, so a killed run resumes. pipeline.receipt.json
+    covers all steps, and `curate verify` checks it. --dry-run shows how many rows each step keeps, up to the first step
+    that must score images.
     """
     from curate.pipeline.run import run_file
 

@@ -24,9 +24,9 @@ def run(
 ) -> None:
     """Score every image: certainty, embedding, hashes, image quality.
 
-    Every image is a row of the table; one that cannot be read has a status and an error instead of scores.
-    Killed, the run goes on where it stopped when you repeat the command. Nothing in the source is changed.
-    A repeat reads rows again that were missing, io_error or timeout, and scores those that can be read now.
+    Every image becomes a row of the table; an unreadable one has a status and an error instead of scores. Repeat the
+    command to resume a killed run, and to retry rows with status missing, io_error or timeout. The source is never
+    changed.
 
     Example:
 

@@ -33,11 +33,11 @@ def run(
         curate select /nfs/scores --budget 1% --strategy k-means -o /nfs/batch.parquet --engine ray:auto
 
     auto maximises coverage until labels exist, then prefers images near the decision boundary; it needs embeddings.
-    Labelled rows are never picked again, and picks keep away from them. Strategies that use class probabilities need
-    labels: a linear probe is fitted on the embeddings. small-loss is for partly wrong labels: it picks rows whose label
-    other rows confirm, by probes or by --holdout-loss. The same rows are
-    picked whatever the order of the table. Writes batch.parquet (in order of rank, with rank and gain),
-    batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
+    Labelled rows are never picked again, and coverage strategies avoid their surroundings. Strategies that use class
+    probabilities need labels, on which a linear probe is trained. small-loss is for labels that may be wrong: it picks
+    rows whose label is confirmed by probes on other rows, or by --holdout-loss. The picks do not depend on the order of
+    the table. Writes batch.parquet (in order of rank, with rank and gain), batch.decisions.parquet (every row, and why)
+    and batch.receipt.json, which `curate verify` checks.
     """
     from curate.policies.select.policy import run_select
 

@@ -24,12 +24,12 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Test whether scores mean what they claim, on your images.
+    """Test whether scores behave like uncertainties on your images.
 
-    Blur, noise, zoom, a grey box, recompression and darkness must make every score less certain, the more the
-    stronger. A copy must make an image less unique. Batches, order, company, device, engine and precision must change
-    no score beyond a stated tolerance. With labels, a score must be better than chance. X is what does not
-    hold, and then the exit code is 1; ? is what so few images cannot determine.
+    Blur, noise, zoom, a grey box, recompression and darkness must make every score less certain, increasingly so with
+    their strength. A copy must be the nearest neighbour of its image. Batches, order, other images, device, engine and
+    precision must not change a score beyond a stated tolerance. With labels, a score must be better than chance. X
+    marks a failed check and sets exit code 1; ? marks a check that needs more images.
 
     Example:
 

@@ -18,7 +18,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Draw a contact sheet: the highest and the lowest of a column.
+    """Draw a contact sheet of the highest and lowest rows of a column.
 
     Example:
 
@@ -27,7 +27,7 @@ def run(
         curate sheet scores.parquet --source images.parquet --top 50 --bottom 50 -o sheet.png
         curate sheet scores.parquet --decisions kept.decisions.parquet -o cut.png
 
-    A table with ranks and no score, such as the batch of a round, is drawn in the order of its ranks.
+    A table with ranks but without scores, such as the batch of a round, is drawn in the order of its ranks.
     """
     from curate.sheets.contact import run_sheet
 

@@ -27,8 +27,8 @@ def run(
     \b
         curate round simulate scores.parquet --label label --strategy auto --strategy margin --budget 20,50,100
 
-    Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired
-    test of the areas against random (sign flips: with 5 seeds p is never below 0.0625).
+    Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired test of
+    the areas against random (sign flips: with 5 seeds the smallest p is 0.0625).
     """
     from curate.simulation.run import run_round_simulate
 

@@ -27,7 +27,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Split a table into train, val and test that no copy crosses.
+    """Split a table into train, val and test; copies stay together.
 
     Example:
 
@@ -37,10 +37,10 @@ def run(
         curate split scores.parquet --side fit=90% --side dev=10% --no-duplicates --dry-run
         curate filter split.parquet --where 'split == "train"' -o train.parquet
 
-    The hash of its key decides the side of a row: it stays there when others come or go, and the shares hold up to
-    random variation. With --per or --exact they hold to within a row, and rows near a cut may move when it grows. Rows
-    that are copies, or the same in --group, stay together. Writes split.parquet (the table with a column
-    split), split.decisions.parquet (every row, and why) and split.receipt.json, which `curate verify` checks.
+    A hash of the key assigns the side of a row, so it does not change when rows are added or removed, and the shares
+    are random. With --per or --exact, the shares are met to within a row, but rows near a cut can change sides when the
+    table grows. Copies, and rows with the same value of --group, stay together. Writes split.parquet (the table with a
+    column split), split.decisions.parquet (every row, and why) and split.receipt.json, which `curate verify` checks.
     """
     from curate.policies.dedup.request import finders_in_order
     from curate.policies.split.policy import run_split

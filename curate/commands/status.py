@@ -41,7 +41,8 @@ def run(
         curate round status rounds --all
         curate round status rounds --stop 'accuracy >= 90%' --fail-unless-stop
 
-    The intervals named "at every look" hold together: look after every round, and stop when you like.
+    The intervals "at every look" are valid for all looks together: you can look after every round, and stop at any
+    time.
     """
     from curate.rounds.status import run_round_status
 

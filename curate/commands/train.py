@@ -25,10 +25,10 @@ def run(
 ) -> None:
     """Train a model, or a head on a model that you trust.
 
-    --set sets the method, its views and its steps: curate train METHOD --help shows what, and the method's paper.
-    What you leave out is as in that paper. Killed, the run goes on when you repeat the command, from a state of at
-    most a minute before. `curate plot FOLDER course` draws what --course wrote. For small images or a CPU, start from
-    a backbone that learned from labels. --devices 4 trains on 4 GPUs.
+    --set sets parameters of the method, its views and its steps; curate train METHOD --help lists them with the paper,
+    whose values are the defaults. Repeat the command to resume a killed run, from a state at most a minute old. `curate
+    plot FOLDER course` draws the output of --course. For small images or on a CPU, start from a backbone trained on
+    labels. --devices 4 trains on 4 GPUs.
 
     Example:
 

@@ -21,7 +21,7 @@ def run(
     request: VerifyOptions,
     json_: options.Json = False,
 ) -> None:
-    """Derive a subset or a batch again from its receipt, and compare.
+    """Recompute a subset or batch from its receipt, and compare.
 
     Example:
 
@@ -36,7 +36,7 @@ def run(
         curate verify good.json
         curate verify curated/pipeline.receipt.json
 
-    Exit 0: all is as the receipt says; 1: something differs, or a mistake.
+    Exit code 0: identical; 1: something differs, or an error.
     """
     from curate.calibration.verify import of_calibration
     from curate.manifest.store_path import path_on_disk, path_to_read
