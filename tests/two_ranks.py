@@ -97,7 +97,7 @@ def work(act, folder, names):
         digest = trained(name, folder, epochs=2 if act == "resume" else 1)
         (Path(folder) / f"{name}.{ranks.group().rank}").write_text(digest)
     if act == "other data":
-        few = replace(data(), pixels=data().pixels[: 24 - ranks.group().rank])
+        few = replace(data(), labels=None, losses=None, pixels=data().pixels[: 24 - ranks.group().rank])
         trained("simclr", folder, images=few, epochs=2)
     if act == "kill":
         MoCo.after_step = then_killed(MoCo.after_step)

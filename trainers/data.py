@@ -38,6 +38,9 @@ class TrainingSet:
         classes: the label that each number represents.
         failures: status -> how many images could not be used for it.
         losses: float64, shape (N,), what the user computed for each image, or None.
+
+    Raises:
+        ValueError: for tensors of other types or shapes, or labels without a class.
     """
 
     pixels: Tensor
@@ -45,6 +48,23 @@ class TrainingSet:
     classes: list[str]
     failures: dict[str, int]
     losses: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        pixels, labels = self.pixels, self.labels
+        if pixels.dtype != torch.uint8 or len(pixels.shape) != 4 or pixels.shape[1] != 3:
+            raise ValueError(
+                f"pixels must be uint8, from 0 to 255, of shape (N, 3, S, S), got {pixels.dtype} of shape "
+                f"{tuple(pixels.shape)}"
+            )
+        for name, values, dtype in (("labels", labels, torch.int64), ("losses", self.losses, torch.float64)):
+            if values is not None and (values.dtype != dtype or values.shape != pixels.shape[:1]):
+                expected = f"{dtype} of shape ({len(pixels)},)"
+                raise ValueError(f"{name} must be {expected}, got {values.dtype} of shape {tuple(values.shape)}")
+        if labels is not None and len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
+            raise ValueError(
+                f"labels must be from 0 to {len(self.classes) - 1}, of {len(self.classes)} classes, got "
+                f"{int(labels.min())} to {int(labels.max())}"
+            )
 
     @property
     def n(self) -> int:
@@ -115,7 +135,7 @@ def shared(load: Callable[[], TrainingSet]) -> TrainingSet:
     if not ranks.is_first():
         n, side, has_labels, has_losses, classes, failures = json.loads(about)
         pixels = torch.empty(n, side, side, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
-        labels = torch.empty(n, dtype=torch.int64) if has_labels else None
+        labels = torch.zeros(n, dtype=torch.int64) if has_labels else None
         losses = torch.empty(n, dtype=torch.float64) if has_losses else None
         images = TrainingSet(pixels, labels, classes, failures, losses)
     for values in (images.pixels.permute(0, 2, 3, 1), images.labels, images.losses):

@@ -69,6 +69,21 @@ def test_a_file_that_is_no_state_is_refused(blobs, tmp_path):
         train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
 
 
+@pytest.mark.parametrize(
+    ("name", "spoil", "word"),
+    [
+        ("pixels", lambda pixels: pixels / 255, "from 0 to 255"),
+        ("pixels", lambda pixels: pixels[:, :1], "3, S, S"),
+        ("labels", lambda labels: labels.float(), "int64"),
+        ("labels", lambda labels: labels[1:], r"\(48,\)"),
+        ("labels", lambda labels: labels + 1, "from 0 to 1"),
+    ],
+)
+def test_tensors_that_are_no_images_or_classes_are_refused(blobs, name, spoil, word):
+    with pytest.raises(ValueError, match=word):
+        replace(blobs, **{name: spoil(getattr(blobs, name))})
+
+
 def test_supervised_training_learns_two_plain_classes(blobs, tmp_path):
     config = recipe(
         "supervised",
@@ -193,7 +208,7 @@ class Full:
     """Pixels that no device has room for."""
 
     def __init__(self, pixels):
-        self.shape, self.nbytes = pixels.shape, 60_000_000_000
+        self.shape, self.dtype, self.nbytes = pixels.shape, pixels.dtype, 60_000_000_000
 
     def __len__(self):
         return self.shape[0]
