@@ -30,7 +30,7 @@ FailOnLeaks = Annotated[
 ]
 Sheet = Annotated[
     Path | None,
-    options.shared("--sheet", ": the groups, doubtful ones first, NAME.html or NAME.png"),
+    options.shared("--sheet", ": the groups, doubtful ones first, NAME.png"),
 ]
 
 
@@ -97,19 +97,18 @@ def run(
 
 def _refuse_sheet(sheet: Path | None, request: DedupOptions) -> None:
     """Mistakes about the image, before hours of work."""
+    from curate.sheets.picture import check_picture
     from curate.tables.images import require_images
     from curate.tables.table import open_table
-    from scoring.atomic import refuse_existing, require_folder
+    from scoring.atomic import require_folder
     from scoring.errors import InputError
 
     if sheet is None:
         return
     if request.dry_run:
         raise InputError("--sheet draws what was written, and --dry-run writes nothing; leave one of them out")
-    if sheet.suffix.lower() not in (".png", ".html"):
-        raise InputError(f"expected an image name that ends in .html or .png, got {sheet}")
+    check_picture(sheet, overwrite=request.overwrite)
     require_folder(sheet)
-    refuse_existing(sheet, overwrite=request.overwrite)
     for table, source in ((request.table, request.source), (request.against, request.against_source)):
         if table is not None:
             require_images(open_table(table), source)

@@ -1,6 +1,7 @@
 """An image of what a deduplication did: groups with the kept one first, the most doubtful group on top."""
 
 from collections.abc import Iterator, Sequence
+from math import isnan
 from pathlib import Path
 from textwrap import wrap
 
@@ -8,17 +9,14 @@ from PIL import Image
 
 from curate.sheets.captions import number, plain_line
 from curate.sheets.doubtful import Group, Member, doubtful_groups
-from curate.sheets.page import group_facts, groups_page, save_page
-from curate.sheets.picture import save_picture
+from curate.sheets.picture import check_picture, save_picture
 from curate.sheets.sheet import TILE, Tile, contact_sheet
 from curate.sheets.tiles import Shown, TileImages
 from curate.tables.table import Table
-from scoring.atomic import refuse_existing
 from scoring.errors import InputError
 
-PNG, HTML = ".png", ".html"
+BITS = "hash"  # the finder whose similarity is a count of bits that differ
 MOST_GROUPS = 100
-PAGE_SIDE = 160
 FEWEST_COLUMNS = 4  # a heading must fit above a pair
 MOST_COLUMNS = 12  # that small groups share
 KEPT_FRAME = "green"
@@ -45,7 +43,7 @@ def group_sheet(
         table: that was deduplicated, with ``key``, and ``uri`` unless a source is given.
         decisions: of the run.
         groups: of the run.
-        out: ``NAME.png``, or ``NAME.html`` for one page with the images inside, a filter and the conflicts.
+        out: ``NAME.png``.
         source: what was scored, for tables whose images are in a Parquet file; rows are found by key.
         against: the other set, where the kept ones may be rows of it, and what was scored for it.
         label: column whose value is shown beneath each image; None for none.
@@ -58,28 +56,20 @@ def group_sheet(
         InputError: for another ending, a file that is there, tables that do not belong together, or rows without a path
             where no source is given. An image that cannot be read is no error: its tile says so.
     """
-    kind = out.suffix.lower()
-    if kind not in (PNG, HTML):
-        raise InputError(f"expected a name that ends in {PNG} or {HTML}, got {out}")
-    refuse_existing(out, overwrite=overwrite)
+    check_picture(out, overwrite=overwrite)
     chosen = doubtful_groups(decisions, groups, limit=MOST_GROUPS)
     n_elsewhere = sum(group.members[0].is_elsewhere for group in chosen)
     if n_elsewhere and against is None:
         raise InputError(f"the kept images of {n_elsewhere:,} groups are rows of another table; name it with --against")
-    side = TILE if kind == PNG else PAGE_SIDE
     members = [member for group in chosen for member in group.members]
     keys = [member.key for member in members if not member.is_elsewhere]
-    read = TileImages(table, keys, side=side, source=source, label=label)
+    read = TileImages(table, keys, side=TILE, source=source, label=label)
     read_other = read
     if against is not None:
         other = [member.key for member in members if member.is_elsewhere]
-        read_other = TileImages(against[0], other, side=side, source=against[1], label=label)
+        read_other = TileImages(against[0], other, side=TILE, source=against[1], label=label)
     drawn = [(group, _shown(group, read, read_other)) for group in chosen]
-    if kind == PNG:
-        save_picture(_sheet(drawn), out, overwrite=overwrite)
-    else:
-        title, note = f"Duplicates in {table.path.name}", _note(chosen, groups.n_rows)
-        save_page(groups_page(drawn, title=title, note=note), out, overwrite=overwrite)
+    save_picture(_sheet(drawn), out, overwrite=overwrite)
     return len(chosen)
 
 
@@ -99,19 +89,20 @@ def _sheet(groups: Sequence[tuple[Group, Iterator[Shown]]]) -> Image.Image:
     return contact_sheet(sections or [("no duplicates", [])], columns=columns, fewest=FEWEST_COLUMNS)
 
 
-def _note(groups: Sequence[Group], n_groups: int) -> str:
-    if not groups:
-        return "No duplicates were found."
-    n_conflicts = sum(group.is_conflict for group in groups)
-    return (
-        f"{len(groups):,} of {n_groups:,} groups, the most doubtful first: the one with the smallest margin over its "
-        "threshold. In each the kept image comes first, in a green frame, then the most doubtful ones. "
-        f"In {n_conflicts:,} of these groups the labels differ."
-    )
+def _facts(group: Group) -> list[str]:
+    """Return the number of a group, its size, and how alike the least alike of its pairs are, in words."""
+    facts = [f"group {group.number}", f"{group.size:,} images"]
+    if group.smallest is None or isnan(group.smallest):
+        return facts
+    if group.measure == BITS:
+        facts.append(f"up to {number(group.smallest)} bits differ")
+    else:
+        facts.append(f"smallest similarity {number(group.smallest)}" + (f" ({group.measure})" if group.measure else ""))
+    return facts
 
 
 def _heading(group: Group) -> str:
-    words = group_facts(group) + ([group.finders] if group.finders else [])
+    words = _facts(group) + ([group.finders] if group.finders else [])
     words += [f"LABELS DIFFER: {group.labels}"] if group.is_conflict else []
     words += [f"and {group.n_hidden:,} more"] if group.n_hidden else []
     return " · ".join(words)

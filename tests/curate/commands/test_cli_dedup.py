@@ -185,7 +185,7 @@ def test_notes_are_told(folder):
 
 @pytest.mark.parametrize(
     "options",
-    [["--estimate-recall", "2"], ["--sheet", "s.html"]],
+    [["--estimate-recall", "2"], ["--sheet", "s.png"]],
 )
 def test_images_that_cannot_be_had_are_found_out_before_anything_is_written(folder, options):
     result = run("dedup", "scores.parquet", "-o", "unique.parquet", *options)

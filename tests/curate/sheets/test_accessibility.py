@@ -9,15 +9,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from deduplicated import dropped, fact, kept, write
 from headless import with_browser
 from reported import document
 from reviewed_table import GREY, serving, write_table
 
 from curate.reviewing.serve import review
 from curate.sheets.app.assemble import page_pieces
-from curate.sheets.groups import group_sheet
-from curate.tables.table import open_table
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = importlib.util.find_spec("axe_core_python")
@@ -77,15 +74,6 @@ def test_the_report(browser, tmp_path):
     browser.until("document.querySelectorAll('.gallery .tile').length")
     assert findings(browser) == {}
     browser.run("document.querySelector('.gallery .tile button, .gallery .tile').click(); 0")
-    assert findings(browser) == {}
-
-
-def test_the_groups_of_a_deduplication(browser, tmp_path):
-    table = write_table(tmp_path)
-    rows = [kept("img/001.png", 1), dropped("img/002.png", "img/001.png", 1, 0.95)]
-    facts = [fact(1, "img/001.png", 2, 0.9, labels=["cat"], margin=0.1, conflict=True)]
-    group_sheet(open_table(table), *write(tmp_path, rows, facts), tmp_path / "p.html", label="label")
-    browser.open(tmp_path / "p.html")
     assert findings(browser) == {}
 
 

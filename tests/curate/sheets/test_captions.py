@@ -3,7 +3,6 @@
 import pytest
 
 from curate.sheets.captions import number, plain_line
-from curate.sheets.page import page
 
 
 def test_a_line_shows_what_cannot_be_seen_and_keeps_both_ends():
@@ -18,7 +17,3 @@ def test_a_line_shows_what_cannot_be_seen_and_keeps_both_ends():
 def test_a_number_never_reads_as_a_whole_one_that_it_is_not(value):
     assert not float(number(value)).is_integer()
     assert float(number(value)) == pytest.approx(value, abs=1e-4)
-
-
-def test_a_page_escapes_its_title():
-    assert "<title>&lt;/title&gt;&lt;script&gt;</title>" in page("</title><script>", "", style="", script="")
