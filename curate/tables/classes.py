@@ -1,5 +1,6 @@
 """The classes of a column: listed in the table's metadata, so that a class has the same number in every subset."""
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import CUSTOM, LABEL, describe
-from curate.counted import repeated
+from curate.counted import counted, repeated
 from curate.manifest.classes import CLASSES as CLASSES  # under which name lists are in the metadata of a table
 from curate.manifest.classes import ClassLists, class_labels, class_lists, named
 from curate.manifest.store_path import path_to_read
@@ -91,6 +92,28 @@ def _may_be_classes(values: pa.Array) -> bool:
         return True
     numbers = values.cast(pa.float64()).drop_null()
     return bool(pc.all(pc.or_(pc.is_nan(numbers), pc.equal(numbers, pc.trunc(numbers)))).as_py() in (True, None))
+
+
+def refuse_measured(column: str, values: Iterable[object], rows: int, path: object) -> None:
+    """Refuse numbers as classes where more than half of the rows have different ones, and not all are whole.
+
+    Args:
+        column: of floats.
+        values: that differ, as numbers or text.
+        rows: of the table.
+        path: of the table, for the message.
+
+    Raises:
+        InputError: with the column and a number of it.
+    """
+    numbers = [float(str(value)) for value in values if value not in (None, "")]
+    if 2 * len(numbers) <= rows:
+        return
+    if fractions := [number for number in numbers if math.isfinite(number) and number % 1]:
+        raise InputError(
+            f"expected classes or groups in column {column!r} of {path}, got {len(numbers):,} different numbers in "
+            f"{counted(rows, 'row')}, such as {min(fractions):g}; name a column of classes, or write its ranges as text"
+        )
 
 
 def ordered_names(values: pa.Array) -> tuple[str, ...]:

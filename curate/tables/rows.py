@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.manifest.store_path import AnyPath
 from curate.tables.arrays import TRUE, coded, exact_numbers, has_value, is_ok, nan_as_null, texts
+from curate.tables.classes import refuse_measured
 from curate.tables.digests import RowDigest, key_array, numpy_type, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.needs import PHASH, SHA256, Needs
@@ -249,6 +250,8 @@ class _Reading:
         self.pieces: dict[str, list[pa.Array]] = {name: [] for name in text_columns}
         self.seen: dict[str, dict[Any, int]] = {name: {} for name in needs.groups}
         self.named: dict[str, dict[Any, int]] = {name: {} for name in needs.names}
+        of_classes = {*needs.groups, *needs.names, *needs.texts}
+        self.floats = sorted(name for name in of_classes if pa.types.is_floating(schema.field(name).type))
         self.embeddings = Embeddings(n, path) if EMBEDDING in needs.representations else None
         rows = Rows(np.ones(n, bool), np.zeros(n if needs.keys else 0, np.uint64), self.order)
         if hashes is not None:
@@ -335,6 +338,10 @@ class _Reading:
         """Return the rows."""
         self._check_length(self.start, is_last=True)
         rows = self.rows
+        for name in self.floats:
+            parts = self.pieces.get(name, ())
+            values = {value for part in parts for value in part.unique().to_pylist()}
+            refuse_measured(name, values.union(self.seen.get(name, ()), self.named.get(name, ())), self.n, self.path)
         rows.texts = {name: pa.chunked_array(parts, pa.large_string()) for name, parts in self.pieces.items()}
         if self.rank is not None:
             rows.texts = {name: column.take(pa.array(self.order)) for name, column in rows.texts.items()}

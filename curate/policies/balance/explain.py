@@ -142,7 +142,9 @@ def result_of(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> Ba
 def _notes(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> list[str]:
     limit = f"{words.what} {words.names[plan.limit]}, with {counted(int(words.sizes[plan.limit]), 'row')}"
     if request.rows is None:
-        notes = [f"as many rows as meet every share: {plan.most:,}; the limit is {limit}"]
+        option = "--rows AMOUNT --nearest" if request.shares else "--rows AMOUNT"
+        more = f"; {option} keeps more, and all rows of cells with too few" if 2 * plan.most < words.sizes.sum() else ""
+        notes = [f"as many rows as meet every share: {plan.most:,}; the limit is {limit}{more}"]
     elif plan.short.any():
         n_short = counted(int((plan.short > 0).sum()), "cell has", "cells have")
         notes = [

@@ -204,3 +204,15 @@ def test_decimals_of_more_than_38_digits_are_no_scores(tmp_path):
     assert read_rows(table, Needs(exact=("x",))).exact["x"].values.tolist() == [1]
     shown, _ = shown_columns(table, None)  # a report does not stop for the user's own column of them
     assert {each.column: each.is_number for each in shown} == {"wide": False, "x": True}
+
+
+@pytest.mark.parametrize("kind", ["groups", "names", "texts"])
+def test_a_score_is_no_column_of_classes(tmp_path, kind):
+    keys = [f"k{row}" for row in range(12)]
+    columns = {"score": [row / 8 for row in range(12)], "half": [row % 3 / 2 for row in range(12)]}
+    columns["year"] = [2000.0 + row for row in range(12)]
+    pq.write_table(pa.table({"key": keys, **columns}), tmp_path / "t.parquet")
+    table = open_table(tmp_path / "t.parquet")
+    read_rows(table, Needs(**{kind: ("half", "year")}))
+    with pytest.raises(InputError, match=r"'score'.*12 different numbers.*0\.125"):
+        read_rows(table, Needs(**{kind: ("half", "score")}))
