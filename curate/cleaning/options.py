@@ -16,7 +16,7 @@ class CleanOptions:
     source: Annotated[
         str | Path | Sequence[str | Path],
         Option(
-            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several are one.",
+            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several form one.",
             path="name",
             argument=True,
         ),
@@ -25,7 +25,7 @@ class CleanOptions:
     _: KW_ONLY
     model: Annotated[str | Path, shared("--model", " (see `curate models`)", path="name", default=True)] = "world"
     label: Annotated[
-        str | None, shared("--label", ", to find wrong labels. [default: label, where there is one]", metavar="COLUMN")
+        str | None, shared("--label", ", to find wrong labels. [default: label, if it exists]", metavar="COLUMN")
     ] = None
     label_from_folder: Annotated[bool, shared("--label-from-folder", ", to find wrong labels")] = False
     key: fields.Key = None
@@ -34,9 +34,7 @@ class CleanOptions:
     root: fields.Root = None
     against: Annotated[
         str | Path | None,
-        shared(
-            "--against", ", or images: what is in both is kept, and listed as a leak", metavar="SOURCE", path="name"
-        ),
+        shared("--against", ", or images: rows in both are kept, and listed as leaks", metavar="SOURCE", path="name"),
     ] = None
     export: Annotated[
         str | None, Option("Also write the subset for another tool, as curate export --to does.", metavar="FORMAT")

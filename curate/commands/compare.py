@@ -24,7 +24,7 @@ def run(
     ] = None,
     source: options.SheetSource = None,
     other_source: Annotated[
-        str | None, typer.Option(help="What was scored for the other table, too.", show_default=False)
+        str | None, typer.Option(help="The scored source of the other table.", show_default=False)
     ] = None,
     out: options.Everything = None,
     overwrite: options.Overwrite = False,

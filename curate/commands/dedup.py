@@ -23,10 +23,11 @@ Texts = list[str] | None
 
 Threshold = Annotated[
     Texts,
-    typer.Option(metavar="X", help="Of the finder before it: bits that may differ (hash), or the least cosine."),
+    typer.Option(metavar="X", help="Threshold of the finder before it: maximum bits (hash), or minimum cosine."),
 ]
 FailOnLeaks = Annotated[
-    bool, typer.Option("--fail-on-leaks", help="Exit 3 where --against has any row already; all is written.")
+    bool,
+    typer.Option("--fail-on-leaks", help="Exit with 3 if any row is also in --against; outputs are still written."),
 ]
 Sheet = Annotated[
     Path | None,

@@ -96,7 +96,7 @@ def refuse_urls(arguments: Mapping[str, Any]) -> None:
 
 Json = Annotated[bool, shared("--json")]
 Quiet = Annotated[bool, shared("--quiet")]
-Everything = Annotated[Path | None, shared("--out", ": everything, NAME.json")]
+Everything = Annotated[Path | None, shared("--out", ": all results, NAME.json")]
 Overwrite = Annotated[bool, shared("--overwrite")]
-Source = Annotated[str | None, shared("--source", "; needed where the table holds no path to an image")]
-SheetSource = Annotated[str | None, shared("--source", ", for --sheet, where the table holds no path")]
+Source = Annotated[str | None, shared("--source", "; needed if the table has no paths to images")]
+SheetSource = Annotated[str | None, shared("--source", ", for --sheet, if the table has no paths")]

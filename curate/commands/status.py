@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 @command_of(RoundStatusOptions, all_="table")
 def run(
     request: RoundStatusOptions,
-    all_: Annotated[bool, typer.Option("--all", help="Show what it is based on, too.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also show all criteria.")] = False,
     fail_unless_stop: Annotated[
-        bool, typer.Option("--fail-unless-stop", help=f"Exit {EXIT_GATE} while no --stop rule is reached.")
+        bool, typer.Option("--fail-unless-stop", help=f"Exit with {EXIT_GATE} until a --stop rule is reached.")
     ] = False,
     json_: options.Json = False,
 ) -> None:

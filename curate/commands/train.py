@@ -17,7 +17,7 @@ from curate.training.options import TrainOptions
 def run(
     request: TrainOptions,
     devices: Annotated[
-        int, typer.Option(metavar="N", help="GPUs, one process each; with --device cpu, processes.")
+        int, typer.Option(metavar="N", help="Number of GPUs, one process each; with --device cpu, of processes.")
     ] = 1,
     engine: Annotated[str, options.shared("--engine", metavar="NAME", show_default=True)] = "local",
     quiet: options.Quiet = False,

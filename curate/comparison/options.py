@@ -27,7 +27,8 @@ class CompareOptions:
     fail_above: Annotated[
         float | None,
         Option(
-            "Exit 3 if a classifier separates the embeddings better than this, and better than chance.", metavar="AUROC"
+            "Exit with 3 if a classifier separates the embeddings better than this, and better than chance.",
+            metavar="AUROC",
         ),
     ] = None
     embedding: fields.Embedding = None

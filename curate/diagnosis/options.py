@@ -13,8 +13,6 @@ SECONDS = 10.0  # that the speed test takes
 class DoctorOptions:
     """The options of ``curate doctor``."""
 
-    folder: Annotated[str | Path, Option("Where output would go: its disk is tried.", path="local", argument=True)] = (
-        Path()
-    )
+    folder: Annotated[str | Path, Option("Output folder, to test its disk.", path="local", argument=True)] = Path()
     _: KW_ONLY
-    seconds: Annotated[float, Option("How long the speed test takes; 0 leaves it out.", least=0, most=600)] = SECONDS
+    seconds: Annotated[float, Option("Duration of the speed test; 0 skips it.", least=0, most=600)] = SECONDS

@@ -21,7 +21,7 @@ class ScoreOptions:
     source: Annotated[
         str | Path | Sequence[str | Path],
         Option(
-            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several are one.",
+            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several form one.",
             path="name",
             argument=True,
         ),
@@ -53,7 +53,7 @@ class ScoreOptions:
     precision: fields.Precision = "auto"
     backend: Annotated[
         str,
-        Option("What runs the network: torch; or openvino, faster on a CPU, an extra.", metavar="NAME"),
+        Option("Backend of the network: torch; or openvino, faster on a CPU (an extra).", metavar="NAME"),
     ] = "torch"
     batch_size: Annotated[int | None, shared("--batch-size", "; by default 64 on a CPU, 256 on a GPU")] = None
     workers: fields.Workers = None
@@ -64,12 +64,12 @@ class ScoreOptions:
         Option(f"A score that needs no training (repeatable): {', '.join(free_scorers())}.", metavar="NAME"),
     ] = None
     fit: Annotated[
-        bool, Option("End with scores fitted to the dataset: unc_fitted and what it is of.", "--fit/--no-fit")
+        bool, Option("Finally fit scores to the dataset: unc_fitted and its components.", "--fit/--no-fit")
     ] = True
     quality: Annotated[
         bool,
         Option(
-            "Leave out image quality: the columns quality_*.",
+            "Omit image quality, the columns quality_*.",
             " /--no-quality",
             python="Measure image quality: the columns ``quality_*``.",
             default=False,
@@ -77,7 +77,7 @@ class ScoreOptions:
     ] = True
     embedding: Annotated[
         bool,
-        Option("Leave out the embeddings.", " /--no-embedding", python="Store the embeddings.", default=False),
+        Option("Omit the embeddings.", " /--no-embedding", python="Store the embeddings.", default=False),
     ] = True
     key: fields.Key = None
     path_column: fields.PathColumn = None
@@ -95,30 +95,30 @@ class ScoreOptions:
             python="Where plain JPEGs are decoded, cpu or gpu; gpu needs ``quality=False``.",
         ),
     ] = "cpu"
-    max_pixels: Annotated[int, Option("Leave a larger image undecoded, with the status too_large.")] = 100_000_000
+    max_pixels: Annotated[int, Option("Do not decode larger images; they get the status too_large.")] = 100_000_000
     decode_timeout: Annotated[
         float,
         Option(
-            "Of processor time for one image that is no plain JPEG, PNG or WebP; beyond it, the status timeout.",
+            "Processor time per image that is not a plain JPEG, PNG or WebP; beyond it, the status timeout.",
             metavar="SECONDS",
             python="Seconds of processor time for one image that is no plain JPEG, PNG or WebP; beyond it, the status "
             "timeout.",
         ),
     ] = 20.0
-    allow_truncated: Annotated[bool, Option("Score what there is of a truncated image, with a warning.")] = False
+    allow_truncated: Annotated[bool, Option("Score the readable part of a truncated image, with a warning.")] = False
     white: fields.White = None
     engine: Annotated[str, shared("--engine", f"; there are: {', '.join(ENGINES)}", metavar="NAME", default=True)] = (
         "local"
     )
     actors: Annotated[int | None, shared("--actors", least=1)] = None
     num_gpus: Annotated[float | None, shared("--num-gpus")] = None
-    shard_size: Annotated[int, Option("Rows committed at a time; a kill costs at most that many.")] = 4096
-    add: Annotated[bool, Option("Add what is new or changed in the source to the table, as it was scored.")] = False
+    shard_size: Annotated[int, Option("Rows committed at a time; a kill loses at most that many.")] = 4096
+    add: Annotated[bool, Option("Score new and changed images of the source and add them to the table.")] = False
     check: Annotated[bool, Option("With --add, compare every known image by its sha256.", default=False)] = False
     refit: Annotated[bool, Option("With --add, fit the scores of the dataset again.", default=False)] = False
     retry: Annotated[
         str | Iterable[str] | None,
-        Option("On a repeat, read rows of this status again too, such as denied (repeatable).", metavar="STATUS"),
+        Option("On a repeat, also retry rows of this status, such as denied (repeatable).", metavar="STATUS"),
     ] = None
     log: fields.Log = None
     overwrite: fields.Overwrite = False

@@ -57,7 +57,7 @@ class EvaluateOptions:
     ] = 5
     group: Annotated[
         str | Sequence[str] | None,
-        shared("--group", ", which --subset should keep alike (repeatable)", metavar="COLUMN"),
+        shared("--group", ", to compare what --subset keeps of each (repeatable)", metavar="COLUMN"),
     ] = None
     network: Annotated[
         int, Option("With --subset: steps of a small network on pixels, 128 images each; 400 is usual.", least=0)
@@ -69,9 +69,9 @@ class EvaluateOptions:
         str | None, Option("Column of lists, in --labelled or in the table: how many annotators chose each class.")
     ] = None
     against: Annotated[
-        str | Path | None, shared("--against", ", to be separated from this one", metavar="TABLE", path="table")
+        str | Path | None, shared("--against", ", whose separability is measured", metavar="TABLE", path="table")
     ] = None
-    degrade: Annotated[int, Option("Images to read again, make worse and score.", least=0)] = 0
+    degrade: Annotated[int, Option("Number of images to read again, corrupt and score.", least=0)] = 0
     source: fields.Source = None
     model: Annotated[
         str | Path | None,

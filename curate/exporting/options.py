@@ -27,7 +27,7 @@ class ExportOptions:
             metavar="FORMAT",
         ),
     ]
-    label: Annotated[str | None, shared("--label", "; by default label, where there is one")] = None
+    label: Annotated[str | None, shared("--label", "; by default label, if it exists")] = None
     classes: Annotated[
         str | Path | Sequence[str] | None,
         shared("--classes", "; by default the table's own list", metavar="NAMES|FILE|TABLE", path="name", commas=True),
@@ -38,25 +38,25 @@ class ExportOptions:
     take: Annotated[
         str | Sequence[str] | None,
         Option(
-            "Columns to export, a,b,c or 'kappa_*'; by default key and label where images are written, else all.",
+            "Columns to export, a,b,c or 'kappa_*'; by default key and label if images are written, else all.",
             metavar="NAMES",
             commas=True,
         ),
     ] = None
     link: Annotated[str, shared("--link", metavar="HOW", default=True)] = "copy"
-    resize: Annotated[int | None, Option("Most pixels of an image's short side.", metavar="SIDE")] = None
+    resize: Annotated[int | None, Option("Maximum pixels of the short side.", metavar="SIDE")] = None
     encode: Annotated[
         str | None, Option("Encode images again: jpeg, png, webp, jpeg:QUALITY or webp:QUALITY.", metavar="KIND")
     ] = None
     shard: Annotated[
         str | None,
         Option(
-            "Images a shard, or bytes such as 500MB; by default 10,000, and at most 1 GB where sizes are known.",
+            "Images per shard, or bytes such as 500MB; by default 10,000, and at most 1 GB if sizes are known.",
             metavar="SIZE",
         ),
     ] = None
-    null: Annotated[bool, Option("End each of paths with a NUL, for xargs -0.")] = False
-    skip_missing: Annotated[bool, Option("Leave rows out whose image cannot be had; OUT.missing.csv lists them.")] = (
+    null: Annotated[bool, Option("With paths: end each with a NUL, for xargs -0.")] = False
+    skip_missing: Annotated[bool, Option("Skip rows whose image is gone or changed; OUT.missing.csv lists them.")] = (
         False
     )
     source: fields.Source = None

@@ -14,9 +14,7 @@ class FitOptions:
     """The options of ``curate fit``."""
 
     table: fields.Table
-    out: Annotated[str | Path | None, shared("--out", ": the model, NAME.safetensors, for images that come later")] = (
-        None
-    )
+    out: Annotated[str | Path | None, shared("--out", ": the model, NAME.safetensors, for later images")] = None
     _: KW_ONLY
     apply: fields.Apply = None
     fitted: Annotated[str | Path | None, shared("--fitted", ": a model", path="local")] = None
@@ -47,7 +45,7 @@ class MergeOptions:
     ]
     out: Annotated[str | Path, shared("--out", ": the table, NAME.parquet")]
     _: KW_ONLY
-    prefix: Annotated[bool, Option("Put the name of its table before each key: photos/cat.jpg.")] = False
-    root: Annotated[str | None, shared("--root", ": the folder that the images of one table are in now")] = None
+    prefix: Annotated[bool, Option("Prefix each key with the name of its table: photos/cat.jpg.")] = False
+    root: Annotated[str | None, shared("--root", ": the folder where the images of one table are now")] = None
     overwrite: fields.Overwrite = False
     report: fields.Report = lambda text: None

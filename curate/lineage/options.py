@@ -33,7 +33,7 @@ class ExplainOptions:
     table: Annotated[
         str | Path,
         Option(
-            "A subset, its decisions or its receipt; or the scored table, for every step next to it.",
+            "A subset, its decisions or its receipt; or the scored table, for all steps in its folder.",
             path="table",
             argument=True,
         ),
@@ -51,7 +51,7 @@ class VerifyOptions:
         str | Path,
         Option(
             "NAME.receipt.json or NAME.parquet, with subset and decisions next to it, here or in a store; a "
-            "folder of rounds; a fitted model; a calibration; or what curate run wrote.",
+            "folder of rounds; a fitted model; a calibration; or the output of curate run.",
             path="table",
             argument=True,
         ),
@@ -64,11 +64,9 @@ class VerifyOptions:
             "--root", ": files that moved are found below it, by their digest, and nothing else is read (repeatable)"
         ),
     ] = None
-    chain: Annotated[bool, Option("Derive every subset before it again, too.")] = False
+    chain: Annotated[bool, Option("Also recompute every earlier subset.")] = False
     pixels: Annotated[
-        str | int | None, Option("Read so many images again and compare them with their digests.", metavar="N|all")
+        str | int | None, Option("Read this many images again and compare their digests.", metavar="N|all")
     ] = None
-    source: Annotated[str | None, shared("--source", ", for --pixels, where the table holds no path", alone=True)] = (
-        None
-    )
+    source: Annotated[str | None, shared("--source", ", for --pixels, if the table has no paths", alone=True)] = None
     seed: fields.Seed = 0

@@ -48,7 +48,7 @@ Gate = Annotated[float, shared("--gate", metavar="SHARE")]
 Finder = Annotated[
     str | Sequence[str] | Mapping[str, float | None] | None,
     Option(
-        "Kind of sameness: bytes, pixels, hash, signature, crop or embedding (repeatable). "
+        "Finder of copies: bytes, pixels, hash, signature, crop or embedding (repeatable). "
         "[default: bytes and signature]",
         metavar="NAME",
         python="Kind of sameness: one or several of bytes, pixels, hash, signature, crop and embedding, or name -> "
@@ -58,7 +58,7 @@ Finder = Annotated[
 ImageColumn = Annotated[str | None, shared("--image-column", "; by default found by type")]
 Judges = Annotated[str, shared("--judges", metavar="any|majority|share", default=True)]
 Key = Annotated[str | None, shared("--key")]
-Label = Annotated[str, shared("--label", ", for methods that read labels", default=True)]
+Label = Annotated[str, shared("--label", ", for methods that use labels", default=True)]
 LabelOfEither = Annotated[str | None, shared("--label", ", in --labelled or in the table")]
 LabelFromFolder = Annotated[bool, shared("--label-from-folder")]
 Labelled = Annotated[str | Path | None, shared("--labelled")]
@@ -67,7 +67,7 @@ Limit = Annotated[int | None, shared("--limit")]
 Link = Annotated[str, shared("--link", metavar="HOW", default=True)]
 Log = Annotated[str | Path | None, shared("--log", metavar="FILE")]
 LossColumn = Annotated[str | None, shared("--loss-column")]
-Mirrored = Annotated[bool, Option("Mirrored copies are the same (signature, crop, near-duplicate).")]
+Mirrored = Annotated[bool, Option("Also find mirrored copies (signature, crop, near-duplicate).")]
 MovedTable = Annotated[str | Path | None, shared("--table")]
 NoiseGuard = Annotated[bool, shared("--noise-guard")]
 Other = Annotated[str | Path, Option("The table to compare it with.", path="table", argument=True)]
@@ -80,15 +80,16 @@ Roots = Annotated[
     shared("--root", ": files that moved are found below it, by their digest"),
 ]
 Report = Annotated[Callable[[str], None], Note("Called with a line on what is done.")]
-Root = Annotated[str | None, shared("--root", "; by default in the list's folder")]
+Root = Annotated[str | None, shared("--root", "; by default the list's folder")]
 RoundsFolder = Annotated[str | Path, Option("Folder of the rounds.", argument=True)]
 Score = Annotated[str | None, shared("--score", metavar="COLUMN")]
 Seed = Annotated[int, shared("--seed", default=True)]
 Settings = Annotated[Mapping[str, object] | None, shared("--set", metavar="NAME=VALUE")]
-Source = Annotated[str | None, shared("--source", "; needed where the table holds no path to an image")]
+Source = Annotated[str | None, shared("--source", "; needed if the table has no paths to images")]
 Stop = Annotated[Sequence[str] | None, shared("--stop", metavar="RULE")]
 Verdicts = Annotated[
-    str | Path | None, shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE", path="local")
+    str | Path | None,
+    shared("--verdicts", ", by which rows are dropped, kept and relabelled", metavar="FILE", path="local"),
 ]
 White = Annotated[int | None, shared("--white", metavar="auto|N", default=True, parse=white_of)]
 Workers = Annotated[int | None, shared("--workers", least=1, most=1024)]

@@ -15,7 +15,7 @@ class RunOptions:
     file: Annotated[str | Path, Option("The pipeline, such as curate.toml.", path="local", argument=True)]
     _: KW_ONLY
     until: Annotated[str | None, Option("Stop after this step.", metavar="STEP")] = None
-    again: Annotated[str | None, Option("Do this step again, and what follows from it.", metavar="STEP")] = None
-    allow_outside: Annotated[bool, Option("Let steps write outside of the folder of the file.")] = False
+    again: Annotated[str | None, Option("Repeat this step and all that depend on it.", metavar="STEP")] = None
+    allow_outside: Annotated[bool, Option("Allow steps to write outside the folder of the file.")] = False
     dry_run: fields.DryRun = False
     announce: fields.Announce = lambda text: None

@@ -27,13 +27,13 @@ class PlotOptions:
     per: Annotated[str | None, shared("--per", ", each with its colour or line")] = None
     label: fields.LabelOfEither = None
     labelled: fields.Labelled = None
-    right: Annotated[str | None, Option("Column that says whether your own prediction is right: 1 or 0.")] = None
+    right: Annotated[str | None, Option("Column of whether your prediction is right: 1 or 0.")] = None
     prediction: Annotated[
-        str | None, Option("What predicts labels: linear, neighbour or kNN. [default: the first that there is]")
+        str | None, Option("Classifier of labels: linear, neighbour or kNN. [default: the first available]")
     ] = None
     embedding: fields.Embedding = None
-    title: Annotated[str, Option("Over the image; papers say it beneath.", default=False)] = ""
-    width: Annotated[float, Option("In mm: a column of a journal has 89, its page 183.")] = 89.0
+    title: Annotated[str, Option("Title above the chart; papers use captions instead.", default=False)] = ""
+    width: Annotated[float, Option("Width in mm: 89 for a column of a journal, 183 for a page.")] = 89.0
     repeats: Annotated[int, shared("--repeats", ": bootstrap resamples of the bands", default=True)] = 1000
     sample: Annotated[int | None, shared("--sample")] = None
     overwrite: fields.Overwrite = False

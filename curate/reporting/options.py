@@ -11,13 +11,13 @@ from curate.options.option import Option, shared
 Results = str | Path | Sequence[str | Path] | None
 PolicyResults = Annotated[
     Results,
-    Option("What policies made of it: subsets, decisions, receipts, or the folder of a pipeline.", argument=True),
+    Option("Outputs of policies: subsets, decisions, receipts, or the folder of a pipeline.", argument=True),
 ]
 SortedBy = Annotated[
     str | None, shared("--column", " that rows are sorted by; by default unc_fitted, else the model's own")
 ]
-Label = Annotated[str | None, shared("--label", ", by default label where there is one")]
-Points = Annotated[int, Option("Rows on the map, for which the extra map is needed; 0: no map.", least=0)]
+Label = Annotated[str | None, shared("--label", "; by default label, if it exists")]
+Points = Annotated[int, Option("Rows on the map, which needs the extra map; 0: no map.", least=0)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,14 +31,14 @@ class ReportOptions:
     column: SortedBy = None
     label: Label = None
     source: fields.Source = None
-    sample: Annotated[int, shared("--sample", ", and list them", least=1, default=True)] = 20_000
-    thumbs: Annotated[int, Option("Thumbnails at most.", least=0)] = 1_000
+    sample: Annotated[int, shared("--sample", " (listed on the page)", least=1, default=True)] = 20_000
+    thumbs: Annotated[int, Option("Maximum number of thumbnails.", least=0)] = 1_000
     points: Points = 5_000
-    measured: Annotated[str | Path | None, Option("Show what curate evaluate wrote with -o too.")] = None
+    measured: Annotated[str | Path | None, Option("Also show the results of curate evaluate -o.")] = None
     findings: Annotated[
         str | Path | None,
         Option(
-            "Also write kept rows with a finding, by kind, the largest consequence first: a CSV and contact sheets.",
+            "Also write kept rows with a finding, by kind, the most serious first: a CSV and contact sheets.",
             metavar="FOLDER",
         ),
     ] = None

@@ -50,7 +50,7 @@ class RetrieveOptions:
     reject: Annotated[
         str | float | None,
         Option(
-            "Do not answer queries less certain than the last 10% of the table, or than a value.",
+            "Do not answer queries less certain than this share of the table (10%), or than a value.",
             metavar="CUT",
             python='Queries less certain than this are not answered: ``"10%"``, less than the least certain tenth '
             "of the table, or a value of the column.",
@@ -59,7 +59,7 @@ class RetrieveOptions:
     certainty: Annotated[
         str | None,
         Option(
-            "What says how certain an image is: kappa_*, unc_*, or max:COLUMN, min:COLUMN. [default: "
+            "Column of certainty: kappa_*, unc_*, or max:COLUMN, min:COLUMN. [default: "
             "unc_fitted for rows of the table, or with a fitted --model; else the model's own]",
             metavar="COLUMN",
         ),

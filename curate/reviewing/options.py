@@ -19,14 +19,14 @@ class ReviewOptions:
     ]
     results: PolicyResults = None
     _: KW_ONLY
-    browse: Annotated[bool, Option("Open the page of all images first.")] = False
+    browse: Annotated[bool, Option("Open the list of all images.")] = False
     verdicts: Annotated[
         str | Path | None,
         shared("--verdicts", "; new decisions are appended. [default: next to the table]", path="local"),
     ] = None
-    reviewer: Annotated[str | None, Option("Who decides. [default: your user name]", metavar="NAME")] = None
+    reviewer: Annotated[str | None, Option("Name of the reviewer. [default: your user name]", metavar="NAME")] = None
     column: SortedBy = None
     label: Label = None
     source: fields.Source = None
     points: Points = 5_000
-    port: Annotated[int, Option("Port to listen on; 0 is any that is free.", least=0, most=65_535)] = 0
+    port: Annotated[int, Option("Port to listen on; 0 for any free port.", least=0, most=65_535)] = 0

@@ -8,7 +8,7 @@ from typing import Annotated
 from curate.options import fields
 from curate.options.option import Note, Option, shared
 
-OfAllRounds = Annotated[str | float, shared("--confidence", ", of all rounds at once", metavar="SHARE", default=True)]
+OfAllRounds = Annotated[str | float, shared("--confidence", ", for all rounds together", metavar="SHARE", default=True)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,16 +22,16 @@ class RoundInitOptions:
         shared("--classes", "; default: any name (repeatable)", metavar="NAMES|FILE|TABLE", path="name"),
     ] = None
     _: KW_ONLY
-    batch: Annotated[int, Option("Images a round; the first asks the held-out ones, too.")] = 100
+    batch: Annotated[int, Option("Images per round; the first also requests the held-out ones.")] = 100
     strategy: Annotated[str, shared("--strategy", ", as in `curate select`", default=True)] = "auto"
     set: fields.Settings = None
-    control: Annotated[float, Option("Share of each batch that is drawn at random.")] = 0.1
+    control: Annotated[float, Option("Share of each batch drawn at random.")] = 0.1
     holdout: Annotated[str | None, shared("--holdout", ". [default: a tenth, at most 500]", metavar="AMOUNT")] = None
     label: Annotated[
         str | None,
         shared(
             "--label",
-            " that the held-out images have already, in --labelled or in the table. [default: label of --labelled]",
+            " of the held-out images, in --labelled or in the table. [default: label of --labelled]",
             metavar="COLUMN",
         ),
     ] = None
@@ -45,9 +45,9 @@ class RoundInitOptions:
     discount: fields.Discount = False
     noise_guard: fields.NoiseGuard = False
     skip: Annotated[
-        Sequence[str] | None, Option("Label that means: not this image. [default: skip]", metavar="NAME")
+        Sequence[str] | None, Option("Label that marks a skipped image. [default: skip]", metavar="NAME")
     ] = None
-    budget: Annotated[int | None, shared("--budget", " to label in all; status says when it is reached")] = None
+    budget: Annotated[int | None, shared("--budget", " to label in total; status reports when it is reached")] = None
     confidence: OfAllRounds = "95%"
     stop: fields.Stop = None
     seed: fields.Seed = 0
@@ -61,7 +61,7 @@ class RoundSimulateOptions:
     label: Annotated[str, shared("--label", ", all of them true")]
     budget: Annotated[
         str | int | Sequence[int | str],
-        shared("--budget", " to label by the end of each round, ascending: 10,20,40", metavar="ROWS"),
+        shared("--budget", " labelled by the end of each round, ascending: 10,20,40", metavar="ROWS"),
     ]
     _: KW_ONLY
     strategy: Annotated[
@@ -70,9 +70,9 @@ class RoundSimulateOptions:
     seeds: Annotated[int, shared("--seeds", ": runs of each strategy", default=True)] = 5
     test: Annotated[float, shared("--test", ", of the images", metavar="SHARE", default=True)] = 0.2
     noisy_label: Annotated[
-        str | None, Option("Column with what annotators say; accuracy is still against --label.")
+        str | None, Option("Column of annotators' labels; accuracy is still measured against --label.")
     ] = None
-    no_calibration: Annotated[bool, Option("Leave the probe's probabilities as they are (faster).")] = False
+    no_calibration: Annotated[bool, Option("Do not calibrate the probe's probabilities (faster).")] = False
     out: Annotated[str | Path | None, shared("--out", ": results, such as results.json; a CSV next to it")] = None
     overwrite: fields.Overwrite = False
     report: Annotated[
@@ -87,7 +87,7 @@ class RoundNextOptions:
 
     folder: fields.RoundsFolder
     _: KW_ONLY
-    partial: Annotated[bool, Option("Go on though images of the last batch lack a label.")] = False
+    partial: Annotated[bool, Option("Continue even if images of the last batch lack a label.")] = False
     table: fields.MovedTable = None
     source: fields.Source = None
 
@@ -97,12 +97,12 @@ class RoundImportOptions:
     """The options of ``curate round import``."""
 
     folder: fields.RoundsFolder
-    file: Annotated[str | Path, Option("What the annotation tool exported: a file or a folder.", argument=True)]
+    file: Annotated[str | Path, Option("Export of the annotation tool: a file or a folder.", argument=True)]
     _: KW_ONLY
     format: Annotated[str | None, shared("--format", ", of the file. [default: as in init]")] = None
-    name: Annotated[str | None, Option("Column or field of the labels, where there are several.")] = None
-    annotator: Annotated[str | None, Option("Who made labels that name no annotator.")] = None
-    skip_rest: Annotated[bool, Option("Images of the batch still without a label count as skipped.")] = False
+    name: Annotated[str | None, Option("Column or field of the labels, if there are several.")] = None
+    annotator: Annotated[str | None, Option("Annotator of labels that name none.")] = None
+    skip_rest: Annotated[bool, Option("Count unlabelled images of the batch as skipped.")] = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

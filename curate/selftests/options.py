@@ -23,18 +23,17 @@ class SelftestOptions:
         ),
     ]
     _: KW_ONLY
-    images: Annotated[int, Option("How many are drawn and tried, by a hash of their keys.")] = 100
+    images: Annotated[int, Option("Number of images to test, chosen by a hash of their keys.")] = 100
     column: Annotated[
-        str | Sequence[str] | None, shared("--column", " to try (repeatable). [default: every one that can be]")
+        str | Sequence[str] | None, shared("--column", " to test (repeatable). [default: all that can be tested]")
     ] = None
     change: Annotated[
         str | Sequence[str] | None,
         Option(
-            "Way to make images worse: zoom, blur, noise, 'grey box', recompression or darkness "
-            "(repeatable). [default: all]"
+            "Kind of corruption: zoom, blur, noise, 'grey box', recompression or darkness (repeatable). [default: all]"
         ),
     ] = None
-    label: Annotated[str | None, shared("--label", ", to try scores against chance level")] = None
+    label: Annotated[str | None, shared("--label", ", to test scores against chance level")] = None
     labelled: fields.Labelled = None
     label_from_folder: fields.LabelFromFolder = False
     source: fields.Source = None

@@ -23,6 +23,6 @@ class SheetOptions:
     bottom: Annotated[int, Option("Images with the lowest values.", least=0)] = 30
     decisions: Annotated[
         str | Path | None,
-        Option("Also both sides of the cut, from NAME.decisions.parquet of curate filter: kept green, dropped red."),
+        Option("Draw both sides of the cut, from NAME.decisions.parquet of curate filter: kept green, dropped red."),
     ] = None
     overwrite: fields.Overwrite = False

@@ -29,7 +29,7 @@ class TrainOptions:
     cached: Annotated[
         str | Path | None,
         Option(
-            "Train from this `curate cache`, on its frozen backbone.",
+            "Train on features of `curate cache`, with its frozen backbone.",
             python="Folder that `curate.cache` wrote, whose features are trained on.",
         ),
     ] = None
@@ -37,7 +37,7 @@ class TrainOptions:
     recipe: Annotated[
         str | None,
         Option(
-            "Take what is left out from a paper's recipe, such as cifar10; help lists METHOD's.",
+            "Take other settings from a paper's recipe, such as cifar10; help lists METHOD's recipes.",
             metavar="NAME",
             python="By name, of the method's own (``trainers.named_recipes``): a value for each option that is "
             "left out.",
@@ -45,10 +45,8 @@ class TrainOptions:
     ] = None
     backbone: fields.Backbone = None
     backbone_set: fields.BackboneSet = None
-    freeze: Annotated[bool, Option("Train the head alone: embeddings and the heads there are stay as they are.")] = (
-        False
-    )
-    freeze_batchnorm: Annotated[bool, Option("Hold the backbone's batch statistics; its weights move.")] = False
+    freeze: Annotated[bool, Option("Train only the head; embeddings and earlier heads do not change.")] = False
+    freeze_batchnorm: Annotated[bool, Option("Freeze the backbone's batch statistics, but train its weights.")] = False
     label: fields.Label = "label"
     label_from_folder: fields.LabelFromFolder = False
     key: fields.Key = None
@@ -91,12 +89,14 @@ class TrainOptions:
     white: fields.White = None
     course: Annotated[
         str | Path | None,
-        Option("Folder for the course of the run: course.csv, and TensorBoard if it is installed.", metavar="FOLDER"),
+        Option("Folder for measures of each epoch: course.csv, and TensorBoard if it is installed.", metavar="FOLDER"),
     ] = None
     measure_on: Annotated[
         str | Path | Sequence[str | Path] | None,
         Option(
-            "Labelled images to measure on as it learns: kNN, R@1, R-AUROC (repeatable).", metavar="DATA", path="name"
+            "Labelled images to measure on during training: kNN, R@1, R-AUROC (repeatable).",
+            metavar="DATA",
+            path="name",
         ),
     ] = None
     every: Annotated[int, Option("Epochs between two measurements on --measure-on.")] = 1
@@ -104,7 +104,7 @@ class TrainOptions:
         str | None,
         Option("Keep the best model so far, NAME.best.safetensors, by knn, recall_at_1 or r_auroc.", metavar="MEASURE"),
     ] = None
-    keep_state: Annotated[bool, Option("Keep the training state, to go on with more --epochs.")] = False
+    keep_state: Annotated[bool, Option("Keep the training state, to resume with more --epochs.")] = False
     overwrite: fields.Overwrite = False
     report: Annotated[Callable[[Any], None], Note("Called after every step.")] = lambda progress: None
     announce: fields.Announce = lambda text: None
@@ -121,7 +121,10 @@ class CacheOptions:
     out: Annotated[str | Path, shared("--out", ": a folder")]
     model: Annotated[str | Path, shared("--model", ", or timm:NAME", path="name", default=True)] = "world"
     epochs: Annotated[
-        int, shared("--epochs", ": the first of them as they are, then of views", least=1, most=100_000, default=True)
+        int,
+        shared(
+            "--epochs", ": the first without augmentation, the others of views", least=1, most=100_000, default=True
+        ),
     ] = 8
     _: KW_ONLY
     label: fields.Label = "label"
@@ -152,7 +155,7 @@ class ModelsConvertOptions:
     file: Annotated[str | Path, Option("A .pth.tar, .pth or .safetensors file of weights.", argument=True)]
     out: Annotated[str | Path, shared("--out", ": the checkpoint, NAME.safetensors")]
     _: KW_ONLY
-    backbone: Annotated[str | None, Option("timm's name of the model, where the file does not say it.")] = None
+    backbone: Annotated[str | None, Option("timm's name of the model, if the file does not state it.")] = None
     licence: fields.Licence = "not stated"
     overwrite: fields.Overwrite = False
 

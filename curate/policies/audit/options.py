@@ -17,16 +17,18 @@ class ReviewPlanOptions:
     out: Annotated[str | Path | None, shared("--out", ": NAME.audit.csv")] = None
     column: Annotated[str | None, shared("--column", ", by which rows will be cut")] = None
     _: KW_ONLY
-    max_bad_rate: Annotated[str | float, Option("Share of bad ones to show: 2%.", metavar="SHARE", default=False)]
+    max_bad_rate: Annotated[
+        str | float, Option("Upper limit for the share of bad rows: 2%.", metavar="SHARE", default=False)
+    ]
     confidence: fields.Confidence = "95%"
-    keep: Annotated[str | float, Option("How many of the most certain could be kept at all.", metavar="AMOUNT")] = (
+    keep: Annotated[str | float, Option("Draw only among this many of the most certain rows.", metavar="AMOUNT")] = (
         "100%"
     )
     expected: Annotated[
         str | float | None,
-        Option("Bad ones in the better half, at a guess. [default: a quarter of --max-bad-rate]", metavar="SHARE"),
+        Option("Assumed share of bad rows in the better half. [default: a quarter of --max-bad-rate]", metavar="SHARE"),
     ] = None
-    images: Annotated[int | None, Option("How many to draw. [default: for a probability of 80%]", metavar="N")] = None
+    images: Annotated[int | None, Option("Number to draw. [default: enough in 80% of cases]", metavar="N")] = None
     label: Annotated[
         str | None, shared("--label", ", shown with each image: bad is a wrong label", metavar="COLUMN")
     ] = None
@@ -48,7 +50,7 @@ class ReviewVerdictsOptions:
     ]
     _: KW_ONLY
     target_precision: Annotated[
-        float | None, Option("Of pairs: also suggest the loosest threshold that keeps it.", metavar="SHARE")
+        float | None, Option("For pairs: also suggest the loosest threshold with this precision.", metavar="SHARE")
     ] = None
     confidence: fields.Confidence = "95%"
     judges: fields.Judges = "any"

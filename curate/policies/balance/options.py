@@ -33,14 +33,14 @@ class BalanceOptions:
             offers=False,
         ),
     ] = None
-    alpha: Annotated[float | None, Option("Instead of --to: shares use size to this power, 0 to 1.", metavar="A")] = (
-        None
-    )
+    alpha: Annotated[
+        float | None, Option("Instead of --to: shares proportional to size to this power, 0 to 1.", metavar="A")
+    ] = None
     rows: Annotated[
         str | int | float | None,
-        Option("Rows in all: 1000 or 20%. [default: as many as meet every share]", metavar="AMOUNT"),
+        Option("Total rows: 1000 or 20%. [default: as many as the shares allow]", metavar="AMOUNT"),
     ] = None
-    within: Annotated[str, Option("Order of rows in a cell: random, certain or typical.")] = "random"
+    within: Annotated[str, Option("Rows to prefer within a group: random, certain or typical.")] = "random"
     column: Annotated[
         str | None,
         shared("--column", " of --within certain; max:COLUMN, min:COLUMN. [default: the table's own]", metavar="NAME"),
@@ -48,7 +48,7 @@ class BalanceOptions:
     clusters: Annotated[
         int | None, shared("--clusters", ", of --per clusters. [default: 100, or a tenth of the rows]", metavar="K")
     ] = None
-    nearest: Annotated[bool, Option("Come as near as rows allow to shares that cannot be met.")] = False
+    nearest: Annotated[bool, Option("Approximate shares that cannot be met exactly.")] = False
     embedding: fields.Embedding = None
     seed: fields.Seed = 0
     dry_run: fields.DryRun = False

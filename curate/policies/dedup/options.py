@@ -21,37 +21,32 @@ class DedupOptions:
     finder: fields.Finder = None
     _: KW_ONLY
     mirrored: fields.Mirrored = False
-    rotated: Annotated[bool, Option("Copies turned by 90, 180 or 270 degrees are the same (signature, crop).")] = False
-    cropped: Annotated[
-        bool, Option("A part of an image, 70 % of each side or more, is the same: also --finder crop.")
-    ] = False
+    rotated: Annotated[bool, Option("Also find copies rotated by 90, 180 or 270 degrees (signature, crop).")] = False
+    cropped: Annotated[bool, Option("Also find crops of at least 70 % of each side: adds --finder crop.")] = False
     against: Annotated[
-        str | Path | None, shared("--against", ": rows that it has already are dropped", metavar="TABLE", path="table")
+        str | Path | None,
+        shared("--against", ": rows that are already in it are dropped", metavar="TABLE", path="table"),
     ] = None
-    report_only: Annotated[bool, Option("What --against has already (leaks) stays in the subset, and is listed.")] = (
-        False
-    )
-    only_against: Annotated[
-        bool, Option("Compare with --against alone; no row is dropped for another of its table.")
-    ] = False
-    keep: Annotated[str, Option("Which image is kept: criteria in order, separated by commas.", metavar="LIST")] = KEEP
+    report_only: Annotated[bool, Option("Keep and list rows that are also in --against (leaks).")] = False
+    only_against: Annotated[bool, Option("Compare only with --against, not within the table.")] = False
+    keep: Annotated[str, Option("Criteria for the kept image, in order, separated by commas.", metavar="LIST")] = KEEP
     prefer: Annotated[
         str | Sequence[str] | None,
         Option(
-            "Keep rows whose key matches, such as 'sorted/*', before others (repeatable, most preferred first).",
+            "Prefer rows whose key matches, such as 'sorted/*' (repeatable, most preferred first).",
             metavar="GLOB",
         ),
     ] = None
     protect: Annotated[str | None, Option("Rows that are never dropped.", metavar="CONDITION")] = None
     label: Annotated[
         str | None,
-        shared("--label", ", to list groups that disagree. [default: label, where there is one]", metavar="COLUMN"),
+        shared("--label", ", to list groups that disagree. [default: label, if it exists]", metavar="COLUMN"),
     ] = None
     verdicts: fields.Verdicts = None
     estimate_recall: Annotated[
         int | None,
         Option(
-            "Edit N of the images, search for the copies, and say how many are found; 200 is usual.",
+            "Edit N of the images, search for the copies, and report the recall; 200 is usual.",
             metavar="N",
             least=1,
         ),
@@ -60,7 +55,7 @@ class DedupOptions:
         int | None, shared("--audit", ": write N pairs near the threshold to judge", metavar="N", least=1)
     ] = None
     source: fields.Source = None
-    against_source: Annotated[str | None, Option("What was scored for --against, too.")] = None
+    against_source: Annotated[str | None, Option("The scored source of --against.")] = None
     model: Annotated[str | None, shared("--model", ": the table's, for --estimate-recall, if it does not ship")] = None
     embedding: fields.Embedding = None
     seed: fields.Seed = 0

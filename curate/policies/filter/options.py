@@ -39,19 +39,19 @@ class FilterRequest(_Table):
         str | None,
         shared(
             "--column",
-            " of the rules after it. [default: unc_fitted, and unc_local for amounts; else the model's own]",
+            " for the rules after it. [default: unc_fitted, and unc_local for amounts; else the model's own]",
             metavar="NAME",
             repeats=True,
         ),
     ] = None
     per: Annotated[
         str | None,
-        shared("--per", ": --keep-top and --drop-bottom after it judge in each", metavar="NAME", repeats=True),
+        shared("--per", ": later --keep-top and --drop-bottom apply within each", metavar="NAME", repeats=True),
     ] = None
     label: Annotated[
-        str | None, shared("--label", " of which amounts drop the same share. [default: label, else cluster]")
+        str | None, shared("--label", " from which amounts drop equal shares. [default: label, else cluster]")
     ] = None
-    allow_uneven: Annotated[bool, Option("Let amounts drop more of some classes or clusters.")] = False
+    allow_uneven: Annotated[bool, Option("Allow amounts to drop more of some classes or clusters.")] = False
     allow_unmatched: fields.AllowUnmatched = False
     model: Annotated[
         str | Path | None, shared("--model", ": the table's, for an IMAGE, if it does not ship", path="name")

@@ -72,7 +72,7 @@ LINES: dict[str, Line] = {
         Annotated[
             File,
             rule_option(
-                "Drop the rows whose keys it names: what was ticked on a report.",
+                "Drop the rows whose keys it names, such as images ticked on a report.",
                 "FILE",
                 "Drop the rows whose keys a CSV, list or table names in a column key.",
             ),
@@ -80,7 +80,9 @@ LINES: dict[str, Line] = {
     ),
     "verdicts": Line(
         "curate.policies.filter.by_verdicts:ByVerdicts",
-        Annotated[File, shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE", repeats=True)],
+        Annotated[
+            File, shared("--verdicts", ", by which rows are dropped, kept and relabelled", metavar="FILE", repeats=True)
+        ],
     ),
     "like": Line(
         "curate.policies.filter.alike:Like",
@@ -98,7 +100,7 @@ LINES: dict[str, Line] = {
     "max-bad-rate": Line(
         "curate.policies.filter.guaranteed:MaxBadRate",
         Annotated[
-            Amount, rule_option("Keep the most rows of which --audit shows that at most SHARE is bad: 2%.", "SHARE")
+            Amount, rule_option("Keep the most rows such that --audit shows at most SHARE of them is bad: 2%.", "SHARE")
         ],
         {
             "audit": Annotated[

@@ -20,7 +20,7 @@ class IssuesOptions:
         str | Path | None,
         shared(
             "--out",
-            ": the rows that are kept, such as clean.parquet",
+            ": the kept rows, such as clean.parquet",
             path="output",
             python="Subset to write, with the decisions, which hold the kinds of every row; None only counts.",
         ),
@@ -33,14 +33,14 @@ class IssuesOptions:
         Iterable[int] | None,
         Option("Drop this group of images unlike the rest (repeatable).", metavar="N", default=False),
     ] = None
-    only: Annotated[Kinds, Option("Look for this kind alone (repeatable).", metavar="KIND", default=False)] = None
+    only: Annotated[Kinds, Option("Look only for this kind (repeatable).", metavar="KIND", default=False)] = None
     without: Annotated[Kinds, Option("Do not look for this kind (repeatable).", metavar="KIND", default=False)] = None
     force: Annotated[
         Kinds, Option("Flag this kind even in more than 10% of the images (repeatable).", metavar="KIND", default=False)
     ] = None
     set: Annotated[
         Mapping[str, object] | None,
-        shared("--set", ": where a kind begins", metavar="KIND=VALUE", example="dark=0.2"),
+        shared("--set", ": the threshold of a kind", metavar="KIND=VALUE", example="dark=0.2"),
     ] = None
-    show: Annotated[int, Option("Rows of each kind to name and to draw, the worst.", least=0)] = 3
+    show: Annotated[int, Option("Number of worst rows to name and draw for each kind.", least=0)] = 3
     overwrite: fields.Overwrite = False

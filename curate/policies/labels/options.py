@@ -20,7 +20,7 @@ class LabelsOptions:
     ] = None
     label: Annotated[
         str | Sequence[str] | None,
-        shared("--label", "; again for several annotators. [default: label, where there is one]", metavar="COLUMN"),
+        shared("--label", "; repeat it for several annotators. [default: label, if it exists]", metavar="COLUMN"),
     ] = None
     _: KW_ONLY
     labelled: Annotated[
@@ -30,7 +30,7 @@ class LabelsOptions:
     relabel: Annotated[
         str | None, Option("New column: the suggested label instead of a suspected one.", metavar="NAME")
     ] = None
-    below: Annotated[float, Option("A label of a lower quality is suspected.", metavar="X")] = 0.5
+    below: Annotated[float, Option("Labels of lower quality are suspected.", metavar="X")] = 0.5
     review: Annotated[int | None, Option("Write N rows for a reviewer to judge.", metavar="N")] = None
     verdicts: fields.Verdicts = None
     embedding: fields.Embedding = None

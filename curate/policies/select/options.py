@@ -31,7 +31,7 @@ class SelectOptions:
     ] = None
     label: Annotated[
         str | None,
-        shared("--label", ", in --labelled or in the table. [default: label, where there is one]", metavar="COLUMN"),
+        shared("--label", ", in --labelled or in the table. [default: label, if it exists]", metavar="COLUMN"),
     ] = None
     exclude: Annotated[str | Path | None, Option("CSV, list or table whose keys are never picked.", path="table")] = (
         None
@@ -39,12 +39,12 @@ class SelectOptions:
     allow_unmatched: fields.AllowUnmatched = False
     per: Annotated[str | None, shared("--per", ": the budget in each", metavar="COLUMN")] = None
     balance: Annotated[
-        str | None, Option("The budget in equal shares to the values of a column.", metavar="COLUMN")
+        str | None, Option("Share the budget equally among the values of a column.", metavar="COLUMN")
     ] = None
     min_distance: Annotated[
         float | None,
         Option(
-            "Stop at the first pick nearer than D to another or to a labelled row, between unit embeddings: "
+            "Stop at the first pick closer than D to another or to a labelled row, between unit embeddings: "
             "0.32 is a cosine of 0.95.",
             metavar="D",
         ),
@@ -54,7 +54,9 @@ class SelectOptions:
     discount: fields.Discount = False
     quality: fields.Quality = None
     score: fields.Score = None
-    holdout_loss: Annotated[str | None, Option("small-loss: losses of a model of other rows.", metavar="COLUMN")] = None
+    holdout_loss: Annotated[
+        str | None, Option("small-loss: column of losses of a model trained on other rows.", metavar="COLUMN")
+    ] = None
     embedding: fields.Embedding = None
     seed: fields.Seed = 0
     engine: fields.Engine = "local"

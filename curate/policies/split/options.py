@@ -21,9 +21,9 @@ class SplitOptions:
     train: Annotated[str | float | None, shared("--train", ": a share, 80% or 0.8", metavar="SHARE")] = None
     val: Annotated[str | float | None, Option("Share of the side val.", metavar="SHARE")] = None
     test: Annotated[str | float | None, shared("--test", ": the side test", metavar="SHARE")] = None
-    side: Annotated[
-        str | Sequence[str] | None, Option("A side of another name (repeatable).", metavar="NAME=SHARE")
-    ] = None
+    side: Annotated[str | Sequence[str] | None, Option("A side with any name (repeatable).", metavar="NAME=SHARE")] = (
+        None
+    )
     per: Annotated[
         str | Sequence[str] | None,
         shared("--per", ": the shares hold in each combination (repeatable)", metavar="COLUMN"),
@@ -31,10 +31,10 @@ class SplitOptions:
     group: Annotated[str | None, shared("--group", ": rows with the same value stay on one side", metavar="COLUMN")] = (
         None
     )
-    exact: Annotated[bool, Option("Hold the shares to within a row, without --per too.")] = False
+    exact: Annotated[bool, Option("Meet the shares to within a row, also without --per.")] = False
     finder: fields.Finder = None
     mirrored: fields.Mirrored = False
-    duplicates: Annotated[bool, Option("Whether copies are looked for.", name="--duplicates/--no-duplicates")] = True
+    duplicates: Annotated[bool, Option("Whether to search for copies.", name="--duplicates/--no-duplicates")] = True
     embedding: fields.Embedding = None
     seed: fields.Seed = 0
     dry_run: fields.DryRun = False
