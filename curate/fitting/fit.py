@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from curate.columns import KEY
@@ -14,32 +15,38 @@ from curate.counted import counted
 from curate.engines.junk import Junk, judge
 from curate.engines.search import searching
 from curate.fitting.applied import check_applied, write_applied
-from curate.fitting.base import base_of, check_same
-from curate.fitting.entropy import class_entropy
 from curate.fitting.junk import junk_of
 from curate.fitting.labels import LabelSource, classes_in, labels_in, labels_to_learn
 from curate.fitting.options import FitOptions
 from curate.fitting.result import FitResult
-from curate.fitting.shares import Share, of_classes, of_clusters, tells
+from curate.fitting.shares import LEAST_ROWS, Share, shares_of
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_on_disk, path_or_store
 from curate.options.function import callable_of
 from curate.tables.dataset import Dataset, column_array, read_dataset
 from curate.tables.grouped import group_facts, with_groups
+from curate.tables.provenance import model_of
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import AtomicFile
-from scoring.checkpoint import find_checkpoint, load_model
+from scoring.checkpoint import find_checkpoint, load_model, read_header, shipped_models
 from scoring.errors import InputError
+from scoring.metrics.classifier import cross_validate, fit_linear
+from scoring.metrics.duplicates import group_duplicates
+from scoring.model_names import is_published
 from scoring.relative.columns import AMBIGUOUS, CLASS, CLUSTER, JUNK, LOCAL, UNLIKE
 from scoring.relative.fit import fit_dataset
 from scoring.relative.learn import telling
 from scoring.relative.model import DatasetFit, FittedScores
+from scoring.relative.propagated import KnownLabels
 from scoring.relative.space import centred
 from scoring.relative.stored import digest_of_fit, read_fit, write_fitted
 from scoring.relative.unlike import UnlikeGroup
 
+FOLDS = 5  # of the classifier of classes
+MOST_CLASSES = 2_000  # of it: its cost grows with them
+BLOCK = 8_192  # rows at a time
 ROWS_A_CLUSTER = 10  # of fewer rows each in the mean, shares of clusters say nothing
 
 
@@ -264,12 +271,17 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
 
 
 def _shares(done: Fitted) -> tuple[str, list[Share]]:
+    """Return what a cut would take of each class, where most rows are in large ones, else of each cluster."""
     score, classes = done.scores.columns[LOCAL], done.classes
-    if classes is not None and tells(classes, done.dataset.first):
-        return "class", of_classes(score, classes, done.dataset.first)
+    if classes is not None:
+        codes = classes.codes[done.dataset.first]
+        size = np.bincount(codes[codes >= 0], minlength=1)
+        if len(classes.names) > 1 and 2 * size[size >= LEAST_ROWS].sum() >= len(codes):
+            return "class", shares_of(score, codes, classes.names)
     if len(done.dataset) < ROWS_A_CLUSTER * len(done.fit.clusters):
         return "cluster", []
-    return "cluster", of_clusters(score, done.scores.columns[CLUSTER])
+    clusters = done.scores.columns[CLUSTER]
+    return "cluster", shares_of(score, clusters, [str(at + 1) for at in range(int(clusters.max(initial=-1)) + 1)])
 
 
 def _of_classes(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:
@@ -289,3 +301,76 @@ def _label_accuracy(done: Fitted, seed: int) -> dict[str, Any]:
     rows = centred(done.dataset.embeddings, done.fit.mean)
     auroc = telling(rows, done.scores.columns[AMBIGUOUS], labels, seed=seed)
     return {} if auroc is None else {"rows": len(labels.rows), "classes": len(labels.classes), "auroc": auroc}
+
+
+def class_entropy(dataset: Dataset, labels: KnownLabels, *, seed: int) -> NDArray[np.float32] | None:
+    """Return the entropy of the classes that a linear classifier expects of each row, nats, shape (M,).
+
+    A labelled row is judged by classifiers of the other folds, in which copies of it are not either; any other row by
+    one of all labels. None where the labels are of too many classes, or too few rows differ.
+
+    Args:
+        dataset: M rows.
+        labels: of some of them.
+        seed: of the folds.
+    """
+    vectors = _units(dataset.embeddings[labels.rows])
+    codes = torch.from_numpy(labels.codes)
+    groups = group_duplicates(vectors)
+    n_different = len(vectors) if groups is None else len(groups.first)
+    if len(labels.classes) > MOST_CLASSES or n_different < FOLDS:
+        return None
+    together = None if groups is None else groups.of_row
+    entropy = np.empty(len(dataset), np.float32)
+    classifier = fit_linear(vectors, codes, len(labels.classes))
+    for start in range(0, len(dataset), BLOCK):
+        logits = classifier.logits(_units(dataset.embeddings[start : start + BLOCK])).double()
+        entropy[start : start + BLOCK] = torch.special.entr(logits.softmax(1)).sum(1).numpy()
+    entropy[labels.rows] = cross_validate(vectors, codes, folds=FOLDS, seed=seed, groups=together).entropy
+    return entropy
+
+
+def _units(embeddings: NDArray) -> torch.Tensor:
+    rows = torch.from_numpy(np.asarray(embeddings, np.float32))
+    return torch.nn.functional.normalize(rows)
+
+
+def digest_of(model: str | Path) -> str:
+    """Return the digest of the model whose embeddings a checkpoint gives: a fitted one has its base's."""
+    card = load_model(model)[1] if is_published(model) else read_header(find_checkpoint(model))
+    return str(card.get("base", card["digest"]))
+
+
+def base_of(table: Table, model: str | Path | None) -> str | Path:
+    """Return the model that made a table's embeddings, as ``load_model`` takes it.
+
+    Args:
+        table: scored.
+        model: as named by the user; None looks among those that ship.
+
+    Raises:
+        InputError: if it is another model, or none is named and none that ships made them.
+    """
+    made_by = model_of(table)
+    if model is not None:
+        check_same(table, model)
+        return model
+    for path in shipped_models().values():
+        if made_by and digest_of(path) == made_by:
+            return path
+    who = f"by the model {made_by[:12]}..., which does not ship" if made_by else "by a model that it does not name"
+    raise InputError(f"{table.path} was scored {who}; name it with --model, as it was when scoring")
+
+
+def check_same(table: Table, model: str | Path) -> None:
+    """Refuse a model whose embeddings cannot be compared with a table's.
+
+    Raises:
+        InputError: naming both; a table that does not say who made its embeddings is taken at its word.
+    """
+    made_by, digest = model_of(table), digest_of(model)
+    if made_by and made_by != digest:
+        raise InputError(
+            f"expected the model that scored {table.path} ({made_by[:12]}...), got {model} ({digest[:12]}...): their "
+            "embeddings cannot be compared; name the other, or score the images with this one"
+        )

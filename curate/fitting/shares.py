@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.tables.rows import Codes
-
 KEPT = 0.7  # of the rows: the cut that is given
 MOST_SHARES = 100  # classes that are given, the largest first
 LEAST_ROWS = 10  # of a group: a share of fewer says nothing
@@ -43,21 +41,3 @@ def shares_of(score: NDArray, codes: NDArray[np.integer], names: list[str]) -> l
     lost = np.bincount(codes[known & taken], minlength=len(names))
     by_size = [at for at in np.argsort(-size, kind="stable").tolist() if size[at]]
     return [Share(names[at], int(size[at]), int(lost[at])) for at in by_size[:MOST_SHARES]]
-
-
-def of_classes(score: NDArray, classes: Codes, at: NDArray[np.int64]) -> list[Share]:
-    """Return the shares of the classes of rows ``at`` of a table, shape (M,)."""
-    return shares_of(score, classes.codes[at], classes.names)
-
-
-def tells(classes: Codes, at: NDArray[np.int64]) -> bool:
-    """Return whether most of the rows ``at`` of a table are in classes that are large enough to speak of shares."""
-    codes = classes.codes[at]
-    size = np.bincount(codes[codes >= 0], minlength=1)
-    return len(classes.names) > 1 and 2 * size[size >= LEAST_ROWS].sum() >= len(codes)
-
-
-def of_clusters(score: NDArray, labels: NDArray[np.int32]) -> list[Share]:
-    """Return the shares of clusters, numbered from 1."""
-    count = int(labels.max(initial=-1)) + 1
-    return shares_of(score, labels, [str(number + 1) for number in range(count)])

@@ -1,10 +1,10 @@
 """Deduplicate a table: find what is the same, decide which image is kept, write it all down, and say how good it is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.counted import counted
 from curate.engines.search import searching
+from curate.manifest.store_path import AnyPath
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
 from curate.policies.apply import apply
 from curate.policies.decided import FIRST_DROPPED, N_EXAMPLES, Decided
 from curate.policies.dedup.decide import Duplicates, decide_duplicates
+from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.grouping.keep import equal_elsewhere, parse_keep
 from curate.policies.dedup.grouping.loss import HEIGHT, WIDTH, ranks
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
@@ -26,11 +28,12 @@ from curate.policies.dedup.grouping.members import Members, count_lower, group_r
 from curate.policies.dedup.options import DedupOptions
 from curate.policies.dedup.quality.audit import audit_text
 from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, audit_pairs, planted_recall
+from curate.policies.dedup.quality.recall import RecallReport
 from curate.policies.dedup.request import TIES, DedupRequest, resolved
-from curate.policies.dedup.result import DedupResult, recall_lines
 from curate.policies.dedup.words import LEAKS, MEANINGS, SCHEMA, DecisionWords, leaks_csv, rule_text
 from curate.policies.outcomes import DROP
 from curate.policies.outputs import Files, Outputs
+from curate.policies.result import Result
 from curate.policies.reviewed import OPTION, RULE, VerdictLines, label_changes
 from curate.policies.sampled import refuse_judged
 from curate.tables.images import require_images
@@ -44,6 +47,56 @@ N_LEAKS = 20
 LEAK = "leak"
 MOST_PAIRS = 1000  # to judge
 MOST_PLANTED = 100_000  # images that are edited
+
+
+@dataclass(frozen=True)
+class DedupResult(Result):
+    """The result of a deduplication, as ``curate dedup`` prints it.
+
+    Attributes:
+        n_groups: groups of two or more, those with a row of the other table among them.
+        largest: rows of the largest group.
+        n_leaks: rows that the other table has too.
+        n_conflicts: groups whose rows carry different labels.
+        n_lower: groups that keep a row of lower quality than one that goes; None where the table does not show.
+        to_review: kept rows of large groups just above the threshold, to be reviewed.
+        conflicts: some of them: kept key, and the labels.
+        recall: what each finder finds of all pairs, in words.
+        planted: how many planted copies were found, if that was requested.
+        groups: path of the table of groups; None in a dry run.
+        leaks: path of the leaks by name, where there is another table.
+        audit: pairs for a reviewer to judge, if that was requested.
+    """
+
+    n_groups: int = 0
+    largest: int = 0
+    n_leaks: int = 0
+    n_conflicts: int = 0
+    n_lower: int | None = None
+    to_review: int = 0
+    conflicts: list[dict[str, Any]] = field(default_factory=list)
+    recall: list[str] = field(default_factory=list)
+    planted: RecallReport | None = None
+    groups: AnyPath | None = None
+    leaks: AnyPath | None = None
+    audit: AnyPath | None = None
+
+    FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "leaks", "audit")
+
+    def account(self, undecided: Callable[[str], str] = str) -> list[tuple[str, int, str]]:
+        """Return the outcomes of all rows, and how many of the kept ones are to be reviewed."""
+        read, kept, *others = super().account(undecided)
+        return [read, kept, *([("to review", self.to_review, "of the kept ones")] if self.to_review else []), *others]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the receipt's facts next to the counts, as plain JSON."""
+        names = ("dropped_by", "failed_by", "n_groups", "n_lower", "to_review", "recall")
+        planted = {"planted": self.planted.to_json()} if self.planted is not None else {}
+        return {**{name: getattr(self, name) for name in names}, **planted}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {**super().to_json(), "planted": self.planted.to_json() if self.planted else None}
 
 
 @dataclass(frozen=True)
@@ -222,6 +275,23 @@ class Dedup:
             ],
             planted=planted,
         )
+
+
+def recall_lines(searches: Mapping[str, Search]) -> list[str]:
+    """Return the share of all pairs that each finder compares, in words."""
+    lines = []
+    for name, search in searches.items():
+        recall = search.recall
+        if recall is None or recall.exact:
+            lines.append(f"{name}: {search.extent}")
+        elif not recall.n_pairs:
+            lines.append(f"{name}: searched in clusters; the sampled rows have no pair to measure by")
+        else:
+            lines.append(
+                f"{name}: searched in clusters, which find {recall.estimate:.2%} of the pairs "
+                f"[{recall.low:.2%}, {recall.high:.2%}] (by brute force on sampled rows: {recall.n_pairs:,} pairs)"
+            )
+    return lines
 
 
 def _loose(duplicates: Duplicates, members: Members) -> list[str]:

@@ -1,7 +1,7 @@
 """A filter applied to a table: rules keep and drop rows by their scores."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Self
 
@@ -11,7 +11,6 @@ from curate.policies.apply import apply
 from curate.policies.decided import Decided
 from curate.policies.filter.options import FilterRequest, with_rules
 from curate.policies.filter.request import rules_of
-from curate.policies.filter.result import FilterResult
 from curate.policies.filter.rule import Rule
 from curate.policies.filter.rules import decide, needs_of, notes_of, rule_from_json
 from curate.policies.filter.ruling import Verdict
@@ -19,10 +18,26 @@ from curate.policies.filter.table import OF_RULES, RULES
 from curate.policies.filter.words import MEANINGS, DecisionWords
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, UNDECIDED
 from curate.policies.outputs import Files
+from curate.policies.result import Result
 from curate.tables.fits import fitted_apart
 from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
+
+
+@dataclass(frozen=True)
+class FilterResult(Result):
+    """The result of a filter.
+
+    Attributes:
+        evened: by rule as typed, what became of the groups of which amounts take equal shares.
+    """
+
+    evened: dict[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the receipt's facts next to the counts, as plain JSON."""
+        return {**super().facts(), **({"evened": self.evened} if self.evened else {})}
 
 
 @dataclass(frozen=True)

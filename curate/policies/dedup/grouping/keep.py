@@ -25,6 +25,7 @@ from curate.policies.dedup.grouping.loss import (
 )
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.options import KEEP as DEFAULT
+from curate.tables.copies import first_equal
 from curate.tables.digests import is_text, plain
 from curate.tables.keys import keys_at
 from curate.tables.needs import SHA256
@@ -218,13 +219,7 @@ def keep_order(
 
 def equal_files(rows: Rows) -> NDArray[np.int64] | None:
     """Return the first row with the same sha256 for each row, shape (N,); None where that was not read."""
-    if SHA256 not in rows.texts:
-        return None
-    import polars as pl
-
-    frame = pl.DataFrame({SHA256: rows.texts[SHA256]}).with_row_index("row")
-    first = pl.when(pl.col(SHA256).is_null()).then("row").otherwise(pl.col("row").first().over(SHA256))
-    return frame.select(first).to_series().cast(pl.Int64).to_numpy()
+    return first_equal(rows.texts[SHA256]) if SHA256 in rows.texts else None
 
 
 def links_last(table: Table, ranks: NDArray[np.int64], files: NDArray[np.int64] | None) -> NDArray[np.int64]:

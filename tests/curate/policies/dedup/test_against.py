@@ -12,11 +12,10 @@ from made import jittered, plain_rows, random_signatures, signed, write_table
 from test_stars import cosines, peak_mb
 
 import curate
+from curate.policies.dedup import decide as other
 from curate.policies.dedup.finders import links
 from curate.policies.dedup.finders.links import chunks
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
-from curate.policies.dedup.grouping import other
-from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.verify import verify
 from scoring.errors import InputError
 
@@ -24,7 +23,7 @@ NEW, OLD = 60, 50
 
 
 def outside(others, searches, open_rows):
-    return find_outside(others, searches, open_rows)
+    return other.find_outside(others, searches, open_rows)
 
 
 def made(generator):
