@@ -1,17 +1,20 @@
 """An image of what a deduplication did: groups with the kept one first, the most doubtful group on top."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 from textwrap import wrap
 
-from PIL import Image
+import numpy as np
+from numpy.typing import NDArray
 
 from curate.sheets.captions import number, plain_line
 from curate.sheets.doubtful import Group, Member, doubtful_groups
 from curate.sheets.picture import check_picture, save_picture
 from curate.sheets.sheet import TILE, Tile, contact_sheet
-from curate.sheets.tiles import Shown, TileImages
+from curate.sheets.tiles import small_image
+from curate.tables.images import Images
+from curate.tables.keys import rows_with_keys
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -22,6 +25,7 @@ MOST_COLUMNS = 12  # that small groups share
 KEPT_FRAME = "green"
 LETTERS = 21  # that fit beneath a tile
 REASON_LINES = 3
+Shown = tuple[NDArray[np.uint8] | None, str]  # of a row: RGB, (H, W, 3), None where it cannot be read; its label
 
 
 def group_sheet(
@@ -62,31 +66,48 @@ def group_sheet(
     if n_elsewhere and against is None:
         raise InputError(f"the kept images of {n_elsewhere:,} groups are rows of another table; name it with --against")
     members = [member for group in chosen for member in group.members]
-    keys = [member.key for member in members if not member.is_elsewhere]
-    read = TileImages(table, keys, side=TILE, source=source, label=label)
-    read_other = read
+    here = _shown(table, [member.key for member in members if not member.is_elsewhere], source, label)
+    there = {}
     if against is not None:
-        other = [member.key for member in members if member.is_elsewhere]
-        read_other = TileImages(against[0], other, side=TILE, source=against[1], label=label)
-    drawn = [(group, _shown(group, read, read_other)) for group in chosen]
-    save_picture(_sheet(drawn), out, overwrite=overwrite)
+        there = _shown(against[0], [member.key for member in members if member.is_elsewhere], against[1], label)
+    sections = [
+        (
+            _heading(group),
+            [
+                _tile(member, *(there if member.is_elsewhere else here)[member.key], group.members[0].key)
+                for member in group.members
+            ],
+        )
+        for group in chosen
+    ]
+    sizes = [max(FEWEST_COLUMNS, len(tiles)) for _, tiles in sections]  # small groups stand side by side
+    columns = min(max([*sizes, MOST_COLUMNS]), sum(sizes) or FEWEST_COLUMNS)
+    drawn = contact_sheet(sections or [("no duplicates", [])], columns=columns, fewest=FEWEST_COLUMNS)
+    save_picture(drawn, out, overwrite=overwrite)
     return len(chosen)
 
 
-def _shown(group: Group, read: TileImages, read_other: TileImages) -> Iterator[Shown]:
-    for member in group.members:
-        yield (read_other if member.is_elsewhere else read)(member.key)
+def _shown(table: Table, keys: Sequence[str], source: str | None, label: str | None) -> dict[str, Shown]:
+    """Return the image and the label of each key.
 
-
-def _sheet(groups: Sequence[tuple[Group, Iterator[Shown]]]) -> Image.Image:
-    """Each group under its heading, in one row; small ones side by side."""
-    sections = [
-        (_heading(group), [_tile(*pair, group.members[0].key) for pair in zip(group.members, shown, strict=True)])
-        for group, shown in groups
-    ]
-    sizes = [max(FEWEST_COLUMNS, len(tiles)) for _, tiles in sections]
-    columns = min(max([*sizes, MOST_COLUMNS]), sum(sizes) or FEWEST_COLUMNS)
-    return contact_sheet(sections or [("no duplicates", [])], columns=columns, fewest=FEWEST_COLUMNS)
+    Raises:
+        InputError: if a key or the label is not in the table, or the source cannot be opened.
+    """
+    table.require([label] if label else [])
+    row_of = rows_with_keys(table, keys)
+    absent = sorted(set(keys) - set(row_of))
+    if absent:
+        raise InputError(
+            f"{table.path} has no row with the key {plain_line(absent[0])!r} ({len(absent):,} of "
+            f"{len(set(keys)):,} are missing); give the table that was deduplicated"
+        )
+    rows = list(row_of.values())
+    images = Images.of(table, rows, source=source)
+    labels = table.take(rows, [label]).column(0).to_pylist() if label else [None] * len(rows)
+    return {
+        key: (small_image(images, row, TILE), "" if text is None else str(text))
+        for (key, row), text in zip(row_of.items(), labels, strict=True)
+    }
 
 
 def _facts(group: Group) -> list[str]:
@@ -108,13 +129,13 @@ def _heading(group: Group) -> str:
     return " · ".join(words)
 
 
-def _tile(member: Member, shown: Shown, kept_key: str) -> Tile:
-    label = (f"label: {shown.label}",) if shown.label else ()
+def _tile(member: Member, pixels: NDArray[np.uint8] | None, label: str, kept_key: str) -> Tile:
+    labels = (f"label: {label}",) if label else ()
     if member.is_kept:
-        return Tile(shown.pixels, "kept", member.key, label, frame=KEPT_FRAME)
+        return Tile(pixels, "kept", member.key, labels, frame=KEPT_FRAME)
     decided = "" if member.decision == "drop" else f", {member.decision}"
-    more = (*label, *_short(member.reason, kept_key))
-    return Tile(shown.pixels, f"{number(member.similarity)}{decided}", member.key, more)
+    more = (*labels, *_short(member.reason, kept_key))
+    return Tile(pixels, f"{number(member.similarity)}{decided}", member.key, more)
 
 
 def _short(reason: str, kept_key: str) -> list[str]:
