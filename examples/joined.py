@@ -1,5 +1,6 @@
 """A model of several backbones out of single ones: what to centre and divide by, seen on images, and a projection."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from scoring.errors import InputError
 from scoring.images import Preprocessing
 from scoring.joined_backbone import JoinedBackbone, PartSpec
 from scoring.model import ScoringModel, side_by_side
-from scoring.packaged import PackagedWeights, packaged_weights
+from scoring.packaged import PackagedWeights, convert_weights, tensors_digest
 from scoring.stored import packaged_tensors
 
 FEWEST = 2  # images that a spread can be measured on
@@ -29,7 +30,9 @@ def part_of(model: ScoringModel, share: float) -> PartSpec:
 
 def in_package(name: str, package: str, file: str) -> PackagedWeights:
     """Return where an installed package holds the weights of a timm model; they are read once and must fit."""
-    return packaged_weights(package, file, published_shapes(name))
+    data = PackagedWeights(package, file, "?", "?").path().read_bytes()
+    weights = convert_weights(data, published_shapes(name), name=file)
+    return PackagedWeights(package, file, hashlib.sha256(data).hexdigest(), tensors_digest(weights))
 
 
 def join_backbones(

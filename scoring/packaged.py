@@ -116,20 +116,6 @@ class PackagedWeights:
         return weights
 
 
-def packaged_weights(package: str, file: str, expected: Mapping[str, torch.Size]) -> PackagedWeights:
-    """Return the record of a package's file as it is installed here, for a new model's card.
-
-    Args:
-        package: name of the distribution.
-        file: path inside the folder that packages are installed in.
-        expected: as ``PackagedWeights.weights`` takes it.
-    """
-    path = PackagedWeights(package, file, "?", "?").path()
-    data = path.read_bytes()
-    weights = convert_weights(data, expected, name=file)
-    return PackagedWeights(package, file, hashlib.sha256(data).hexdigest(), tensors_digest(weights))
-
-
 def convert_weights(data: bytes, expected: Mapping[str, torch.Size], *, name: str) -> dict[str, Tensor]:
     """Return a PyTorch file's tensors by timm's names: they fit one after another, counters of batches aside.
 

@@ -6,9 +6,7 @@ from pathlib import Path
 import timm
 import torch
 
-from scoring.backbones import published_shapes
 from scoring.joined_backbone import PartSpec
-from scoring.packaged import packaged_weights
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import joined
@@ -46,7 +44,7 @@ def install(folder, monkeypatch):
 
 def parts():
     """The backbones: one in the package, one in the checkpoint, which sees means of 2 x 2 pixels."""
-    packaged = packaged_weights(PACKAGE, FILE, published_shapes(NAME))
+    packaged = joined.in_package(NAME, PACKAGE, FILE)
     return [
         PartSpec(NAME, LARGE, 0.7, (0.5, 0.4, 0.3), (0.5, 0.6, 0.7), {}, packaged),
         PartSpec(NAME, SMALL, 0.3, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from two_backbones import CARD, FILE, NAME, PACKAGE, images, install, make_model, make_package, parts
+from two_backbones import CARD, FILE, NAME, PACKAGE, images, install, joined, make_model, make_package, parts
 
 from scoring import packaged as subject
 from scoring.backbones import published_shapes
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.errors import InputError
-from scoring.packaged import cached_path, packaged_weights
+from scoring.packaged import cached_path
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +34,7 @@ def saved(place):
 
 @pytest.fixture
 def weights(place):
-    return packaged_weights(PACKAGE, FILE, published_shapes(NAME))
+    return joined.in_package(NAME, PACKAGE, FILE)
 
 
 def same(first, other):
