@@ -66,15 +66,15 @@ def group_sheet(
     if n_elsewhere and against is None:
         raise InputError(f"the kept images of {n_elsewhere:,} groups are rows of another table; name it with --against")
     members = [member for group in chosen for member in group.members]
-    here = _shown(table, [member.key for member in members if not member.is_elsewhere], source, label)
-    there = {}
+    of_table = _shown(table, [member.key for member in members if not member.is_elsewhere], source, label)
+    of_other = {}
     if against is not None:
-        there = _shown(against[0], [member.key for member in members if member.is_elsewhere], against[1], label)
+        of_other = _shown(against[0], [member.key for member in members if member.is_elsewhere], against[1], label)
     sections = [
         (
             _heading(group),
             [
-                _tile(member, *(there if member.is_elsewhere else here)[member.key], group.members[0].key)
+                _tile(member, *(of_other if member.is_elsewhere else of_table)[member.key], group.members[0].key)
                 for member in group.members
             ],
         )
