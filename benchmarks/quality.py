@@ -110,7 +110,7 @@ PROBLEMS: dict[str, tuple[Plant, set[str], set[str]]] = {
     "dark, a tenth": (linear(0.1, 0), {"dark"}, {"dark"}),
     "faded towards white": (linear(0.3, 185), {"bright", "overexposed"}, {"light"}),
     "overexposed, x 2.5 + 60": (linear(2.5, 60), {"bright", "overexposed"}, {"light"}),
-    "blank": (blank, {"low-contrast", "low-information"}, {"low_information"}),
+    "blank": (blank, {"blank", "low-contrast", "low-information"}, {"low_information"}),
     "contrast of a tenth": (linear(0.1, 110), {"low-contrast"}, {"low_information"}),
     "two colours": (two_colours, {"low-information"}, {"low_information"}),
     "blur 1 %": (blur(0.01), {"blurry"}, {"blurry"}),

@@ -32,7 +32,7 @@ EXIT_MISTAKE = 1
 EXIT_INTERRUPTED = 130
 ENDED = {"SIGTERM": "terminated", "SIGHUP": "the terminal is gone"}  # signals that end a command, but for Ctrl-C
 TRACEBACK = "CURATE_TRACEBACK"
-AGAIN = "repeat the command to go on"
+AGAIN = "repeat the command to resume"
 DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG}
 )

@@ -80,13 +80,13 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         self._source = (source, reading_of(opened))
         label = label or (LABEL if LABEL in opened.schema.names else None)
         if label is None and classes is not None:
-            raise InputError(f"classes: expected a column of labels in {table}, got none named label; give label=")
+            raise InputError(f"classes: expected a column of labels in {table}, got none named label; pass label=")
         refuse_other_status(opened.schema, opened.path)
         self._white = white_of(opened)
         self._read(opened, label, classes)
         self.missing = self._leave_out(missing == SKIP)
         if not len(self):
-            raise InputError(f"expected rows with an image in {table}, got none; give another table")
+            raise InputError(f"expected rows with an image in {table}, got none; pass another table")
 
     def _read(self, table: Table, label: str | None, classes: str | Path | Sequence[str] | None) -> None:
         columns = [name for name in (KEY, URI, STATUS, label) if name is not None and name in table.schema.names]
@@ -147,8 +147,8 @@ class SubsetDataset(Dataset[dict[str, Any]]):
             image = Image.fromarray(decode_rgb(self._bytes(index), white=self._white))
         except (ReadError, DecodeError) as error:
             raise InputError(
-                f"cannot read the image of {key!r} ({self.path}, row {self.rows[index]}): {error}; put it back, or "
-                "take the row out"
+                f"cannot read the image of {key!r} ({self.path}, row {self.rows[index]}): {error}; restore "
+                "it, or remove the row"
             ) from None
         shown = image if self.transform is None else self.transform(image)
         return {"image": shown, "label": int(self.targets[index]), "key": key, "row": int(self.rows[index])}

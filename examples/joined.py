@@ -23,7 +23,7 @@ def part_of(model: ScoringModel, share: float) -> PartSpec:
     """Return a single-backbone model's backbone as a part, whose weights the new checkpoint will hold."""
     spec = model.spec
     if spec.parts:
-        raise InputError(f"expected a model of one backbone, got {spec.backbone}; take its parts")
+        raise InputError(f"expected a model of one backbone, got {spec.backbone}; use its parts")
     input_of = spec.preprocessing
     return PartSpec(spec.backbone, input_of.size, share, input_of.mean, input_of.std, dict(spec.backbone_options))
 

@@ -19,12 +19,12 @@ PLACE_ERRORS: dict[int, str] = {
     errno.ENOSPC: "the disk is full; free some space or choose another folder",
     errno.EDQUOT: "the disk quota is used up; free some space or choose another folder",
     errno.EFBIG: "the file would be larger than the system allows here; choose another folder",
-    errno.EACCES: "permission denied; choose a folder that you may write to",
-    errno.EPERM: "permission denied; choose a folder that you may write to",
+    errno.EACCES: "permission denied; choose a writable folder",
+    errno.EPERM: "permission denied; choose a writable folder",
     errno.EROFS: "the file system is read-only; choose another folder",
-    errno.ENOENT: "the folder is gone, or takes no new files, as /proc; choose another folder",
+    errno.ENOENT: "the folder is gone, or accepts no files, like /proc; choose another folder",
     errno.ENOTDIR: "a part of the path is a file, not a folder; choose another path",
-    errno.EISDIR: "it is a folder; give the path of a file",
+    errno.EISDIR: "it is a folder; pass the path of a file",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
     errno.EIO: "the disk reports an input/output error; choose another disk",
 }
@@ -56,7 +56,7 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
         except FileNotFoundError:
             return
     if stat.S_ISDIR(mode):
-        raise InputError(f"cannot write {path}: it is a folder; give the path of a file")
+        raise InputError(f"cannot write {path}: it is a folder; pass the path of a file")
     if not overwrite:
         _refuse_finished(path)
         sweep(path.parent, temporary_stem(path))
@@ -70,8 +70,8 @@ def _refuse_finished(path: Path) -> None:
             if free and path.is_file() and not path.is_symlink() and temporary.samefile(path):
                 temporary.unlink()
                 raise InputError(
-                    f"{path} exists already and is complete: the run that wrote it was interrupted later; nothing is "
-                    "left to do (make it again with --overwrite)"
+                    f"{path} exists already and is complete: the run that wrote it was interrupted later; "
+                    "nothing is left to do (--overwrite writes it again)"
                 )
 
 

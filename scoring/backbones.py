@@ -139,13 +139,13 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
             raise
         if "size mismatch" in str(error) or "Error(s) in loading" in str(error):
             raise InputError(
-                f"the published weights of {name!r} are of another shape than {options}; leave out --backbone-set, or "
+                f"the published weights of {name!r} have another shape than {options}; leave out --backbone-set, or "
                 "train from random weights (NAME without timm:)"
             ) from None
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"the published weights of {name!r} could not be fetched ({text}); "
-            "check the network, or take a file of weights that you have (timm:NAME@FILE.safetensors)"
+            "check the network, or use a local file of weights (timm:NAME@FILE.safetensors)"
         ) from None
 
 
@@ -166,7 +166,7 @@ def _small_network(name: str, pretrained: bool, options: Mapping[str, Any]) -> n
 def _of_package(point: EntryPoint, options: Mapping[str, Any]) -> nn.Module:
     made = plugins.load_plugin(point)(**options)
     if not isinstance(made, nn.Module) or not isinstance(getattr(made, "num_features", None), int):
-        raise InputError(f"the plug-in {point.name!r} gives no backbone: expected a module with num_features")
+        raise InputError(f"the plug-in {point.name!r} is not a backbone: expected a module with num_features")
     return made
 
 

@@ -44,23 +44,23 @@ def find_checkpoint(name: str | Path) -> Path:
         InputError: if it is neither.
     """
     if is_published(name):
-        raise InputError(f"expected a checkpoint, got {name}; `curate models convert` makes one of a file of weights")
+        raise InputError(f"expected a checkpoint, got {name}; `curate models convert` makes one from a file of weights")
     path = Path(name)
     if str(name) not in shipped_models() and (path.suffix or path.is_file() or len(path.parts) > 1):
         if not path.is_file():
             near = closest(path.name, (each.name for each in path.parent.glob("*.safetensors")))
             near = near or ("" if len(path.parts) > 1 or path.suffix == ".safetensors" else timm_hint(str(name)))
             raise InputError(
-                f"expected a checkpoint file, found none at {name}{near or '; `curate models` lists what ships'}"
+                f"expected a checkpoint file, got none at {name}{near or '; `curate models` lists what ships'}"
             )
         return path
     shipped = shipped_models()
     if not shipped:
         raise InputError(
-            f"this installation holds no models at {SHIPPED}; give a checkpoint file, or install curate again"
+            f"this installation has no models at {SHIPPED}; pass a checkpoint file, or install curate again"
         )
     if str(name) not in shipped and not closest(str(name), shipped):
-        hint = timm_hint(str(name)) or "; a model of timm's is timm:NAME, a file of weights ends in .safetensors"
+        hint = timm_hint(str(name)) or "; write timm:NAME for a timm model; a file of weights ends in .safetensors"
         raise InputError(f"unknown model {str(name)!r} (known: {', '.join(shipped)}){hint}")
     return lookup(shipped, str(name), kind="model")
 
@@ -230,7 +230,9 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
         raise InputError(f"{path}: the weights do not fit {spec.backbone!r} ({len(wrong)} differ, first {wrong[0]!r})")
     for key, value in tensors.items():
         if value.is_floating_point() and not value.float().isfinite().all():
-            raise InputError(f"{path}: the weights {key!r} are not all finite, so no score would be; train it again")
+            raise InputError(
+                f"{path}: the weights {key!r} are not all finite, so its scores would not be; train it again"
+            )
     tensors |= packaged_tensors(spec, empty)
     model = ScoringModel(spec)
     model.load_state_dict(

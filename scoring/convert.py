@@ -49,12 +49,12 @@ def convert(
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"expected a file of weights, found none at {path}")
+        raise InputError(f"expected a file of weights, got none at {path}")
     contents = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
     weights, arch, facts = _weights(path, contents)
     name = backbone or arch
     if name is None:
-        raise InputError(f"{path} does not say which model it holds; name it with {option}, as timm does")
+        raise InputError(f"{path} does not record which model it holds; pass its timm name as {option}")
     head = _head_shape(path, weights)
     with torch.device("meta"):  # no memory before the weights are seen to fit
         empty = create_backbone(name)
@@ -78,7 +78,7 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
     try:
         with safe_open(path, "pt") as file:
             if "curate" in (file.metadata() or {}):
-                raise InputError(f"{path} is a checkpoint of curate's already; there is nothing to convert")
+                raise InputError(f"{path} is a curate checkpoint already; there is nothing to convert")
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is not a safetensors file ({error}); fetch it again") from None
@@ -93,7 +93,7 @@ def _read_torch(path: Path) -> dict[str, Any]:
     except Exception as error:  # of any kind: the bytes are untrusted
         text = str(error).replace("\n", " ")
         wants = re.search(r"(?:Unsupported global: GLOBAL|Unsupported class|GLOBAL) ([\w.]+)", text)
-        reason = f"it wants to call {wants[1]}" if wants else (text.split(". ")[0][:200] or type(error).__name__)
+        reason = f"it would call {wants[1]}" if wants else (text.split(". ")[0][:200] or type(error).__name__)
         raise InputError(
             f"{path} cannot be read safely ({reason}); expected tensors and plain values: save its 'state_dict' alone"
         ) from None
@@ -181,13 +181,13 @@ def _fit(
     missing = [key.removeprefix("backbone.") for key in expected if key not in ours]
     if missing or extra:
         what = f"{len(missing)} are missing, first {missing[0]!r}" if missing else f"{extra[0]!r} is not its"
-        raise InputError(f"{path} does not hold the weights of {name!r}: {what}; name the right one with {option}")
+        raise InputError(f"{path} does not hold the weights of {name!r}: {what}; pass the right one as {option}")
     wrong = [key for key in expected if ours[key].shape != expected[key]]
     if wrong:
         sizes = f"{tuple(ours[wrong[0]].shape)}, expected {tuple(expected[wrong[0]])}"
         raise InputError(
-            f"{path} does not hold the weights of {name!r}: {wrong[0].removeprefix('backbone.')!r} has shape {sizes}; "
-            f"name the right one with {option}"
+            f"{path} does not hold the weights of {name!r}: {wrong[0].removeprefix('backbone.')!r} has shape "
+            f"{sizes}; pass the right one as {option}"
         )
     return ours
 
@@ -196,4 +196,4 @@ def _require_room(path: Path, weights: Mapping[str, Tensor]) -> None:
     """Raise ``InputError`` where weights would take more memory than their file has bytes: views of a few numbers."""
     claimed = sum(value.numel() * value.element_size() for value in weights.values())
     if claimed > path.stat().st_size:
-        raise InputError(f"{path} claims {claimed:,} bytes of weights in {path.stat().st_size:,}; it is left alone")
+        raise InputError(f"{path} claims {claimed:,} bytes of weights in {path.stat().st_size:,}; it was not read")

@@ -55,7 +55,7 @@ def hold_folder(folder: Path, *, known_as: object = None) -> int:
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise InputError(
-                    f"expected a file at {folder / LOCK}, got something else; it is left alone: choose another --out"
+                    f"expected a file at {folder / LOCK}, got something else; it was not changed: choose another --out"
                 )
             _take(handle, folder, folder if known_as is None else known_as)
             if _is_at(handle, folder / LOCK):
@@ -97,7 +97,7 @@ def _open_lock(folder: Path) -> int:
     with place_errors(folder):
         _make(folder)
         if path.is_symlink():
-            raise InputError(f"expected a file at {path}, got a link; it is left alone: choose another --out")
+            raise InputError(f"expected a file at {path}, got a link; it was not changed: choose another --out")
         try:
             return os.open(path, flags, 0o666)
         except FileNotFoundError:  # the folder was taken away since
@@ -111,7 +111,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
     except FileExistsError:
         raise InputError(
-            f"expected a folder at {folder}, or nothing, got something else; it is left alone: remove it, or choose "
+            f"expected a folder at {folder}, or nothing, got something else; it was not changed: remove it, or choose "
             "another --out"
         ) from None
 

@@ -51,9 +51,7 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         if self.embedding and not isinstance(self.heads.get(self.embedding), EMBEDS):
-            raise InputError(
-                f"expected a head that gives the embedding, and {self.embedding!r} is not among this model"
-            )
+            raise InputError(f"expected a head that computes the embedding, and this model has no {self.embedding!r}")
 
     def create_backbone(self) -> nn.Module:
         """Return the backbone, or the backbones as one, for weights that are loaded into it."""
@@ -254,14 +252,14 @@ def require_needs(model: ScoringModel, scorers: Mapping[str, Scorer]) -> None:
     taken = columns_of(model.spec.heads)
     for name, scorer in scorers.items():
         if scorer.needs == LOGITS and model.classifier is None:
-            raise InputError(f"{name} needs a classifier's logits, and the model has no classifier; take another model")
+            raise InputError(f"{name} needs a classifier's logits, and the model has no classifier; use another model")
         if scorer.passes and not model.dropouts():
             raise InputError(
                 f"{name} runs the network {scorer.passes} times with dropout, and {model.spec.backbone} has none: "
-                "every pass would be the same; take another model"
+                "every pass would be the same; use another model"
             )
         for column in columns_of({name: scorer}):
             if column in taken:
                 raise InputError(
-                    f"{name} gives the column {column}, and the model has a head of that name; leave it out"
+                    f"{name} writes the column {column}, and the model has a head of that name; leave it out"
                 )

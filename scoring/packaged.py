@@ -52,9 +52,9 @@ class PackagedWeights:
                 raise ValueError(f"packaged weights: {name} is {value!r}")
         path = PurePosixPath(self.file)
         if path.is_absolute() or ".." in path.parts or "\\" in self.file or ":" in self.file or len(path.parts) < 2:
-            raise ValueError(f"packaged weights: {self.file!r} is no path inside a package")
+            raise ValueError(f"packaged weights: {self.file!r} is not a path inside a package")
         if any(character in self.package for character in "/\\") or self.package.startswith("-"):
-            raise ValueError(f"packaged weights: {self.package!r} is no name of a package")
+            raise ValueError(f"packaged weights: {self.package!r} is not the name of a package")
 
     def to_json(self) -> dict[str, str]:
         """Return the fields as plain JSON values."""
@@ -110,7 +110,7 @@ class PackagedWeights:
             return weights
         weights = convert_weights(data, expected, name=self.file)
         if tensors_digest(weights) != self.tensors:
-            raise InputError(f"the weights in {self.file} of {self.package} are not those that the model's card names")
+            raise InputError(f"the weights in {self.file} of {self.package} are not those of the model's card")
         if place is not None:
             _write_cached(place, weights)
         return weights

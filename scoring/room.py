@@ -24,7 +24,7 @@ def space(shape: Sequence[int], kind: np.dtype[Any]) -> NDArray[Any]:
     if size <= IN_MEMORY:
         return np.zeros(tuple(shape), kind)
     with tempfile.TemporaryFile() as file:  # the mapping keeps it alive
-        advice = "name a folder on a larger disk in the environment variable TMPDIR"
+        advice = "set the environment variable TMPDIR to a folder on a larger disk"
         take_room(file.fileno(), size, tempfile.gettempdir(), advice)
         return np.memmap(file, kind, "w+", shape=tuple(shape))
 

@@ -36,7 +36,7 @@ def parse_settings(texts: Iterable[str], *, flag: str = "--set", example: str = 
         if not sign or not name:
             raise InputError(f"{flag} takes NAME=VALUE, such as {example}, got {text!r}")
         if name in settings:
-            raise InputError(f"{flag} {name} was given twice; give it once")
+            raise InputError(f"{flag} {name} was given twice; pass it once")
         settings[name] = value
     return settings
 

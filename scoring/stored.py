@@ -24,7 +24,9 @@ def stored_tensors(model: ScoringModel) -> dict[str, Tensor]:
     tensors = model.state_dict()
     for name, value in packaged_tensors(model.spec, model).items():
         if not name.endswith(COUNTER) and not torch.equal(tensors[name].cpu(), value):
-            raise ValueError(f"{name} is not what its package holds; leave `packaged` out of a backbone that has moved")
+            raise ValueError(
+                f"{name} is not what its package holds; leave `packaged` out of a backbone that was trained"
+            )
     return stored_names(model)
 
 

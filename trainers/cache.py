@@ -90,7 +90,7 @@ class CachedFeatures:
         if free is not None and self.epoch_bytes > 0.9 * free:
             raise InputError(
                 f"an epoch of {self.folder} needs {self.epoch_bytes / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are "
-                "free; make a cache of fewer images (--limit)"
+                "free; build a cache of fewer images (--limit)"
             )
         path = self.folder / epoch_name(number)
         held = torch.empty(self.n, self.width, dtype=self.dtype)
@@ -117,12 +117,12 @@ def open_cache(folder: str | Path) -> CachedFeatures:
     folder = Path(folder)
     about = read_about(folder)
     if about is None:
-        raise InputError(f"{folder} is not a cache of features; expected a folder that `curate cache` made")
+        raise InputError(f"{folder} is not a cache of features; expected a folder that `curate cache` wrote")
     missing = [at for at in range(about["epochs"]) if not (folder / epoch_name(at)).is_file()]
     if missing:
         raise InputError(
             f"{folder} is incomplete: it holds {about['epochs'] - len(missing)} of {about['epochs']} epochs (the first "
-            f"missing is {missing[0]}); repeat its `curate cache` command, which goes on where it stopped"
+            f"missing is {missing[0]}); repeat its `curate cache` command, which resumes where it stopped"
         )
     footers = [read_footer(folder, at, about) for at in range(about["epochs"])]
     first = footers[0]
@@ -179,7 +179,7 @@ def read_about(folder: Path) -> dict[str, Any] | None:
         raise damaged(path, "no JSON") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         got = about.get("format") if isinstance(about, dict) else type(about).__name__
-        raise InputError(f"{folder} has cache format {got!r}; this version of curate reads {FORMAT}: make it again")
+        raise InputError(f"{folder} has cache format {got!r}; this version of curate reads {FORMAT}: build it again")
     types: dict[str, type] = {"epochs": int, "width": int, "data": str}
     types |= dict.fromkeys(("model", "made_from", "recipe", "preprocessing", "columns"), dict)
     wrong = [name for name, kind in types.items() if type(about.get(name)) is not kind]

@@ -92,7 +92,7 @@ class CacheFolder(HeldFolder):
             others = [path.name for path in self.folder.iterdir() if path.name != LOCK and not path.match(".*.tmp.*")]
             if others:
                 raise InputError(
-                    f"{self.folder} holds {others[0]!r} and no cache; it is left alone: choose another --out"
+                    f"{self.folder} holds {others[0]!r} and no cache; it was not changed: choose another --out"
                 )
         else:
             _refuse_difference(self.folder, fingerprint(before), fingerprint(about))
@@ -150,7 +150,7 @@ def make_cache(
             announce(f"{folder} is complete already: {about['epochs']} epochs; nothing to do")
             return dict(expected["failures"]) if expected else {}
         if len(todo) < about["epochs"]:
-            announce(f"going on: {about['epochs'] - len(todo)} of {about['epochs']} epochs are there")
+            announce(f"resuming: {about['epochs'] - len(todo)} of {about['epochs']} epochs are done")
         pixels = Pixels(images, model.spec.preprocessing, workers, passes=len(todo), marks=marks)
         announce(pixels.description)
         for at, number in enumerate(todo):
@@ -265,15 +265,15 @@ class EpochWriter:
         footer = {"rows": self.n, **digests, "failures": failures}
         if self.n < 2:
             kinds = "".join(f", {count} {status}" for status, count in sorted(failures.items()))
-            raise InputError(f"a cache needs at least 2 readable images, got {self.n}{kinds}; give more")
+            raise InputError(f"a cache needs at least 2 readable images, got {self.n}{kinds}; pass more")
         if expected is not None and (expected["rows"], expected["keys"]) != (footer["rows"], footer["keys"]):
             raise InputError(
                 f"other images can be read now than in epoch 0 ({self.n:,}, then {expected['rows']:,}); the data "
-                "changed, or a disk fails: make the cache again in another folder"
+                "changed, or a disk fails: build the cache again in another folder"
             )
         if expected is not None and expected["targets"] != footer["targets"]:
             raise InputError(
-                "the labels or losses of these images differ from epoch 0; make the cache again in another folder"
+                "the labels or losses of these images differ from epoch 0; build the cache again in another folder"
             )
         note = {"kind": "cache", "epoch": self._number, "cache": fingerprint(self._about), **footer}
         self._writer.add_key_value_metadata({METADATA_KEY: json.dumps(note, sort_keys=True).encode()})

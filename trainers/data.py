@@ -115,7 +115,7 @@ def load_training_set(
             kept.append(row)
     if len(kept) < 2:
         kinds = "".join(f", {count} {status}" for status, count in sorted(failures.items()))
-        raise InputError(f"training needs at least 2 readable images, got {len(kept)} of {n}{kinds}; give more")
+        raise InputError(f"training needs at least 2 readable images, got {len(kept)} of {n}{kinds}; pass more")
     held = torch.from_numpy(pixels[: len(kept)]).permute(0, 3, 1, 2)
     numbers, classes = (None, []) if labels is None else number_labels([labels[row] for row in kept])
     values = None if losses is None else loss_tensor([losses[row] for row in kept])
@@ -213,7 +213,7 @@ def require_batch(n: int, batch_size: int) -> None:
     """Raise ``InputError`` if n images do not fill one batch."""
     if n < batch_size:
         raise InputError(
-            f"expected at least one batch of {batch_size} images, got {n}; give more images, or lower --batch-size to "
+            f"expected at least one batch of {batch_size} images, got {n}; pass more images, or lower --batch-size to "
             f"{n} or less"
         )
 

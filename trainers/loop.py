@@ -83,7 +83,7 @@ def train(
     _require_ranks(config, data)
     model, method = start or build(config, len(data.classes), n=data.n)
     if config.accumulate > 1 and method.keeps_batch:
-        raise InputError(f"{config.method} keeps what each step saw, of one batch; leave --set accumulate out")
+        raise InputError(f"{config.method} keeps the images of one batch per step; leave --set accumulate out")
     both = _on_device(config, model, method, device)
     optimizer = make_optimizer(config, model, method)
     identity = {**config.to_json(), "images": data.n, "classes": data.classes, **(origin or {})}
@@ -117,18 +117,20 @@ def require_enough(config: TrainConfig, data: Data) -> None:
     kind = METHODS[config.method]
     kind.check_amount(config.settings, config.batch_size, data.n)
     if kind.reads_pixels(config.settings) and isinstance(data, CachedFeatures):
-        raise InputError(f"{config.method} reads pixels, and {data.folder} holds features; give images instead")
+        raise InputError(f"{config.method} reads pixels, and {data.folder} holds features; pass images instead")
     column = kind.reads_losses(config.settings)
     if column is not None and data.losses is None:
-        raise InputError(f"{config.method} is to predict the losses in {column!r}, and the data have none; add them")
+        raise InputError(f"{config.method} predicts the losses in {column!r}, and the data have none; add them")
     if not kind.reads_labels(config.settings):
         return
     if data.labels is None:
-        raise InputError(f"{config.method} needs labels, and the data have none; give a column of classes with --label")
+        raise InputError(
+            f"{config.method} needs labels, and the data have none; choose a column of classes with --label"
+        )
     if len(data.classes) < 2:
         raise InputError(
             f"{config.method} needs labels of at least 2 classes, and all {data.n} images are of class "
-            f"{data.classes[0]!r}; give another column with --label, or more images"
+            f"{data.classes[0]!r}; choose another column with --label, or pass more images"
         )
 
 
@@ -284,16 +286,16 @@ def _require_suitable(config: TrainConfig, data: Data) -> None:
             "images; lower --set accumulate or --batch-size"
         )
     if isinstance(data, CachedFeatures) and config.freeze != "trunk":
-        raise ValueError("features from a cache are a frozen backbone's, and the recipe lets it move")
+        raise ValueError("features from a cache are of a frozen backbone, and the recipe trains it")
     if config.stream != isinstance(data, ImageStream):
-        raise ValueError("a recipe with stream is for images that are read while the run goes on, and only for them")
+        raise ValueError("a recipe with stream is only for images that are read during the run")
 
 
 def _require_ranks(config: TrainConfig, data: Data) -> None:
     """Raise ``InputError`` if several processes cannot share what is to be trained."""
     size = ranks.group().size
     if size > 1 and isinstance(data, CachedFeatures):
-        raise InputError("a head on cached features learns in one process; leave --devices out")
+        raise InputError("a head on cached features trains in one process; leave --devices out")
     if config.batch_size % size:
         even = max(1, min(config.batch_size, data.n) // size) * size
         raise InputError(
@@ -308,7 +310,7 @@ def _require_epochs(config: TrainConfig, n: int, keeper: Keeper) -> None:
     if keeper.done.step > config.epochs * per_epoch:
         done = -(-keeper.done.step // per_epoch)
         raise InputError(
-            f"{keeper.path} has {done} epochs done or begun; expected --epochs {done} or more, got {config.epochs}"
+            f"{keeper.path} has {done} epochs finished or begun; expected --epochs {done} or more, got {config.epochs}"
         )
 
 

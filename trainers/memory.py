@@ -11,7 +11,7 @@ from trainers.data import TrainingSet
 from trainers.stream import ImageStream
 
 MOST_HELD = 0.5  # of a device's memory; where the images take more, a smaller batch helps little
-FEWER = "read them while the run goes on with --stream, or hold fewer with --limit, smaller ones with --size"
+FEWER = "read them during the run with --stream, or hold fewer with --limit, smaller ones with --size"
 
 
 def device_memory(device: torch.device) -> int | None:
@@ -46,7 +46,7 @@ def ran_out(config: TrainConfig, data: TrainingSet | ImageStream | CachedFeature
         return InputError(f"memory ran out on {device}: {_taken(data, device)}, next to the network; {FEWER}")
     return InputError(
         f"memory ran out on {device} with {config.batch_size} images a step; lower --batch-size, --size "
-        "or the number of views, and remove the state of this run if there is one"
+        "or the number of views, and remove the state of this run, if any"
     )
 
 

@@ -68,7 +68,9 @@ def named_recipe(method: str, name: str) -> NamedRecipe:
     known = recipes_of(method)
     if name not in known:
         listed = ", ".join(known) or "none"
-        raise InputError(f"{method} has no recipe {name!r}{closest(name, known)} (its recipes: {listed}); name another")
+        raise InputError(
+            f"{method} has no recipe {name!r}{closest(name, known)} (its recipes: {listed}); choose another"
+        )
     return known[name]
 
 

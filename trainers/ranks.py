@@ -33,8 +33,8 @@ class LostError(InputError):
     def __init__(self, reason: object) -> None:
         self.reason = short = (str(reason).splitlines() or [""])[0][:120]
         super().__init__(
-            f"another process of this run has ended or cannot be reached ({short}); repeat the command to go on from "
-            "the last state"
+            f"another process of this run has ended or cannot be reached ({short}); repeat the command to "
+            "resume from the last saved state"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -113,7 +113,7 @@ def joined(device: str) -> Iterator[str]:
         within = dist.PrefixStore("group", store)
         if is_open and "cpu:gloo" not in dist.get_backend_config():
             raise InputError(
-                f"expected an open process group with gloo for the CPU, got {dist.get_backend_config()}; give "
+                f"expected an open process group with gloo for the CPU, got {dist.get_backend_config()}; pass "
                 "TorchConfig(backend='cpu:gloo,cuda:nccl') to Ray Train"
             )
         with _peers():
@@ -233,7 +233,9 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
     if _group.size == 1 or not grads:
         return
     if os.getppid() != _group.parent:  # and with it what ends the others when one fails
-        ended = InputError("the command that started this process has ended; repeat it to go on from the last state")
+        ended = InputError(
+            "the command that started this process has ended; repeat it to resume from the last saved state"
+        )
         raise ended if is_first() else SystemExit(1)
     for dtype in {grad.dtype for grad in grads}:
         alike = [grad for grad in grads if grad.dtype == dtype]

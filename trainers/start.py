@@ -63,8 +63,8 @@ class Start:
         """
         if self.model is None:
             raise InputError(
-                f"expected a checkpoint, a shipped model or timm:NAME, got {self.backbone!r} with random weights; name "
-                "one that has learned"
+                f"expected a checkpoint, a shipped model or timm:NAME, got {self.backbone!r} with random "
+                "weights; choose a trained one"
             )
         return backbone_digest(self.model)
 
@@ -103,8 +103,8 @@ def find_start(text: str | None, *, size: int | None = None, settings: Mapping[s
     is_stored = text in shipped_models() or Path(text).is_file() or Path(text).suffix == ".safetensors"
     if typed and (is_stored or FILE in text):
         raise InputError(
-            f"{text} holds the weights of a fixed network; leave --backbone-set {next(iter(typed))} out, or name a "
-            "network of timm's"
+            f"{text} holds the weights of a fixed network; leave --backbone-set {next(iter(typed))} out, or "
+            "choose a timm network"
         )
     if text.startswith(PUBLISHED) and FILE in text:
         model, card = load_model(text)
@@ -137,17 +137,17 @@ def start_of(cache: CachedFeatures, text: str | None) -> Start:
     name = str(made_from.get("name"))
     if text is None and name not in shipped_models():
         raise InputError(
-            f"{cache.folder} was made with {name!r}, which does not ship; name it with --backbone, so that the model "
-            "is complete"
+            f"{cache.folder} was made with {name!r}, which does not ship; pass it as --backbone, so that the "
+            "model is complete"
         )
     start = find_start(text or name)
     if start.backbone_digest != cache.about["model"].get("trunk"):
         cached = str(cache.about["model"].get("trunk"))[:12]
         raise InputError(
             f"{cache.folder} holds features of {name!r} (backbone {cached}), and {text or name} is another model "
-            f"(backbone {start.backbone_digest[:12]}); name the model of the cache with --backbone, or make "
-            "a cache with this one"
+            f"(backbone {start.backbone_digest[:12]}); pass the model of the cache as --backbone, or build a "
+            "cache with this one"
         )
     if start.model is None or start.model.width != cache.width:
-        raise InputError(f"{cache.folder} holds features {cache.width} wide, unlike its model's; make it again")
+        raise InputError(f"{cache.folder} holds features {cache.width} wide, unlike its model's; build it again")
     return start

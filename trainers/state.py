@@ -77,8 +77,8 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
         if before.get(name) != requested.get(name):
             raise InputError(
                 f"{path} holds an unfinished run with {name} = {before.get(name)!r}, "
-                f"this one has {requested.get(name)!r}; repeat the earlier command to go on with it, "
-                "or remove the file to start again"
+                f"this one has {requested.get(name)!r}; repeat the earlier command to resume it, or remove "
+                "the file to start again"
             )
     prefix = "module."
     modules.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
@@ -162,10 +162,10 @@ class Keeper:
         if self.cause is not None:
             return f": {self.cause}"
         if kept is None:
-            return ". No state was kept yet: start again with a lower --lr"
+            return ". No state was saved yet: start again with a lower --lr"
         return (
-            f". The last good state, of step {kept}, is kept in {self.path}: repeat the command with a lower --lr to "
-            "go on from there"
+            f". The last good state, of step {kept}, is saved in {self.path}: repeat the command with a "
+            "lower --lr to resume from there"
         )
 
 
@@ -174,8 +174,8 @@ def _require_lower_rate(path: Path, before: dict[str, Any], requested: dict[str,
         raise InputError(f"{path} is not the state of a training run (no lr in it); remove it to start again")
     if not requested["lr"] < before["lr"]:
         raise InputError(
-            f"{path} holds a run that diverged at step {step} with lr {before['lr']:g}; expected a lower --lr to go on "
-            f"from its last good state, got {requested['lr']:g}; or remove the file to start again"
+            f"{path} holds a run that diverged at step {step} with lr {before['lr']:g}; expected a lower --lr "
+            f"to resume from its last good state, got {requested['lr']:g}; or remove the file to start again"
         )
 
 

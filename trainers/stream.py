@@ -251,7 +251,7 @@ class CroppedBatches:
             kinds = ", ".join(f"{count} {status}" for status, count in sorted(Counter(statuses).items()))
             raise InputError(
                 f"none of the {len(rows)} images of a batch can be used ({kinds}); check the source, then "
-                "repeat the command: it goes on from the last state that was kept, if there is one"
+                "repeat the command: it resumes from the last saved state, if any"
             )
         if failures:
             instead = torch.arange(len(rows))

@@ -60,8 +60,8 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
     if any(audits):
         other = paths[audits.index(False)]
         raise InputError(
-            f"expected audits of curate review plan alone, or none, got {paths[audits.index(True)]} and {other}: the "
-            "draw of one does not hold for the other; give one of them"
+            f"expected audits of curate review plan alone, or none, got {paths[audits.index(True)]} and "
+            f"{other}: they are different samples; pass one of them"
         )
     return _of_files(paths, judges, read)
 
@@ -92,7 +92,7 @@ def _of_files(paths: Sequence[Path], judges: str, read: dict[str, Any]) -> Judge
     for path in paths:
         known = read_known(path, ANSWER)
         if known.labels is None:
-            raise InputError(f"{path} has no column {ANSWER!r}; expected good, bad or unsure there, a row a key")
+            raise InputError(f"{path} has no column {ANSWER!r}; expected good, bad or unsure there, one row per key")
         for key, answer in zip(known.keys, known.labels, strict=True):
             if answer is None:
                 continue

@@ -46,9 +46,7 @@ def run_calibrate(options: CalibrateOptions) -> CalibrationResult:
     files = several(options.audit)
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)
     if options.embedding is not None and options.label is None and options.labelled is None:
-        raise InputError(
-            f"--embedding {options.embedding} is read with --label alone, to find neighbours; leave it out"
-        )
+        raise InputError(f"--embedding {options.embedding} is only used with --label, to find neighbours; leave it out")
     places = _places(opened, options.out, options.apply)
     if not 1 <= options.repeats <= MOST_REPEATS:
         raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {options.repeats:,}; 1,000 is usual")
@@ -58,7 +56,9 @@ def run_calibrate(options: CalibrateOptions) -> CalibrationResult:
         for flag in (flag for flag, value in zip(flags, refused, strict=True) if value is not None):
             raise InputError(f"--fitted {options.fitted} is applied without fitting; leave out {flag}")
         if places[1] is None:
-            raise InputError(f"--fitted {options.fitted} is applied to a table; write one with --apply NAME.parquet")
+            raise InputError(
+                f"--fitted {options.fitted} is applied to a table; name the output with --apply NAME.parquet"
+            )
         calibration = read_calibration(options.fitted)
         with _files((None, places[1]), overwrite=options.overwrite) as written:
             options.report(f"applying {options.fitted} to {counted(opened.n_rows, 'row')} of {opened.path}")

@@ -70,10 +70,10 @@ class Truth:
         if len(chosen) != 1:
             got = " and ".join(chosen) or "none"
             raise InputError(
-                f"expected one of --bad CONDITION, --audit FILE and --label COLUMN, which say what is bad, got {got}"
+                f"expected one of --bad CONDITION, --audit FILE and --label COLUMN, which define what is bad, got {got}"
             )
         if self.judges != ANY and not self.audit:
-            raise InputError("--judges is for --audit; leave it out")
+            raise InputError("--judges needs --audit; leave it out")
 
     @property
     def target(self) -> str:
@@ -155,7 +155,7 @@ def _score(table: Table, column: str | None, answers: JudgedImages | None) -> Sc
         return score_of(audited or default_column(table), table)
     score = score_of(column, table)
     if audited not in (None, score.column):
-        raise InputError(f"--audit is of the column {audited}, and --column is {column}; leave --column out")
+        raise InputError(f"--audit judges the column {audited}, and --column is {column}; leave --column out")
     return score
 
 
@@ -173,8 +173,8 @@ def _by_answers(table: Table, score: ScoreColumn, answers: JudgedImages) -> Judg
     if (at < 0).any():
         n, first = int((at < 0).sum()), answers.keys[int((at < 0).argmax())]
         raise InputError(
-            f"--audit: {counted(n, 'judged key is', 'judged keys are')} not in {table.path}: {first[:80]!r}; give the "
-            "table that was judged"
+            f"--audit: {counted(n, 'judged key is', 'judged keys are')} not in {table.path}: {first[:80]!r}; "
+            "pass the table that was judged"
         )
     if answers.values is not None:
         _refuse_changed(rows.numbers[score.column][at], answers.values, answers.keys, score.column)
@@ -251,8 +251,8 @@ def _check(judged: JudgedRows) -> None:
             )
     if judged.values.min() == judged.values.max():
         raise InputError(
-            f"{judged.score.column} is {judged.values[0]:g} on all {n:,} judged rows, which separates none from "
-            "another; name another --column"
+            f"{judged.score.column} is {judged.values[0]:g} on all {n:,} judged rows, so it separates "
+            "nothing; choose another --column"
         )
 
 

@@ -21,7 +21,7 @@ class CalibrateOptions:
     apply: fields.Apply = None
     fitted: Annotated[str | Path | None, shared("--fitted", ": a calibration", path="local")] = None
     column: Annotated[
-        str | None, shared("--column", ", or max:COLUMN, min:COLUMN for what is certain; by default the audit's")
+        str | None, shared("--column", ", or max:COLUMN, min:COLUMN for scores of certainty; by default the audit's")
     ] = None
     bad: Annotated[str | None, Option("True of bad rows, false of good ones.", metavar="CONDITION")] = None
     audit: Annotated[

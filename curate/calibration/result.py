@@ -101,13 +101,18 @@ class CalibrationResult(Printed):
             f"{calibration.fitted.rows:,} judged rows, {calibration.rate:.1%} bad ({TARGETS[calibration.target]}); "
             f"{calibration.score.column}, where {side} is doubtful",
             *(f"left out: {counted(n, 'row')} {why}" for why, n in left_out.items()),
-            "held out, with 95 % intervals; by chance: what right probabilities would show",
+            "held out, with 95 % intervals; by chance: what perfect probabilities would show",
         ]
 
     def _verdict(self) -> list[str]:
         gains = {name: each["gain"] for name, each in self.measured.items() if name != CONSTANT}
         if all(gain[1] <= 0 for gain in gains.values()):
-            return [f"no map is shown to be better than a constant: {self.calibration.score.column} shows nothing here"]
+            return [
+                (
+                    f"no map is better than a constant beyond the interval: {self.calibration.score.column} "
+                    "carries no information here"
+                )
+            ]
         return []
 
 

@@ -83,7 +83,7 @@ class Calibration:
             ]
             raise InputError(
                 f"expected a table that {names[0]} scored, as the calibration was fitted to, got {table.path}, scored "
-                f"by {names[1]}; score the images with that one, or calibrate this table"
+                f"by {names[1]}; score the images with that model, or calibrate this table"
             )
 
     def of_another_dataset(self, table: Table) -> str:
@@ -92,8 +92,8 @@ class Calibration:
         if column not in OF_THE_DATASET or (self.dataset and dataset_of(table) == self.dataset):
             return ""
         return (
-            f"{column} looks at the dataset, and nothing says that it was fitted to the same one here: write a "
-            "model with curate fit, and score both with that"
+            f"{column} depends on the dataset, and this table does not record that it was fitted to the "
+            "same one: save a model with curate fit, and score both with it"
         )
 
 
@@ -128,7 +128,7 @@ def read_calibration(path: str | Path) -> Calibration:
     path = Path(path)
     record = read_json(path, what="a calibration that curate calibrate wrote", most=MOST_BYTES)
     if not is_calibration(record):
-        raise InputError(f"{path} is no calibration; give one that curate calibrate wrote")
+        raise InputError(f"{path} is not a calibration; pass one that curate calibrate wrote")
     return calibration_from(record, str(path))
 
 
@@ -144,7 +144,7 @@ def calibration_from(record: Mapping[str, Any], where: str) -> Calibration:
             raise ValueError("its digest is another")
         return _parsed(rest)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{where} is not as curate calibrate wrote it ({error}); calibrate again") from None
+        raise InputError(f"{where} was changed after curate calibrate wrote it ({error}); calibrate again") from None
 
 
 def is_calibration(record: object) -> bool:

@@ -90,7 +90,7 @@ def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerific
         label = source.get("column") if then.target == NEIGHBOUR else None
         place, digest, embedding = about["table"]["path"], about["table"]["digest"], about["table"].get("embedding")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} does not say what it was fitted to ({error}); calibrate again") from None
+        raise InputError(f"{path} does not record what it was fitted to ({error}); calibrate again") from None
     opened = open_table(table if table is not None else _located(place, path), require=[KEY], embedding=embedding)
     truth = Truth(
         source.get("bad"),
@@ -103,12 +103,12 @@ def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerific
     judged = judged_rows(opened, column, truth)
     verification = CalibrationVerification(len(judged.values))
     if judged.digest != digest:
-        verification.problems.append("the table does not hold the rows that it was fitted to")
+        verification.problems.append("the table does not hold the rows it was fitted to")
     if [judged_sha256(Path(name)) for name in audits] != digests or judged.source.get("digest") != source.get("digest"):
-        verification.problems.append("the labels are not those that it was fitted to")
+        verification.problems.append("the labels are not those it was fitted to")
     now = fit_judged(opened, judged, then.target, repeats=repeats, seed=seed)
     if now.to_json()["maps"] != then.to_json()["maps"]:
-        verification.problems.append("what is fitted again is not what the file holds: its maps differ")
+        verification.problems.append("fitting it again gives other maps than the file holds")
     elif not verification.problems and {**now.about, **_places(then)} != then.about:
         verification.problems.append("the maps are the same, but their stated accuracy differs")
     return verification
@@ -129,7 +129,7 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
         verification.problems.append(f"{written} is no longer there")
         return verification
     if sha256_of(written) != output["sha256"]:
-        verification.problems.append(f"{written} is not the file that was written: its bytes differ from the receipt")
+        verification.problems.append(f"{written} was changed after it was written: its bytes differ from the receipt")
     written_table = open_table(written, require=[KEY])
     column = calibration.score.column
     total, outside, without = digest_of(table, calibration), Outside(), 0
@@ -142,11 +142,9 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
         without += int((~np.isfinite(values)).sum())
         differ |= any(not written_batch.column(name).equals(values) for name, values in columns.items())
     if total.hexdigest() != source["digest"]:
-        verification.problems.append(f"{table.path} does not hold the rows that the calibration was applied to")
+        verification.problems.append(f"{table.path} does not hold the rows the calibration was applied to")
     elif None not in source["sha256"] and digests_of(table) != source["sha256"]:
-        verification.problems.append(
-            f"{table.path} holds the same keys and scores, and other bytes than were read then"
-        )
+        verification.problems.append(f"{table.path} holds the same keys and scores, but its bytes have changed since")
     counts = {"n_rows": table.n_rows, "without_score": without, "outside": asdict(outside)}
     now = {"model": table.metadata.get("model"), "counts": counts, "input": table.n_rows, "table": table.n_rows}
     then = {
@@ -167,4 +165,4 @@ def _located(place: str, beside: AnyPath) -> AnyPath:
     for each in (path, beside.parent / path.name):
         if each.exists():
             return each
-    raise InputError(f"{path}, which {beside} names, no longer exists; name where the table is now with --table")
+    raise InputError(f"{path}, which {beside} names, no longer exists; pass the table's new place as --table")

@@ -1,4 +1,4 @@
-"""What became of every image of a cleaned folder, and what changed since the time before."""
+"""The outcome of every image of a cleaned folder, and what changed since the previous run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from scoring.errors import InputError
 KEPT, DROPPED, _, FAILED = OUTCOMES
 NOW, BEFORE = (f"{STEPS_FOLDER}/outcomes{name}.parquet" for name in ("", ".before"))
 MEANINGS = {
-    "decision": "what became of the image in the last step that met it: keep, drop, or failed (not readable, or gone)",
+    "decision": "the decision of the last step that read the image: keep, drop, or failed (unreadable, or gone)",
     "rule": "what decided: a kind of issue, a finder of copies, verdicts, or the status of an image that failed",
     "reason": "the decision in words",
 }
@@ -72,7 +72,7 @@ class Changes:
 
 
 def note_outcomes(out: Path) -> Changes | None:
-    """Write what became of every image, keep what was written before next to it, and return what differs.
+    """Write the outcome of every image, keep the previous file next to it, and return what differs.
 
     Args:
         out: a cleaned folder.
@@ -127,7 +127,7 @@ def _matched(before: pl.DataFrame, now: pl.DataFrame) -> tuple[pl.DataFrame, ...
 
 
 def note_renamed(out: Path) -> None:
-    """Write to the verdicts of a review which of their images were renamed since the last run, once they are scored.
+    """Record renamed images in the verdicts of a review, once they are scored.
 
     Args:
         out: a cleaned folder.
@@ -151,7 +151,7 @@ def note_renamed(out: Path) -> None:
 
 
 def _moved(before: pl.DataFrame, by: Line) -> pl.DataFrame:
-    """The outcomes with the new keys of a line on renamed images, instead of rows that had these keys."""
+    """The outcomes with the new keys of renamed images, replacing rows that had these keys."""
     before = before.with_columns(image=pl.col(SHA256).str.slice(0, SHORT))
     pairs = pl.DataFrame(
         {KEY: by.keys, "image": by.images, "now": by.beside}, dict.fromkeys((KEY, "image", "now"), pl.String)
@@ -162,7 +162,7 @@ def _moved(before: pl.DataFrame, by: Line) -> pl.DataFrame:
 
 
 def _noted(out: Path) -> pl.DataFrame:
-    """The outcomes of the time before; other versions noted no digests."""
+    """The outcomes of the previous run; other versions stored no digests."""
     try:
         table = open_table(out / NOW, require=[KEY, *MEANINGS])
         rows = pl.DataFrame(table.read([name for name in SCHEMA.names if name in table.schema.names]))
@@ -172,7 +172,7 @@ def _noted(out: Path) -> pl.DataFrame:
 
 
 def _outcomes(out: Path) -> pl.DataFrame:
-    """The decision of the last step that met each image, in the order of the scores."""
+    """The decision of the last step that read each image, in the order of the scores."""
     decisions = [(out / step).with_suffix(".decisions.parquet") for step in (SUBSET, f"{STEPS_FOLDER}/usable.parquet")]
     names = [KEY, *MEANINGS]
     steps = [pl.DataFrame(open_table(path, require=names).read(names)) for path in decisions]

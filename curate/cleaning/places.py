@@ -28,19 +28,19 @@ def is_scored(place: str) -> bool:
 
 
 def check_source(source: str, out: Path) -> None:
-    """Refuse a source that is scored already, or that overlaps with the folder that is written.
+    """Refuse a source that is scored already, or that overlaps with the output folder.
 
     Raises:
         InputError: naming both, and what to do.
     """
     if not source:
-        raise InputError("expected the images to clean, got an empty text; name a folder")
+        raise InputError("expected the images to clean, got an empty text; pass a folder")
     if scheme_of(source) is not None:
         return
     if is_scored(source):
         raise InputError(
-            f"expected images, got the scored table {source}; clean it by curate issues {source} --drop unusable and "
-            "curate dedup, or name what was scored"
+            f"expected images, got the scored table {source}; clean it with curate issues {source} --drop "
+            "unusable and curate dedup, or pass the images that were scored"
         )
     path, folder = Path(source).resolve(), out.resolve()
     if path == folder or (path.is_dir() and folder.is_relative_to(path)):
@@ -50,7 +50,7 @@ def check_source(source: str, out: Path) -> None:
             "with -o"
         )
     if path.exists() and path.is_relative_to(folder):
-        raise InputError(f"{source} is inside {out}, which is for results alone; choose another folder with -o")
+        raise InputError(f"{source} is inside {out}, which is for results only; choose another folder with -o")
 
 
 def check_out(out: Path) -> None:
@@ -76,7 +76,7 @@ def check_out(out: Path) -> None:
 
 
 def from_folder(place: str, folder: Path) -> str:
-    """Return a path, relative as typed or absolute, as it is from another folder; a URL as it is.
+    """Return a path, relative as typed or absolute, relative to another folder; a URL unchanged.
 
     Args:
         place: from the folder one is in.
@@ -91,13 +91,13 @@ def from_folder(place: str, folder: Path) -> str:
 
 
 def from_current(place: str, folder: Path) -> str:
-    """Return a path that ``from_folder`` gave, as it is from the folder one is in; a URL as it is."""
+    """Return a path from ``from_folder`` relative to the current folder; a URL unchanged."""
     if scheme_of(place) is not None or Path(place).is_absolute():
         return place
     return os.path.relpath(folder / place)
 
 
 def make_folder(out: Path) -> None:
-    """Make the folder, where it is not there yet."""
+    """Make the folder, unless it exists."""
     with place_errors(out):
         out.mkdir(parents=True, exist_ok=True)

@@ -75,7 +75,7 @@ class CleanResult(Printed):
 
     @property
     def changed(self) -> bool:
-        """Whether any step was done, or in a dry run is to be done."""
+        """Whether any step ran, or in a dry run would run."""
         return any(step.state in (DONE, TO_DO) for step in self.steps)
 
     def account(self) -> list[tuple[str, int | str, str]]:
@@ -95,7 +95,7 @@ class CleanResult(Printed):
         """Return the printed lines."""
         lines: list[str | Grid] = [Grid(self.account(), right=1), *emptied_words("class", self.emptied)]
         if self.no_junk:
-            lines.append(f"junk is not looked for: {self.no_junk}")
+            lines.append(f"no search for junk: {self.no_junk}")
         return lines if self.changes is None else [*lines, *self.changes.lines()]
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Clean a source: its steps as a pipeline, run by the engine of ``curate run``, and what became of every image."""
+"""Clean a source: its steps as a pipeline, run by the engine of ``curate run``, and the outcome of every image."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -41,7 +41,7 @@ SCORING = ("score", "against")
 
 
 class Stopped(InputError):
-    """A step did not end well, and its command has printed why.
+    """A step failed, and its command has printed why.
 
     Args:
         step: its name.
@@ -94,7 +94,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
         steps = [Ran(planned.step.name, planned.step.command, TO_DO) for planned in plan(pipeline, commands)]
         return _result(out, manifest.n_rows, PipelineResult(steps=steps), cleaning, options)
     if (scores := out / SCORES).is_file() and not overwrite and (name := _made_elsewhere(scores)):
-        announce(f"{scores} has another {name}: {OF_ANOTHER_VERSION}; --overwrite scores all again")
+        announce(f"{scores} has another {name}: {OF_ANOTHER_VERSION}; --overwrite scores all images again")
     if not dry_run:
         plan(pipeline, commands)
         make_folder(out)
@@ -115,14 +115,14 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
 def _run(
     cleaning: Cleaning, file: Path, commands: Commands, again: list[str], announce: Callable[[str], None]
 ) -> PipelineResult:
-    """Run the steps; the labels are checked only where the kept images have classes, and the file is as it was run."""
+    """Run the steps; check labels only if the kept images have classes, and leave the file as it was run."""
     pipeline = parse_pipeline(file, cleaning.text())
     until = None if cleaning.label is None else "unique"
     begun = run_pipeline(pipeline, commands, until=until, again=again, announce=announce)
     if begun.code or cleaning.label is None:
         return begun
     if not _has_classes(open_table(file.with_name(SUBSET)).batches([cleaning.label])):
-        announce("labels are not checked: fewer than two classes have two images or more that are kept")
+        announce("labels are not checked: that takes two classes with two kept images or more each")
         cleaning = replace(cleaning, checks_labels=False)
     _write(file, cleaning.text())
     ran = run_pipeline(parse_pipeline(file, cleaning.text()), commands, look=False, announce=announce)
@@ -183,13 +183,13 @@ def _reading(options: CleanOptions, out: Path) -> dict[str, str | bool]:
 
 
 def _decided(out: Path) -> Mapping[str, ImageDecision]:
-    """Return the decisions of a review of the folder by key; InputError if reviewers disagree, or it is of another."""
+    """Return the decisions of a review of the folder by key; InputError if reviewers disagree or the folder differs."""
     file, scores = out / VERDICTS, out / SCORES
     decisions = read_verdicts(file).decisions() if file.is_file() else {}
     if decisions and scores.is_file() and not rows_with_keys(open_table(scores), list(decisions)):
         raise InputError(
-            f"{file} is of another table: none of its {counted(len(decisions), 'image')} is in {scores}, such as "
-            f"{next(iter(decisions))[:80]!r}; move it to the folder that was reviewed"
+            f"{file} belongs to another table: none of its {counted(len(decisions), 'image')} is in {scores}, such as "
+            f"{next(iter(decisions))[:80]!r}; move it to the folder it was made for"
         )
     return decisions
 
@@ -249,8 +249,10 @@ def _write(file: Path, text: str) -> None:
 
 def _advice(out: Path, step: str) -> str:
     if step in SCORING:
-        return "where images or options changed, --overwrite scores all again; else mend it and repeat the command"
-    return f"mend it and repeat the command, or change the step in {out / FILE} and run that by curate run"
+        return (
+            "where images or options changed, --overwrite scores all images again; else mend it and repeat the command"
+        )
+    return f"fix the cause and repeat the command, or change the step in {out / FILE} and run it with curate run"
 
 
 def _why_no_junk(scores: Table) -> str:
@@ -274,7 +276,7 @@ def _emptied(out: Path, label: str) -> list[str]:
 
 
 def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, options: CleanOptions) -> CleanResult:
-    """Count what became of every image."""
+    """Count the outcomes of all images."""
     dry_run = options.dry_run
     stages = {step.name: step.stage for step in ran.steps}
     scored = stages.get("score")
@@ -326,7 +328,7 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, opt
 
 
 def _open(findings: list[dict[str, str]], decisions: Mapping[str, ImageDecision]) -> list[dict[str, str]]:
-    """The findings without a decision; the image that a near copy is like comes with the copy."""
+    """The findings without a decision; a near copy comes with the image it resembles."""
     if not decisions:
         return findings
     left = [line for line in findings if not _answer(line, decisions)]

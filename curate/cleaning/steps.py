@@ -29,15 +29,17 @@ _MARK = re.compile(r"# Written by curate clean \(([0-9a-f]{16})\)\.[^\n]*\n")
 NOTES = {
     "usable": "unusable in every domain: one colour, pure noise, enlarged from a few pixels, a placeholder\n"
     '# more can be dropped: drop = ["unusable", "dark"], drop-group = [1]',
-    "unique": "exact and near copies; the copy that lost least is kept. Pairs from 0.95 to the threshold are listed",
-    "leaks": "images that are in the other set, too, are only listed",
+    "unique": (
+        "exact and near copies; the copy of the best quality is kept. Pairs from 0.95 to the threshold are listed"
+    ),
+    "leaks": "images that the other set has too are only listed",
     "labels": "suspected labels are only listed",
 }
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """The source to be cleaned, and how; paths are relative to the folder that is written.
+    """The source to be cleaned, and how; paths are relative to the output folder.
 
     Attributes:
         source: the images: one place, or several.
@@ -113,7 +115,7 @@ class Cleaning:
 
 
 def command_of(folder: Path) -> list[str] | None:
-    """Return the command that cleans into a folder again, from where one is; None where its steps were edited.
+    """Return the command that cleans into a folder again, from the current folder; None if its steps were edited.
 
     Raises:
         InputError: if the file of the steps is no TOML.
@@ -142,16 +144,16 @@ def command_of(folder: Path) -> list[str] | None:
 
 
 def read_steps(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the steps of the cleaning in a folder, by name; InputError where they are no TOML."""
+    """Return the steps of the cleaning in a folder, by name; InputError if they are not TOML."""
     try:
         tables = tomllib.loads((folder / FILE).read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{folder / FILE} is not as curate clean wrote it ({error}); clean again") from None
+        raise InputError(f"{folder / FILE} was changed after curate clean wrote it ({error}); clean again") from None
     return {name: step for name, step in tables.items() if isinstance(step, dict)}
 
 
 def is_edited(text: str) -> bool:
-    """Return whether the file of a pipeline is another than a cleaning wrote."""
+    """Return whether the file of a pipeline was changed after a cleaning wrote it."""
     mark = _MARK.match(text)
     return mark is None or mark[1] != _digest(text[mark.end() :])
 

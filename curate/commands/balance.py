@@ -53,7 +53,7 @@ def _report(result: "BalanceResult", dry_run: bool) -> None:
     if dry_run:
         _cells(result, line, table)
         for example in result.examples:
-            line(f"would go: {example['key']}: {example['reason']}")
+            line(f"would drop: {example['key']}: {example['reason']}")
     say_files(result, dry_run=dry_run)
 
 

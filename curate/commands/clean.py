@@ -70,7 +70,7 @@ def _report(result: "CleanResult") -> None:
         say(DRY_RUN)
         return
     if not result.changed:
-        show("nothing to do: all of it is up to date")
+        show("nothing to do: everything is up to date")
     for name in ("report", "review", "subset", "export"):
         if (path := getattr(result, name)) is not None:
             show(f"{name}: {path}")

@@ -163,5 +163,5 @@ def _report(result: "DedupResult", against: str | Path | None, dry_run: bool) ->
     if dry_run:
         for example in result.examples:
             if example["why"] == "goes":
-                line(f"would go: {example['key']}: {example['reason']}")
+                line(f"would drop: {example['key']}: {example['reason']}")
     say_files(result, dry_run=dry_run)

@@ -69,4 +69,4 @@ def _verdict(findings: "list[MachineFact]") -> str:
     notes = sum(finding.state == NOTE for finding in findings)
     if problems:
         return f"{counted(len(problems), 'problem')}: {', '.join(problem.name for problem in problems)}"
-    return f"all works, and {counted(notes, 'thing')} could be better" if notes else "all works"
+    return f"everything works, and {counted(notes, 'thing')} could be better" if notes else "all works"

@@ -44,7 +44,7 @@ def run(
     unread = [name for name, value in (("source", request.source), ("model", request.model)) if value is not None]
     reader = "degrade" if request.subset is None else "network"
     if unread and not (request.network if request.subset is not None else request.degrade):
-        raise InputError(f"--{unread[0]} is for --{reader}, which is missing; give --{reader} N, or leave it out")
+        raise InputError(f"--{unread[0]} needs --{reader}; add --{reader} N, or leave it out")
     evaluation = run_evaluate(replace(request, announce=(lambda text: None) if quiet else say))
     facts = {**evaluation.to_json(), "notes": evaluation.notes(), "verdict": evaluation.verdict()}
     if out is not None:

@@ -71,9 +71,9 @@ def _notes(result: "ExportResult") -> list[str]:
     """Return notes for the user: rows that are left out, and notes of the format."""
     notes = []
     if result.left_out:
-        notes.append(f"{counted(result.left_out, 'row')} left out, whose image could not be scored")
+        notes.append(f"{counted(result.left_out, 'row')} left out, because the image could not be scored")
     if result.missing:
-        notes.append(f"{counted(result.missing, 'row')} left out, whose image cannot be had: {result.paths[-1]}")
+        notes.append(f"{counted(result.missing, 'row')} left out, because the image cannot be read: {result.paths[-1]}")
     if 0 < result.resumed < result.rows:
         notes.append(f"{counted(result.resumed, 'image')} of an earlier run")
     return [*notes, *result.notes]

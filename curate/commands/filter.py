@@ -23,8 +23,8 @@ MOST_CLASSES = 50  # that a dry run lists
 WHY = {
     "goes": "would go",
     "worst": "would go, the worst",
-    "just dropped": "would go, nearest to the cut",
-    "just kept": "would stay, nearest to the cut",
+    "just dropped": "would drop, nearest to the cut",
+    "just kept": "would keep, nearest to the cut",
 }
 
 

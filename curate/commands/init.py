@@ -53,10 +53,10 @@ def _report_start(request: RoundInitOptions, opened: "Folder") -> None:
     if n_held_out:
         first = min(fixed.batch, fixed.n_rows - fixed.holdout)
         say(
-            f"round 1 asks {counted(first + n_held_out, 'image')}: {first:,} of the batch, and "
-            f"{n_held_out:,} held out, on which every round is measured; later rounds ask {fixed.batch:,}"
+            f"round 1 requests {counted(first + n_held_out, 'image')}: {first:,} of the batch, and "
+            f"{n_held_out:,} held out, on which every round is measured; later rounds request {fixed.batch:,}"
             f"{'; labels of held-out images count in --budget' if fixed.budget else ''}"
         )
     for rule in fixed.rules:
-        say(f"status says stop when it is shown, at {fixed.confidence:.10g} confidence, that {rule}")
-    say(f"go on with: curate round next {request.folder}")
+        say(f"status says stop once it is shown, at {fixed.confidence:.10g} confidence, that {rule}")
+    say(f"next: curate round next {request.folder}")

@@ -86,7 +86,7 @@ def _report(result: "IssuesResult", *, requested: bool) -> None:
         f"{name} {about['off']:,} ({about['off'] / n:.0%})" for name, about in result.kinds.items() if "off" in about
     ]
     if off:
-        line(f"off, for so many images show the style of this dataset: {', '.join(off)}; --force KIND flags them")
+        line(f"off, because so many images are the style of this dataset: {', '.join(off)}; --force KIND flags them")
     for text in _groups(result, n):
         line(text)
     if result.failed_by:
@@ -94,7 +94,7 @@ def _report(result: "IssuesResult", *, requested: bool) -> None:
     for why, count in result.undecided_by.items():
         line(f"undecided: {count:,} {why}")
     if result.not_looked:
-        line(f"not looked for, without values: {', '.join(result.not_looked)}")
+        line(f"not checked, because their columns are missing: {', '.join(result.not_looked)}")
     if result.overlaps:
         pairs = [f"{first} and {second} {count:,}" for first, second, count in result.overlaps[:N_PAIRS]]
         line(f"both: {', '.join(pairs)}")
@@ -126,7 +126,7 @@ def _groups(result: "IssuesResult", n: int) -> list[str]:
         lines.append(text)
     if not any(group["dropped"] for group in result.groups):
         first = result.groups[0]["group"]
-        lines.append(f"  look at them with --sheet; to keep them do nothing; to drop one, --drop-group {first}")
+        lines.append(f"  view them with --sheet; to keep them, do nothing; to drop one, --drop-group {first}")
     return lines
 
 
@@ -134,7 +134,7 @@ def _coverage(result: "IssuesResult") -> str:
     """Return how many rows have an issue, and of how many that could be looked at."""
     scored = result.n_rows - result.failed
     if not result.n_issues and not scored - result.undecided:
-        return "none could be looked at: " + ("no image was scored" if not scored else "none has measures of quality")
+        return "none could be checked: " + ("no image was scored" if not scored else "none has quality columns")
     of = f" of {scored:,} that were scored" if result.failed else ""
     return f"{result.n_issues:,}{of} with an issue ({result.n_issues / scored:.1%})"
 

@@ -29,7 +29,7 @@ def report(result: "LabelsResult", *, requested: bool, below: float) -> None:
         shown = [annotator for annotator in result.annotators if annotator in worst]
         table(
             [(column["column"], share_text(column["accuracy"])) for column in shown],
-            header=("annotator", "right, by all the others and the images"),
+            header=("annotator", "right, judged by all the others and the images"),
         )
         _more(line, len(result.annotators) - len(shown), "annotator, more certain,", "annotators, more certain,")
     shown = result.of_class[:N_CLASSES]
@@ -63,10 +63,12 @@ def _notes(result: "LabelsResult") -> list[str]:
     none_trusted = [each["label"] for each in result.of_class if 0 < each["rows"] == each["suspected"]]
     if none_trusted:
         of = f"{counted(len(none_trusted), 'class', 'classes')} ({', '.join(none_trusted[:N_PAIRS])})"
-        notes.append(f"every label of {of} is suspected: look at them first, for a rare class looks like a wrong label")
+        notes.append(
+            f"every label of {of} is suspected: check these first, because a rare class looks like a wrong label"
+        )
     if result.suggestions:
         without = counted(result.suggestions, "row has", "rows have")
-        notes.append(f"{without} no label; what is likeliest stands as suggested_label")
+        notes.append(f"{without} no label; the most likely class is in suggested_label")
     notes += [f"not judged: {counted(n, 'row')}, {reason}" for reason, n in result.undecided_by.items()]
     notes += [f"failed: {counted(n, 'row')}, {status}" for status, n in result.failed_by.items()]
     if result.alike is not None:

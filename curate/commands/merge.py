@@ -38,7 +38,7 @@ def run(
     for note in result.notes:
         line(note)
     if request.root is not None:
-        line(f"{result.moved:,} of {result.rows:,} rows have another path now")
+        line(f"{result.moved:,} of {result.rows:,} rows have a new path now")
     line(f"scores: {result.path}")
     if not quiet:
         say_next(f"curate issues {shlex.quote(str(result.path))}")

@@ -39,7 +39,7 @@ def recipes_help(name: str) -> str:
         lines += [f"  Reached there: {each.paper}"] if each.paper else []
         lines += [f"  Not in the source, or different here: {each.ours}"] if each.ours else []
         lines.append("")
-    return "\n".join([*lines, "What you type goes first."] if lines else [f"{name} has no recipes."])
+    return "\n".join([*lines, "Options you type override it."] if lines else [f"{name} has no recipes."])
 
 
 def kind_of(name: str) -> Any:
@@ -77,7 +77,7 @@ def method_help(command: str, name: str) -> str:
     wide = max(len(typed) for typed, _ in (*rows, *of_all))
     lines.append("Settings and their defaults, each for --set:" if rows else "It has no settings.")
     lines += [f"  {typed:{wide}}  {meaning}" for typed, meaning in rows]
-    lines += ["", "Settings of every method, with its defaults, for --set too:"]
+    lines += ["", "Settings of every method, with its defaults, also for --set:"]
     lines += [f"  {typed:{wide}}  {meaning}" for typed, meaning in of_all]
     return "\n".join(
         [

@@ -8,10 +8,14 @@ from curate.commands.printing import emit, say, show
 from curate.training.options import ModelsOptions
 
 GOOD_FOR = {  # of models that ship, by name; a card may say it too, under the same words
-    "trio": "small images, and where speed counts: one small network that is all in this package; as scores of "
-    "images of other domains than it learned from, its columns show junk, and not much more",
-    "world": "photographs of any kind: it has seen ImageNet, and small images as trio does; its embeddings are what "
-    "scores are fitted on",
+    "trio": (
+        "small images, and where speed matters: one small network, complete in this package; on domains "
+        "it was not trained on, its columns show junk and little else"
+    ),
+    "world": (
+        "photographs of any kind: trained on ImageNet, and on small images as trio is; scores are fitted "
+        "on its embeddings"
+    ),
 }
 
 
@@ -38,7 +42,7 @@ def run(request: ModelsOptions, json_: options.Json = False) -> None:
         for line in (*card_lines(cards), *about_lines(str(request.name), cards)):
             show(line)
     elif not cards:
-        say("no model ships with this installation; `curate train` makes one, and --model takes its file")
+        say("no model ships with this installation; train one with `curate train`, and pass its file as --model")
     else:
         for stem, card in cards.items():
             show(headline(stem, card, is_default=stem == DEFAULT))
@@ -72,7 +76,7 @@ def about_lines(stem: str, card: dict[str, Any]) -> list[str]:
         package = part.packaged.package
         try:
             part.packaged.read()
-            state = "installed, the very file"
+            state = "installed, the exact file"
         except InputError as error:
             state = f"not usable: {error}"
         lines.append(f"backbone {part.name} at {part.size} px: in the package {package}, {state}")

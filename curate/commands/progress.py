@@ -93,7 +93,7 @@ class ExportBar(Bar):
 
     def update(self, progress: "ExportProgress") -> None:
         """Show where the run is."""
-        missing = f", {progress.missing:,} cannot be had" if progress.missing else ""
+        missing = f", {progress.missing:,} cannot be read" if progress.missing else ""
         self.show(progress.done, progress.total, progress.resumed, f"{progress.n_bytes / 1e6:,.0f} MB{missing}")
 
 

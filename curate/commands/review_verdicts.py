@@ -85,7 +85,7 @@ def _readings(share: "Share") -> str:
 
     if share.strict == share.lenient:
         return of(share.strict)
-    return f"{of(share.strict)} if unsure ones are different, {of(share.lenient)} if they are the same"
+    return f"{of(share.strict)} if unsure counts as different, {of(share.lenient)} if it counts as the same"
 
 
 def suggestion_line(each: "Suggestion") -> str:
@@ -93,8 +93,8 @@ def suggestion_line(each: "Suggestion") -> str:
     goal = f"precision {each.target_precision:g} with confidence {each.confidence:g}"
     if each.threshold is not None:
         low = max(test.low for test in each.tested if test.passed and test.threshold == each.threshold)
-        return f"{each.finder}: threshold {each.threshold:g} keeps {goal} (lower bound {low:.3f})"
+        return f"{each.finder}: threshold {each.threshold:g} reaches {goal} (lower bound {low:.3f})"
     if each.more is not None:
-        return f"{each.finder}: no threshold is shown to keep {goal}; about {each.more:,} more answers would be needed"
+        return f"{each.finder}: no threshold is shown to reach {goal}; about {each.more:,} more answers would be needed"
     seen = "unknown" if isnan(each.share) else f"{each.share:.3f}"
-    return f"{each.finder}: no threshold keeps {goal}: the answers show {seen}; drop at a stricter threshold"
+    return f"{each.finder}: no threshold reaches {goal}: the answers show {seen}; use a stricter threshold"

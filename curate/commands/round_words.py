@@ -31,9 +31,9 @@ def headline(status: "Status") -> str:
     elif "budget" in seen and seen["budget"]["labels"] >= seen["budget"]["planned"]:
         verdict = "Stop: all planned labels are there"
     elif status.rules:
-        verdict = f"Go on: {' and '.join(rule.rule for rule in status.rules)} is not reached yet"
+        verdict = f"Continue: {' and '.join(rule.rule for rule in status.rules)} is not reached yet"
     else:
-        verdict = "Go on until the accuracy is enough (--stop 'accuracy >= 90%' decides it)"
+        verdict = "Continue until the accuracy is enough (--stop 'accuracy >= 90%' decides it)"
     parts = [verdict]
     if measured := [point for point in status.curve if point["n"]]:
         ends = measured[-1]["anytime"]
@@ -44,7 +44,7 @@ def headline(status: "Status") -> str:
     if "budget" in seen:
         planned = seen["budget"]["planned"]
         parts.append(f"{max(0, planned - seen['budget']['labels']):,} of {planned:,} planned labels are left")
-    parts.append(f"{counted(left, 'image is', 'images are')} left to ask")
+    parts.append(f"{counted(left, 'image is', 'images are')} left to request")
     return "; ".join(parts) + "."
 
 
@@ -75,7 +75,8 @@ def pair_lift_words(lift: "PairLift") -> str:
     """Return how far the two models at hand are apart."""
     ends = lift.anytime
     return (
-        f"the first {lift.n:,} labels of the strategy teach {lift.strategy:.1%}, as many at random {lift.control:.1%}: "
+        f"the first {lift.n:,} labels of the strategy reach {lift.strategy:.1%}, as many random ones "
+        f"{lift.control:.1%}: "
         f"{100 * (lift.strategy - lift.control):+.1f} points between these two models ({100 * ends.low:+.1f} to "
         f"{100 * ends.high:+.1f}, {100 * ends.confidence:.10g} % at every look)"
     )
@@ -84,7 +85,7 @@ def pair_lift_words(lift: "PairLift") -> str:
 def rule_words(rule: "RuleCheck") -> str:
     """Return the numbers that a stopping rule used, and those it lacks."""
     if rule.why == "too few labels":
-        return "nothing is measured yet: it needs labels of held-out images" + (
+        return "nothing is measured yet: that needs labels of held-out images" + (
             ", and of images drawn at random" if rule.measure == "lift" else ""
         )
     lift = rule.measure == "lift"
@@ -115,7 +116,7 @@ SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stop
         f"the mean distance to the nearest label is {seen['now']:.3f}, after {seen['before']:.3f} and at first "
         f"{seen['first']:.3f}"
     ),
-    "mean entropy": lambda seen: f"{seen['entropy']:.3f} of an even guess; below {seen['sure']} is sure",
+    "mean entropy": lambda seen: f"{seen['entropy']:.3f} of a uniform guess; below {seen['sure']} is certain",
     "budget": lambda seen: f"{seen['labels']:,} of {counted(seen['planned'], 'label')} planned",
     "pool": lambda seen: f"{counted(seen['left'], 'image is left', 'images are left')} to ask",
 }
@@ -126,7 +127,7 @@ def advice_words(advice: "Advice") -> str:
     if "needed" not in advice.seen:
         return SEEN[advice.name](advice.seen)
     if advice.seen["needed"] == 1:
-        return "needs a model, none is given"
+        return "needs a model, and none was given"
     return f"needs {advice.seen['needed']} models, there are {advice.seen['models']}"
 
 
@@ -140,10 +141,10 @@ def status_notes(status: "Status") -> list[str]:
         notes.append(f"{waiting} no label yet; read them with `curate round import {status.path} labels.csv`")
     held_out, labelled = status.held_out
     if not held_out:
-        notes.append("no rows are held out, so nothing can be said of accuracy")
+        notes.append("no rows are held out, so accuracy cannot be estimated")
     elif not labelled:
         notes.append(
-            f"none of the {counted(held_out, 'held-out image')} has a label yet, so nothing can be said of accuracy"
+            f"none of the {counted(held_out, 'held-out image')} has a label yet, so accuracy cannot be estimated"
         )
     without = [name for name, count in status.classes.items() if not count]
     if without and any(status.classes.values()):
@@ -171,7 +172,7 @@ def import_notes(imported: "ImportResult") -> list[str]:
     if imported.news.changed:
         some = ", ".join(shown(key) for key in imported.news.changed[:N_KEYS])
         answers = counted(len(imported.news.changed), "earlier answer was", "earlier answers were")
-        notes.append(f"{answers} replaced by what the same annotator says now ({some})")
+        notes.append(f"{answers} replaced by newer answers of the same annotator ({some})")
     return notes
 
 
@@ -183,4 +184,4 @@ def check_words(check: "RoundCheck") -> str:
     if check.n_different:
         named = "; ".join(check.different[:N_SHOWN]) + ("; ..." if check.n_different > N_SHOWN else "")
         problems.append(f"{check.n_different:,} of {counted(check.n_rows, 'row')} not the same ({named})")
-    return f"round {check.number}: NOT THE SAME: {'; '.join(problems)}"
+    return f"round {check.number}: DIFFERENT: {'; '.join(problems)}"

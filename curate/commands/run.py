@@ -65,7 +65,7 @@ def run(
     if result.code:
         stopped = result.steps[-1].name
         if result.code < KILLED:
-            say(f"stopped at step {stopped}; mend it and repeat the command, or do it again with --again {stopped}")
+            say(f"stopped at step {stopped}; fix it and repeat the command, or repeat that step with --again {stopped}")
         raise typer.Exit(result.code)
 
 

@@ -63,7 +63,8 @@ def run(
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(result.statuses.items()))
         start = "; relative paths start in the folder of a list, or where --root says" if "missing" in kinds else ""
         raise InputError(
-            f"none of {result.rows:,} images could be scored ({kinds}); {result.path} says why in its column `error`"
+            f"none of {result.rows:,} images could be scored ({kinds}); {result.path} has the reasons in its "
+            "column `error`"
             f"{start}"
         )
 

@@ -46,7 +46,7 @@ def run(
     from scoring.errors import InputError
 
     if (request.data is None) == (request.cached is None):
-        raise typer.BadParameter("give images to train on, or --cached FOLDER, and not both")
+        raise typer.BadParameter("pass images to train on, or --cached FOLDER, but not both")
     name, address = engine_of(engine)
     if name not in ("local", "ray") or (name == "local" and address is not None):
         raise InputError(f"expected --engine local, ray, ray:auto or ray:HOST:PORT, got {engine!r}")

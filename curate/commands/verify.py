@@ -92,12 +92,15 @@ def _fit(model: Path, table: Path | None, json_: bool, line: Callable[[str], Non
         emit(result.to_json())
     for same, what in (
         (result.table, "the table does not hold the rows that it was fitted to"),
-        (result.labels, "the labels are not those that it learned from"),
+        (result.labels, "the labels are not those it learned from"),
         (
             result.fit,
-            "what is fitted again is not what the model keeps: another processor or version differs in last digits",
+            (
+                "fitting it again gives other values than the model holds: another processor or version differs "
+                "in the last digits"
+            ),
         ),
-        (result.applied is not False, "the table that was written next to it has other bytes now"),
+        (result.applied is not False, "the table written with it has changed since"),
     ):
         if not same:
             line(what)
@@ -129,7 +132,7 @@ def _pipeline(receipt: Path, json_: bool) -> bool:
             show(f"{check.step}: different: {text}")
         if not check.differences and not json_:
             again = "" if check.decided_again is None else f", {counted(check.decided_again, 'row')} decided again"
-            elsewhere = f"; {counted(check.elsewhere, 'file')} elsewhere not looked at" if check.elsewhere else ""
+            elsewhere = f"; {counted(check.elsewhere, 'file')} elsewhere not checked" if check.elsewhere else ""
             show(f"{check.step}: identical{again}{elsewhere}")
     identical = not any(check.differences for check in checks)
     if json_:
@@ -146,5 +149,5 @@ def _rounds(folder: Path, number: int | None, table: Path | None, json_: bool, l
     for text in result.problems:
         line(text)
     if not result.rounds:
-        line(f"{folder}: no batch was made yet, so there is nothing to compare")
+        line(f"{folder}: it has no batch yet, so there is nothing to compare")
     return result.identical

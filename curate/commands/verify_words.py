@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 DIFFERENCES = {
     "decision": "{0.key}: now {0.now}, then {0.then}",
-    "score": "{0.key}: its {0.column} is {0.now:.6g} now, {0.then:.6g} then; decided alike",
+    "score": "{0.key}: its {0.column} is {0.now:.6g} now, {0.then:.6g} then; with the same decision",
     "reason": "{0.key}: its {0.column} is {0.now!r} by the rules, and {0.then!r} in the decisions",
     "gone": "{0.key}: decided then, but no longer in the input",
     "lacking": "{0.key}: kept, but not in the subset",
@@ -22,44 +22,40 @@ DIFFERENCES = {
     "later value": "a column of a pick after number {0.now:,} differs from the {0.file}",
 }
 FINDINGS = {
-    "anew": "{0.what} is no longer there: it was computed again, and nothing was written",
-    "reordered": "the input has another order of rows now; rows were compared by key, not every column",
-    "other digest": (
-        "{0.what} is not the one that was read then: its digest is {0.now:.16}..., expected {0.then:.16}..."
-    ),
+    "anew": "{0.what} is missing: it was derived again, and nothing was written",
+    "reordered": "the rows of the input are in a new order; they were compared by key, not in every column",
+    "other digest": ("{0.what} has changed since it was read: its digest is {0.now:.16}..., expected {0.then:.16}..."),
     "twice": "the subset holds some rows more than once",
     "file gone": "{0.what} is no longer there",
-    "file changed": "{0.what} is not the file that was written: its bytes differ from the receipt",
+    "file changed": "{0.what} was changed after it was written: its bytes differ from the receipt",
     "other bytes": (
-        "{0.what} is not the file that was read then: what the rules read of it is the same, and other bytes differ; "
-        "if another file of the same rows is meant, name it with --table"
+        "{0.what} has changed since it was read, but not in the columns the rules read; to compare another "
+        "file of the same rows, pass it as --table"
     ),
-    "other bytes next to": (
-        "{0.what} is not the file that was read then: what the rules read of it is the same, and other bytes differ"
-    ),
-    "rewritten": "{0.what} is another file than was read then, with the same rows as far as the rules read them",
+    "other bytes next to": ("{0.what} has changed since it was read, but not in the columns the rules read"),
+    "rewritten": "{0.what} is not the file that was read, but has the same rows in all columns the rules read",
     "moved": "{0.then} is now {0.now}",
-    "neither": "neither {0.then} has the bytes of the input then; {0.what} is compared: --table names another",
-    "not nearest": "{0.then} has other bytes than were read then; {0.what} has them and is compared",
+    "neither": "neither {0.then} has the bytes of the input as it was; {0.what} is compared (--table chooses another)",
+    "not nearest": "{0.then} has changed since it was read; {0.what} has the same bytes and is compared",
     "other model": "the input was scored by other weights: {0.now:.16}... now, {0.then:.16}... then",
     "other version": "it was written by curate {0.then}, this is {0.now}",
-    "other package": "{0.what} was {0.then} then and is {0.now} now, which can move last digits",
+    "other package": "{0.what} was {0.then} then and is {0.now} now, which can change last digits",
     "forged": "{0.what}",
-    "other figure": "{0.what} is {0.now}, and {0.then} as written then",
-    "not again": "{0.what} of the receipt was not derived again: it takes the images",
+    "other figure": "{0.what} is {0.now}, and was {0.then} when written",
+    "not again": "{0.what} of the receipt was not derived again: that needs the images",
     "other probabilities": "{0.what}",
     "other form": (
-        "the receipt has other figures than this version writes: unless it was edited, another version of curate wrote "
-        "it, whose rules may differ; run its command again"
+        "the receipt has other figures than this version computes: it was edited, or another version of "
+        "curate with other rules wrote it; run its command again"
     ),
     "other rules": (
-        "all that was read and written is as the receipt says, and its rules decide otherwise: they are not the rules "
-        "of then, or another version or processor decides by them"
+        "all files are as the receipt records, but its rules decide differently: the rules were edited, or "
+        "another version or processor evaluates them"
     ),
 }
 OTHER_COLUMNS = {  # by what has them
-    "subset": "the input has other columns or types now than the subset",
-    "batch": "the batch has other columns or types than the choice gives now",
+    "subset": "the input now has other columns or types than the subset",
+    "batch": "the batch has other columns or types than the selection now has",
 }
 
 
@@ -111,14 +107,14 @@ def _sum(result: "Verification") -> str:
         return f"identical: {counted(result.n_rows, 'row was', 'rows were')} decided again, and every one is the same"
     if result.n_different:
         return f"different: {counted(result.n_different, 'difference')} in {counted(result.n_rows, 'row')}"
-    return f"different: {counted(result.n_rows, 'row')} decided alike, but not what is named above"
+    return f"different: {counted(result.n_rows, 'row')} with the same decision, but not what is named above"
 
 
 def _pixel_lines(check: "PixelCheck") -> list[str]:
     lines = [f"{key}: {problem}" for key, problem in check.named]
     of = f"{counted(check.n_compared, 'image')} of {check.n_rows:,}"
     if check.identical:
-        return [*lines, f"pixels: {of} read again, and every one has the bytes that were scored"]
+        return [*lines, f"pixels: {of} read again, and all have the bytes that were scored"]
     parts = [(check.n_changed, "changed"), (check.n_lost, "cannot be read")]
     problems = ", ".join(f"{n:,} {what}" for n, what in parts if n)
     return [*lines, f"pixels: different: {problems}, of {of} read again"]

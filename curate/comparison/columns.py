@@ -33,7 +33,7 @@ NO_VALUE = "no value"
 
 
 def unlike(first: pa.DataType, second: pa.DataType, *, classes: bool) -> str:
-    """Return why columns of these types are not compared; empty where they are.
+    """Return why columns of these types are not compared; empty if they are.
 
     Args:
         first: type in one table.
@@ -49,11 +49,11 @@ def unlike(first: pa.DataType, second: pa.DataType, *, classes: bool) -> str:
 
 
 def names_rows(parts: Sequence[pa.Array]) -> str:
-    """Return why a column of values that name single rows is not compared; empty where it is."""
+    """Return why a column of values that identify single rows is not compared; empty if it is."""
     for part in parts:
         n = pc.count_distinct(part).as_py()
         if 2 * n > len(part):
-            return f"has {n:,} values in {len(part):,} rows, which name rows and not kinds of them"
+            return f"has {n:,} values in {len(part):,} rows, so it identifies rows rather than groups them"
     return ""
 
 
@@ -125,7 +125,7 @@ def _values(
     texts = pl.concat([pl.Series(part.cast(pa.large_string()), dtype=pl.String) for part in parts])
     values = texts.drop_nulls().unique().sort()  # so that the order of rows decides nothing
     if len(values) > MOST_VALUES:
-        return f"has {len(values):,} values, of at most {MOST_VALUES:,} whose shares are compared"
+        return f"has {len(values):,} values, more than the {MOST_VALUES:,} that can be compared"
     codes = texts.cast(pl.Enum(values)).to_physical().cast(pl.Int64).fill_null(len(values)).to_numpy()
     of = units(codes, content, is_b)
     tested = total_variation(of, repeats=repeats, seed=seed, enough=ENOUGH)

@@ -19,9 +19,9 @@ class CompareOptions:
         str | Sequence[str] | None,
         shared("--column", ", or any other, or embedding (repeatable). [default: all that both have]"),
     ] = None
-    label: Annotated[str | None, shared("--label", ", whose numbers are names. [default: label]", metavar="COLUMN")] = (
-        None
-    )
+    label: Annotated[
+        str | None, shared("--label", ", whose numbers are classes. [default: label]", metavar="COLUMN")
+    ] = None
     sample: Annotated[int, shared("--sample", ", of each table", default=True)] = 10_000
     repeats: Annotated[int, shared("--repeats", ": permutations of each permutation test", default=True)] = 999
     fail_above: Annotated[
@@ -33,6 +33,6 @@ class CompareOptions:
     ] = None
     embedding: fields.Embedding = None
     seed: fields.Seed = 0
-    clusters: Annotated[int, Note("That the rows of both are put into; 0 for none.")] = 20
+    clusters: Annotated[int, Note("Clusters of the rows of both; 0 for none.")] = 20
     top: Annotated[int, Note("Rows of each table to name as its most distinctive.")] = 10
     announce: fields.Announce = lambda text: None

@@ -58,16 +58,16 @@ def run_compare(options: CompareOptions) -> TableComparison:
     embedding = options.embedding
     tables = open_table(options.table, embedding=embedding), open_table(options.other, embedding=embedding)
     if tables[0].path.resolve() == tables[1].path.resolve():
-        raise InputError(f"expected two tables, got {tables[0].path} twice; name another one")
+        raise InputError(f"expected two tables, got {tables[0].path} twice; pass another one")
     chosen = several(options.column)
     if embedding is not None and chosen and EMBEDDING not in chosen:
-        raise InputError(f"--embedding {embedding} is not read without --column {EMBEDDING}; add that, or leave it out")
+        raise InputError(f"--embedding {embedding} needs --column {EMBEDDING}; add it, or leave --embedding out")
     common, only_in = _columns(tables, chosen)
     for each in tables:
         each.require([options.label] if options.label else [])
     has_embedding = all(EMBEDDING in each.schema.names for each in tables)
     if has_embedding and (not chosen or EMBEDDING in chosen):
-        same_model(*tables, instead="name columns to compare, such as --column width")
+        same_model(*tables, instead="choose columns to compare, such as --column width")
     names = [[*common, *_beside(each, common)] for each in tables]
     first, second = (
         sampled(each, columns, options.sample, seed=options.seed) for each, columns in zip(tables, names, strict=True)

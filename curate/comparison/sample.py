@@ -51,7 +51,7 @@ def sampled(table: Table, columns: Sequence[str], n: int, *, seed: int) -> Table
     """
     if table.n_rows < FEWEST_ROWS:
         raise InputError(
-            f"expected at least {FEWEST_ROWS} rows to compare in {table.path}, got {table.n_rows}; give a larger table"
+            f"expected at least {FEWEST_ROWS} rows to compare in {table.path}, got {table.n_rows}; pass a larger table"
         )
     index = np.arange(table.n_rows)
     if n < table.n_rows:
@@ -66,7 +66,7 @@ def key_notes(sample: TableSample) -> list[str]:
     """
     path, n = sample.table.path, len(sample)
     if KEY not in sample.columns.column_names:
-        return [f"{path} has no column {KEY!r}: its rows are sampled, and named, by their numbers"]
+        return [f"{path} has no column {KEY!r}: its rows are sampled, and identified, by their numbers"]
     keys = plain(sample.columns[KEY].combine_chunks())
     if pa.types.is_nested(keys.type):
         return []
@@ -75,7 +75,7 @@ def key_notes(sample: TableSample) -> list[str]:
         notes.append(f"{path}: {keys.null_count:,} of {counted(n, 'row')} compared without a key")
     twice = len(keys) - keys.null_count - pc.count_distinct(keys, mode="only_valid").as_py()
     if twice:
-        notes.append(f"{path}: {twice:,} of {counted(n, 'row')} compared with a key that another row has too")
+        notes.append(f"{path}: {twice:,} of {counted(n, 'row')} compared with a key that is not unique")
     return notes
 
 
@@ -105,7 +105,7 @@ def contents(samples: Sequence[TableSample]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Items:
-    """The distinct images of both samples that have an embedding, in an order that knows no side.
+    """The distinct images of both samples that have an embedding, in an order independent of the sides.
 
     Attributes:
         vectors: float32, of unit length, shape (N, D).
@@ -141,7 +141,10 @@ def items(samples: Sequence[TableSample], content: NDArray[np.int64], *, seed: i
             scored = is_ok(sample.columns[STATUS].combine_chunks())
         usable = scored & np.isfinite(part).all(1) & part.any(1)
         if usable.sum() < FEWEST_ROWS:
-            return f"{sample.table.path} has {usable.sum():,} rows with an embedding, of {FEWEST_ROWS} or more it takes"
+            return (
+                f"{sample.table.path} has {usable.sum():,} rows with an embedding, and at least "
+                f"{FEWEST_ROWS} are needed"
+            )
         vectors.append(unit_rows(shortened(part[usable]) if part.itemsize > 4 else part[usable]))
         is_usable.append(usable)
     usable = np.concatenate(is_usable)

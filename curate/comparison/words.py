@@ -20,7 +20,7 @@ N_NAMED = 8  # columns
 
 
 def short_names(tables: tuple[str, str]) -> list[str]:
-    """Return a short name for each table: its own, or first and second where these are alike."""
+    """Return a short name for each table: its own, or first and second if these are equal."""
     names = [Path(name).stem for name in tables]
     return names if names[0] != names[1] else ["first", "second"]
 
@@ -58,7 +58,7 @@ def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[
     differing = [each for each in clusters if each.adjusted_p <= SIGNIFICANT]
     n = counted(len(clusters), "cluster")
     if not differing:
-        return ["", f"{n} of both: no share differs by more than chance"]
+        return ["", f"{n} of both: no share differs more than chance allows"]
     header = ["cluster", f"share of {names[0]}", f"share of {names[1]}", "", "such as"]
     rows = []
     for each in differing[:N_CLUSTERS]:
@@ -69,7 +69,7 @@ def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[
     return [
         "",
         Grid(rows, header=header),
-        f"the shares of {len(differing):,} of {n} of both differ by more than chance",
+        f"the shares of {len(differing):,} of {n} of both differ more than chance allows",
     ]
 
 
@@ -83,15 +83,15 @@ def of_rows(distinctive: Sequence[Sequence[DistinctiveRow]], names: Sequence[str
 
 
 def verdict_on_columns(columns: Sequence[ColumnShift]) -> list[str]:
-    """Return which columns differ by more than chance; nothing where none was compared."""
+    """Return which columns differ by more than chance; nothing if none was compared."""
     if not columns:
         return []
     shifted = [each.name for each in columns if each.adjusted_p <= SIGNIFICANT]
     n = counted(len(columns), "column")
     if not shifted:
-        return [f"none of {n} differs by more than chance (p adjusted for all of them)"]
+        return [f"none of {n} differs more than chance allows (p adjusted for all of them)"]
     more = f" and {len(shifted) - N_NAMED:,} more" if len(shifted) > N_NAMED else ""
-    return [f"{len(shifted):,} of {n} differ by more than chance: {', '.join(shifted[:N_NAMED])}{more}"]
+    return [f"{len(shifted):,} of {n} differ more than chance allows: {', '.join(shifted[:N_NAMED])}{more}"]
 
 
 def verdict_on_embeddings(shift: EmbeddingShift) -> list[str]:

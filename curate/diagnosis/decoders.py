@@ -17,7 +17,7 @@ GREY = 8  # the largest mean difference of a decoded image from what was encoded
 
 
 def decoders() -> Iterator[MachineFact]:
-    """Yield, for every format, what decodes it; one that gives no image, or another one, is a problem."""
+    """Yield the decoder of every format; one that returns no image, or a wrong one, is a problem."""
     pillow = f"Pillow {Image.__version__}"
     jpeg = f"libjpeg-turbo through simplejpeg; the rest by {pillow}"
     by = {"jpeg": jpeg, "avif": f"{pillow}, libavif {features.version('avif') or 'unknown'}", "heif": "pillow-heif"}

@@ -25,7 +25,7 @@ NVIDIA = Path("/proc/driver/nvidia/version")
 
 
 def processors() -> Iterator[MachineFact]:
-    """Yield the processor, how much of it this process may use, and how many threads the model takes."""
+    """Yield the processor, how much of it this process may use, and the threads of the model."""
     cores = usable_cores()
     yield MachineFact("processor", "model", _cpu_name())
     yield MachineFact("processor", "cores", f"{cores} of {os.cpu_count() or 1} usable by this process")
@@ -54,7 +54,7 @@ def memory() -> Iterator[MachineFact]:
 
 
 def cards() -> Iterator[MachineFact]:
-    """Yield the graphics cards that torch can use, and why not, where one is there that it cannot."""
+    """Yield the graphics cards that torch can use, and why it cannot use others."""
     build = torch.version.cuda
     yield MachineFact(
         "gpu", "torch", f"{torch.__version__}, {f'built for CUDA {build}' if build else 'built without CUDA'}"
@@ -81,7 +81,7 @@ def disks(folder: Path) -> Iterator[MachineFact]:
     try:
         speed = flushed_speed(folder)
     except OSError as error:
-        advice = "go to another folder, or give --out one that can be written to"
+        advice = "change to another folder, or pass a writable one as --out"
         yield MachineFact("disk", "writing here", f"not possible: {error.strerror}", PROBLEM, advice)
         return
     slow = speed < SLOW_DISK
@@ -90,7 +90,7 @@ def disks(folder: Path) -> Iterator[MachineFact]:
 
 
 def cpu_quota(group: Path = CGROUP) -> float | None:
-    """Return how many cores' worth of time the container is granted; None where there is no bound."""
+    """Return how many cores' worth of time the container is granted; None if there is no bound."""
     with suppress(OSError, ValueError):
         quota, period = (group / "cpu.max").read_text().split()
         return float(quota) / float(period) if quota != "max" else None
@@ -98,7 +98,7 @@ def cpu_quota(group: Path = CGROUP) -> float | None:
 
 
 def memory_bytes(group: Path = CGROUP, of_system: Path = Path("/proc/meminfo")) -> tuple[int, int | None]:
-    """Return the bytes of memory that this process may use, and those that are free, where that can be determined."""
+    """Return the bytes of memory that this process may use, and those that are free, if known."""
     total, free = 0, None
     with suppress(OSError, ValueError, AttributeError):
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -131,7 +131,7 @@ def flushed_speed(folder: Path) -> float:
 def _room(name: str, folder: Path) -> MachineFact:
     free = shutil.disk_usage(folder).free
     few = free < LITTLE_DISK
-    advice = "free some: a million rows take 1 to 3 GB, and twice that while they are joined" if few else ""
+    advice = "free some space: a million rows take 1 to 3 GB, and twice that while they are merged" if few else ""
     return MachineFact("disk", name, f"{free / GB:,.1f} GB free", NOTE if few else "ok", advice)
 
 
@@ -141,7 +141,7 @@ def _no_card(build: str | None) -> MachineFact:
     if build is None:
         advice = "install a torch that is built for CUDA: https://pytorch.org/get-started/locally"
         return MachineFact("gpu", "cuda", "there is an NVIDIA card, and this torch cannot use one", PROBLEM, advice)
-    advice = "look at nvidia-smi and at CUDA_VISIBLE_DEVICES; the driver may be older than this torch needs"
+    advice = "check nvidia-smi and CUDA_VISIBLE_DEVICES; the driver may be older than this torch needs"
     return MachineFact("gpu", "cuda", "there is an NVIDIA driver, and torch finds no card", PROBLEM, advice)
 
 

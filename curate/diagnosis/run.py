@@ -28,7 +28,7 @@ doctor = callable_of(DoctorOptions, run_doctor)
 def require_target(folder: Path) -> None:
     """Raise ``InputError`` for an invalid folder."""
     if not folder.is_dir():
-        raise InputError(f"expected a folder that output would go to, got {folder}, which is not one; name another")
+        raise InputError(f"expected a folder for output, got {folder}, which is not a folder; choose another")
 
 
 def examine(folder: Path, *, seconds: float = SECONDS) -> Iterator[MachineFact]:

@@ -23,7 +23,7 @@ PLAIN = re.compile(r"[\w.,:+-]{1,80}")
 
 
 def packages() -> Iterator[MachineFact]:
-    """Yield the versions of Python and of what curate needs; one that lacks or is too old is a problem."""
+    """Yield the versions of Python and of required packages; one that is missing or too old is a problem."""
     yield MachineFact("software", "curate", __version__)
     yield MachineFact("software", "python", f"{platform.python_version()} ({platform.system()} {platform.machine()})")
     for requirement in _requirements().get("", []):
@@ -33,7 +33,7 @@ def packages() -> Iterator[MachineFact]:
 
 
 def extras() -> Iterator[MachineFact]:
-    """Yield, for every extra, whether what it brings is installed; one that is not is no fault."""
+    """Yield, for every extra, whether its packages are installed; a missing one is not a problem."""
     for extra, requirements in sorted(_requirements().items()):
         if not extra or extra == FOR_DEVELOPERS:
             continue
@@ -44,7 +44,7 @@ def extras() -> Iterator[MachineFact]:
 
 
 def environment(variables: Mapping[str, str] = os.environ) -> Iterator[MachineFact]:
-    """Yield the settings of the environment that matter, by a list of names: nothing else of it is shown."""
+    """Yield the settings of the environment that matter, from a list of names: no other is shown."""
     for name in SHOWN:
         if name in variables:
             value = variables[name]
@@ -54,7 +54,7 @@ def environment(variables: Mapping[str, str] = os.environ) -> Iterator[MachineFa
         yield MachineFact("environment", "proxy", f"{', '.join(dict.fromkeys(proxies))} set")
     encoding = (sys.stdout.encoding or "").lower()
     if encoding.replace("-", "") != "utf8":
-        advice = "set PYTHONUTF8=1, or names outside of it are shown as ?"
+        advice = "set PYTHONUTF8=1, or characters outside of it are shown as ?"
         yield MachineFact("environment", "terminal", f"writes {encoding or 'no known encoding'}", NOTE, advice)
 
 
@@ -69,7 +69,7 @@ def _requirements() -> dict[str, list[str]]:
 
 
 def _installed(requirement: str) -> tuple[str, str, str]:
-    """Return the name of what is required, the state, and its version or what lacks."""
+    """Return the name of a requirement, its state, and its version or what is missing."""
     match = NAME.match(requirement)
     name = match[0] if match else requirement
     try:
@@ -83,5 +83,5 @@ def _installed(requirement: str) -> tuple[str, str, str]:
 
 
 def _numbers(version: str) -> list[int]:
-    """Return the leading numbers of a version, to compare it with a floor of numbers alone."""
+    """Return the leading numbers of a version, to compare it with a minimum."""
     return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3]]

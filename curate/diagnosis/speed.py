@@ -75,7 +75,7 @@ def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bo
     if rates[best] > NOTABLE * model:
         return MachineFact("speed", "curate score", value, NOTE, f"{best}: {rates[best] / model:.1f} x the model")
     if limit == "decoding":
-        advice = "more cores, for the model waits for images" if on_gpu else "more cores, or smaller images"
+        advice = "more cores: the model waits for images" if on_gpu else "more cores, or smaller images"
     else:
         advice = "a larger or second GPU" if on_gpu else OF_A_CPU
     return MachineFact("speed", "curate score", value, advice=f"to go faster: {advice}")
@@ -100,7 +100,7 @@ def decode_rate(pictures: list[bytes], preprocessing: Preprocessing, threads: in
 
 
 def model_rate(model: ScoringModel, device: torch.device, precision: str, backend: str, seconds: float) -> float:
-    """Return the images a second that the model takes, with nothing before or behind it."""
+    """Return the images a second of the model alone."""
     runner = Runner(model, device, precision, backend=backend)
     side = model.spec.preprocessing.size
     pixels = np.random.default_rng(0).integers(0, 256, (BATCH_SIZE[device.type], side, side, 3), dtype=np.uint8)
@@ -113,7 +113,7 @@ def model_rate(model: ScoringModel, device: torch.device, precision: str, backen
 
 
 def _rate(once: Callable[[], int], seconds: float) -> float:
-    """Return how many a second ``once`` does, called until the time is over; the first call warms up."""
+    """Return the items a second of ``once``, called until the time is over; the first call warms up."""
     once()
     started = time.perf_counter()
     done = 0
@@ -123,7 +123,7 @@ def _rate(once: Callable[[], int], seconds: float) -> float:
 
 
 def _ways(usual: str, device: torch.device) -> dict[str, tuple[str, str]]:
-    """Return precision and backend of what can be requested here, by the option that asks for it."""
+    """Return precision and backend of what can be requested here, by option."""
     ways = {f"--precision {name}": (name, TORCH) for name in PRECISIONS if name in (usual, "fp32")}
     others = [name for name in BACKENDS if name != TORCH and find_spec(name) is not None]
     return ways | {f"--backend {name}": (usual, name) for name in others if device.type == "cpu"}

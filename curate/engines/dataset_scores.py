@@ -70,8 +70,8 @@ def _fitted(dataset: Dataset, table: Table, setup: RunSetup, places: NDArray[np.
     copies = dataset.copies.words()
     notes = [copies] if copies else []
     if len(dataset) < FEW_ROWS:
-        few = f"{counted(len(dataset), 'different image')} with an embedding, and fewer than {FEW_ROWS} are too few"
-        return DatasetScores(notes=[*notes, f"no unc_fitted: {few}; score more together"])
+        few = f"{counted(len(dataset), 'different image')} with an embedding, fewer than the {FEW_ROWS} needed"
+        return DatasetScores(notes=[*notes, f"no unc_fitted: {few}; score more images together"])
     announce("scoring corrupted copies of some images, for p_junk")
     corrupter = corrupter_of(setup.opened, setup.settings, setup.request.options.workers, places)
     junk = find_junk(dataset, table, corrupter)

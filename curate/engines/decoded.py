@@ -59,7 +59,7 @@ class Decoded:
         self._manifest, self._todo = manifest, todo
         self._marks, self._ended = Marks(folder), 0  # shards, in the order of todo
         if settings.white is None:
-            raise ValueError("the white of 16-bit images is found before any is decoded")
+            raise ValueError("the white level of 16-bit images is found before any is decoded")
         self._preprocessing, self._options = preprocessing, settings.decode_options()
         self._with_quality = settings.quality
         n_decoded = 0 if decoder else manifest.n_rows  # by the CPU

@@ -153,7 +153,7 @@ def _finish(waiting: Waiting, made: Reduced | str) -> None:
 def _image(waiting: Waiting, made: Reduced | str) -> DecodedImage:
     if isinstance(made, str):
         image = waiting.ordinary()
-        return replace(image, error=image.error or single_line(f"decoded on the CPU, for the GPU says: {made}"))
+        return replace(image, error=image.error or single_line(f"decoded on the CPU, because the GPU reported: {made}"))
     jpeg = waiting.jpeg
     return outcome_of(jpeg.data, "jpeg", jpeg.header, waiting.sha256, pixels=made.pixels, small=made.small)
 

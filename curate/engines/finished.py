@@ -63,7 +63,7 @@ def table_of_scores(out: Path | StorePath) -> Table:
             f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself"
         )
     if not holds_scores(out):
-        raise InputError(f"{out} exists and is not a table of scores; it is left alone: choose another --out")
+        raise InputError(f"{out} exists and is not a table of scores; it was not changed: choose another --out")
     return open_table(out)
 
 

@@ -58,7 +58,7 @@ def score_listed(manifest: Manifest, request: ScoreRequest, engine: Engine, even
         announce(note)
     if opened.of_table and out.suffix != ".parquet":
         raise InputError(
-            f"{next(iter(opened.of_table))} needs all rows at once; expected --out NAME.parquet, got {out}"
+            f"{next(iter(opened.of_table))} needs all rows in one table; expected --out NAME.parquet, got {out}"
         )
     work = work_of(out)
     white = engine.settings.white or (None if overwrite else _white_before(out, work))
@@ -177,7 +177,9 @@ def _result(setup: RunSetup, run: ScoreRun, seconds: float, notes: list[str]) ->
     step = min(part.step for part in run.parts.values())
     shrunk = f"memory ran out, and batches went through the device {step} images at a time"
     passing = sum(statuses[status] for status in TEMPORARY)
-    again = f"{counted(passing, 'row')} failed by what may pass ({', '.join(sorted(TEMPORARY))}): repeat the command"
+    again = (
+        f"{counted(passing, 'row')} failed for a temporary reason ({', '.join(sorted(TEMPORARY))}): repeat the command"
+    )
     notes = [*([shrunk] if step < setup.opened.batch_size else []), *notes, *([again] if passing else [])]
     return setup.result(statuses, run.resumed, seconds, notes)
 
@@ -186,6 +188,6 @@ def _finished(setup: RunSetup, table: Table, *, locked: bool = False) -> ScoreRe
     """Return the result of a run that is complete already."""
     out, work, announce = setup.request.out, setup.work, setup.request.options.announce
     if not clear(work, out, lambda noted: noted == setup.fingerprint, locked=locked):
-        announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to go on with it")
+        announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to resume it")
     announce(f"{out} is complete already: same input, same model, same settings; nothing to do")
     return setup.nothing_done(table, [])

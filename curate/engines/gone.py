@@ -20,7 +20,7 @@ from scoring.errors import InputError
 
 _DEPTH = 4  # parts of a local path, from the root, that name a place such as /mnt/disk/photos
 LOOKED_AT = 16  # rows of a batch by which a source is judged
-_WORDS = "the source is gone: {}, and {} failed; what is done is kept: bring the source back, and repeat the command"
+_WORDS = "the source is gone: {}, and {} failed; finished work is kept: restore the source, and repeat the command"
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Watch:
         good_now = {place: row for row, (place, status) in zip(rows, pairs, strict=True) if status == OK}
         failed = n_failed or sum(status in PASSING for status in statuses)
         if failed and self.root is not None and not _holds_something(self.root):
-            raise InputError(_WORDS.format(f"{self.root} is not there, or empty", counted(failed, "image")))
+            raise InputError(_WORDS.format(f"{self.root} does not exist, or is empty", counted(failed, "image")))
         for place in {place for place, status in pairs if status in PASSING}:
             row = self.good.get(place, good_now.get(place))
             if row is not None and (why := self._lost(row)):

@@ -147,7 +147,7 @@ def open_all(
     device = torch.device(settings.device) if elsewhere else select_device(settings.device)
     if settings.decode == "gpu" and device.type != "cuda":
         raise InputError(
-            f"--decode gpu decodes on the GPU that the model runs on, and this one runs on {device}: torch "
+            f"--decode gpu decodes on the GPU that the model runs on, which is {device} here: torch "
             f"{torch.__version__} sees {torch.cuda.device_count()} GPUs; leave out --decode, or give --device cuda"
         )
     network, card = load_model(model)
@@ -189,8 +189,8 @@ def _refuse_lacking(model: str | Path, names: Sequence[str], written: Sequence[s
             "--decode gpu, or fit a model to a table without them"
         )
     raise InputError(
-        f"{model} was fitted to a table with {', '.join(lacking)}, which the model itself does not give: it cannot "
-        "score images; apply it to tables that have the column, by curate fit --fitted"
+        f"{model} was fitted to a table with {', '.join(lacking)}, which the model itself does not compute: "
+        "it cannot score images; apply it with curate fit --fitted to tables that have the column"
     )
 
 
@@ -267,7 +267,7 @@ class Job:
         differs = difference(self.fingerprint, opened.fingerprint(self.settings))
         if differs:
             name, begun, now = differs
-            raise InputError(f"another {name} here, {now}, than where the run began, {begun}; all need the same")
+            raise InputError(f"another {name} here, {now}, than when the run began, {begun}; all must be equal")
         opened.runner.step = min(opened.runner.step, self.step)
         return replace(self, opened=opened if self.rows is None else opened.of_rows(self.rows))
 
@@ -338,5 +338,5 @@ def model_threads(metadata: Mapping[str, Any]) -> Iterator[None]:
 def opened_job(job: Job) -> Opened:
     """Return the open resources of a job."""
     if job.opened is None:
-        raise ValueError("the job is not open here; take job.open()")
+        raise ValueError("the job is not open here; use job.open()")
     return job.opened

@@ -147,7 +147,7 @@ def _trained(dataset: Dataset, table: Table, corrupter: Corrupter) -> TrainedCla
     n_read = len(np.unique(copies.image))
     if n_read < min(FEWEST_READ, n_images):
         raise InputError(
-            f"{n_read:,} of {n_images:,} images could be read again to be corrupted; score where they can be read"
+            f"{n_read:,} of {n_images:,} images could be read again to be corrupted; score them where they can be read"
         )
     original = sample_of(dataset, table)
     names = [name for name in columns_read(original.columns) if name in copies.seen.columns]

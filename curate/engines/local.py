@@ -42,7 +42,7 @@ def refuse_cluster(cluster: Cluster) -> None:
     options = [name for name, value in vars(cluster).items() if value is not None]
     if options:
         option = options[0].replace("_", "-")
-        instead = "; the local engine takes its GPU by --device cuda" if option == "num-gpus" else ""
+        instead = "; the local engine uses a GPU with --device cuda" if option == "num-gpus" else ""
         option = "an address" if option == "address" else f"--{option}"
         raise InputError(f"{option} is for --engine ray{instead}")
 

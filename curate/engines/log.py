@@ -48,7 +48,9 @@ class RunLog:
                 make_folder(self._path.parent)
                 self._file = os.open(self._path, APPEND, 0o666)
             except OSError as error:
-                raise InputError(f"--log {self._path} cannot be written: {error.strerror}; name another file") from None
+                raise InputError(
+                    f"--log {self._path} cannot be written: {error.strerror}; choose another file"
+                ) from None
             if torn:
                 os.write(self._file, b"\n")  # or the next line would be glued to one that was cut off
         self.write("start", **self._facts)
@@ -112,7 +114,7 @@ def _check(path: Path) -> bool:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or not {"time", "event", "run"} <= value.keys():
-        raise InputError(f"--log {path} holds something else, and is left alone; name another file")
+        raise InputError(f"--log {path} holds something else, and was not changed; choose another file")
     return torn
 
 

@@ -60,8 +60,8 @@ def _device(cluster: Cluster, device: str) -> str:
     available = "cuda" if cluster.num_gpus else "cpu"
     if device in ("auto", available):
         return available
-    more = "without --num-gpus, an actor has none" if available == "cpu" else "with --num-gpus, Ray says which one"
-    raise InputError(f"--engine ray gives actors their GPUs by --num-gpus ({more}); got --device {device}")
+    more = "without --num-gpus, an actor has none" if available == "cpu" else "with --num-gpus, Ray assigns one"
+    raise InputError(f"--engine ray assigns GPUs with --num-gpus ({more}); got --device {device}")
 
 
 def nodes_of(ray: Any) -> list[dict[str, float]]:
@@ -135,8 +135,8 @@ class Crew:
             done, _ = self._ray.wait(list(self._asked), num_returns=1, timeout=patience)
             if not done:
                 raise InputError(
-                    f"no actor could start on the Ray cluster within {START_WITHIN:g} s: its cores or GPUs are taken "
-                    "or gone; repeat the command to go on when there are some, or ask for less"
+                    f"no actor could start on the Ray cluster within {START_WITHIN:g} s: its cores or GPUs "
+                    "are busy or gone; repeat the command to resume when some are free, or request fewer"
                 )
             for reference in done:
                 self._take(reference)
@@ -220,12 +220,12 @@ class Crew:
         if worst is not None and self._lost[worst.index] >= TRIES:
             raise InputError(
                 f"rows {worst.start:,} to {worst.stop - 1:,} were lost {TRIES} times with the actor that scored them, "
-                f"at last on {node} ({why}); what is done is kept: look at these images, and repeat the command"
+                f"at last on {node} ({why}); finished work is kept: check these images, and repeat the command"
             )
         if self._lost_in_a_row >= TRIES + self._n:
             raise InputError(
-                f"{self._lost_in_a_row} actors were lost with no shard done between, the last on {node} ({why}); what "
-                "is done is kept, and repeating the command goes on"
+                f"{self._lost_in_a_row} actors were lost without finishing a shard, the last on {node} "
+                f"({why}); finished work is kept, and repeating the command resumes"
             )
         self._todo.extendleft(reversed(spans))
         self._run.announce(f"lost an actor on {node} ({why}); its {counted(len(spans), 'shard')} go to another")
@@ -245,11 +245,11 @@ def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> 
     if differs:
         name, local, remote = differs
         raise InputError(
-            f"node {node} has {name} {remote}, and this process {local}; install the same on all nodes, and repeat the "
-            "command to go on"
+            f"node {node} has {name} {remote}, and this process {local}; install the same on all nodes, and "
+            "repeat the command to resume"
         )
     if facts["marker"] != expected["marker"]:
-        raise InputError(f"node {node} does not see {place}; give --out on a file system that all nodes share")
+        raise InputError(f"node {node} does not see {place}; choose --out on a file system that all nodes share")
 
 
 def other_kinds(known: set[str], kind: str, where: str) -> str:

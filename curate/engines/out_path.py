@@ -24,7 +24,8 @@ def check_out(out: Path | StorePath, source: Any, *, overwrite: bool) -> None:
         raise InputError(f"expected a name for --out, such as scores.parquet, got {str(out)!r}")
     if out.suffix.lower() in OTHER_FILES:
         raise InputError(
-            f"scores are Parquet: expected --out NAME.parquet for one file, or a folder's name, got {out}; take "
+            "scores are Parquet: expected --out NAME.parquet for one file, or the name of a folder, got "
+            f"{out}; for example "
             f"{out.with_suffix('.parquet')}"
         )
     if isinstance(out, Path):
@@ -33,14 +34,14 @@ def check_out(out: Path | StorePath, source: Any, *, overwrite: bool) -> None:
         return
     for part in source if isinstance(source, (list, tuple)) else [source]:
         if isinstance(part, (str, Path)) and _holds(out, part):
-            raise InputError(f"--out {out} is what is to be scored, or holds it; choose another name")
+            raise InputError(f"--out {out} is the source, or contains it; choose another name")
     if overwrite:
         names = _names(out) if out.is_dir() else None
         ours = {RUN, JOURNAL, LOCK, UNFINISHED}
         if names and any(name not in ours and not fnmatch(name, "part-*.parquet") for name in names):
-            raise InputError(f"{out} holds more than scores, and is left alone; choose another --out")
+            raise InputError(f"{out} holds more than scores, and was not changed; choose another --out")
         if names != [] and not holds_scores(out):
-            raise InputError(f"{out} is not a table of scores, and is left alone; choose another --out")
+            raise InputError(f"{out} is not a table of scores, and was not changed; choose another --out")
 
 
 def _names(out: Path | StorePath) -> list[str]:

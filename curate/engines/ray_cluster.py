@@ -91,8 +91,8 @@ def _connect(ray: Any, address: str, logs: str) -> None:
         ) from None
     if address == "local" and not ray.util.get_node_ip_address().startswith(("127.", "::1")):
         raise InputError(
-            "ray was imported before curate could bind it to this machine alone; call ray.init() first, or name the "
-            "cluster"
+            "ray was imported before curate could bind it to this machine alone; call ray.init() first, or "
+            "pass the cluster's address"
         )
 
 
@@ -107,7 +107,7 @@ def require_listener(address: str) -> None:
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_WITHIN) as heard:
             if os.environ.get("RAY_USE_TLS") != "1" and not _greets(heard):
-                raise OSError("who listens there is no Ray")
+                raise OSError("the server there is not Ray")
     except OSError as error:
         raise InputError(
             f"no Ray cluster answers at {address} ({error}); start one with `ray start`, "

@@ -157,7 +157,7 @@ class RayTasks:
         self._checked = True
 
     def _require(self, facts: dict[str, Any]) -> None:
-        refuse_node(self._facts, facts, f"{self._folder}, where what is searched lies")
+        refuse_node(self._facts, facts, f"{self._folder}, which holds the vectors to search")
 
     def _result(self, reference: Any) -> Any:
         """Wait for a task and return what it made."""
@@ -171,8 +171,8 @@ class RayTasks:
         done, _ = self._ray.wait([reference], timeout=START_WITHIN)
         if not done:
             raise InputError(
-                f"a task of the search did not end on the Ray cluster within {START_WITHIN:g} s: its cores are taken "
-                "or gone; repeat the command when there are some"
+                f"a task of the search did not end on the Ray cluster within {START_WITHIN:g} s: its cores "
+                "are busy or gone; repeat the command when some are free"
             )
         try:
             return self._ray.get(reference)
@@ -180,8 +180,8 @@ class RayTasks:
             raise error.cause from None
         except self._ray.exceptions.RayError as error:
             raise InputError(
-                f"a task of the search was lost {TRIES} times ({reason(error)}); look at the memory of the nodes, and "
-                "repeat the command"
+                f"a task of the search was lost {TRIES} times ({reason(error)}); check the memory of the "
+                "nodes, and repeat the command"
             ) from None
 
     def _tell(self, computes: str) -> None:

@@ -88,8 +88,8 @@ class ScoreRun:
         while not _holds(path, part.n_bytes):
             if time.monotonic() >= until:
                 raise InputError(
-                    f"expected {part.n_bytes:,} bytes at {path}, where a worker wrote them, got none or others; "
-                    "the folder of --out must be one that all workers share"
+                    f"expected {part.n_bytes:,} bytes at {path}, where a worker wrote them, got none or "
+                    "others; all workers must share the folder of --out"
                 )
             time.sleep(LOOK_EVERY)
         self._work.commit(part)

@@ -51,21 +51,23 @@ def run_score(options: ScoreOptions) -> ScoreResult:
         model = with_weights(str(model or DEFAULT), options.weights)
     for flag in OF_ADD:
         if getattr(options, flag) and not options.add:
-            raise InputError(f"--{flag} is for --add, which scores what is new in the source of a table; add that too")
+            raise InputError(f"--{flag} is for --add, which scores what is new in the source of a table; add --add")
     if options.workers is not None and options.workers < 1:
         raise InputError(f"--workers must be at least 1, got {options.workers}")
     again = retried(several(options.retry))
     ready = lookup(ENGINES, engine, kind="engine")
     check_out(out, options.source, overwrite=options.overwrite)
     if options.log is not None and isinstance(out, Path) and Path(options.log).resolve() == out.resolve():
-        raise InputError(f"--log and --out are the same, {out}; name another file for the log")
+        raise InputError(f"--log and --out are the same, {out}; choose another file for the log")
     if options.add and out.exists() and not options.overwrite:
         request, settings = _addition(options, out, model, reading, settings, again)
     else:
         request = ScoreRequest(options, out, DEFAULT if model is None else model, reading, again)
     if options.add and request.table is None:
         is_new = not options.overwrite
-        options.announce(f"{out} is not there yet: all is new" if is_new else "--overwrite: all is scored again")
+        options.announce(
+            f"{out} does not exist yet: all images are new" if is_new else "--overwrite: all images are scored again"
+        )
     with (
         RunLog(options.log, command="score", out=str(out), engine=engine, curate=__version__) as events,
         ready(cluster, settings) as at_work,

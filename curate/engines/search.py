@@ -33,8 +33,8 @@ def searching(
     place = None if out is None else path_or_store(out)
     if isinstance(place, StorePath) and name != LOCAL:
         raise InputError(
-            f"--engine {engine} keeps arrays next to what is written, on a disk that all nodes share, and {place} "
-            "is in a store; write to such a disk and copy it"
+            f"--engine {engine} keeps arrays next to the output, on a disk that all nodes share, and {place} "
+            "is in a store; write to a shared disk and copy it"
         )
     with run_by(Cluster(address), place if isinstance(place, Path) else None, announce):
         yield

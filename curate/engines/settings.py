@@ -104,7 +104,7 @@ def refuse_difference(
         name, earlier, current = differs
         what = input_differs if name == "input" and input_differs else f"{earlier} there, {current} here"
         rest = "choose another --out, or start again with --overwrite"
-        first = "repeat the earlier command to go on with it"
+        first = "repeat the earlier command to resume it"
         if name in MADE:
             first = OF_ANOTHER_VERSION
         if may_grow and before.get("input") != now.get("input"):
@@ -123,7 +123,7 @@ def settings_of_version() -> dict[str, str]:
     return dict(zip(MADE, (DECODING, SIGNATURE), strict=True))
 
 
-OF_ANOTHER_VERSION = "another version of curate made it, and what they write cannot be compared"
+OF_ANOTHER_VERSION = "another version of curate wrote it, and their outputs cannot be compared"
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str, str] | None:

@@ -32,8 +32,9 @@ def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
     if manifest.renamed.keys() >= OF_SCORES:
         _refuse_without_images(manifest)
         yield (
-            "this is a scored table already, which filter, dedup and select take as it is; its images are scored "
-            f"again, and {counted(len(manifest.renamed), 'column')} of before kept under another name (source_...)"
+            "this is a scored table already, which filter, dedup and select read directly; its images are "
+            "scored again, and {counted(len(manifest.renamed), 'column')} of the table kept under a new name "
+            "(source_...)"
         )
     else:
         for name, kept in manifest.renamed.items():
@@ -57,7 +58,7 @@ def _counted_classes(manifest: Manifest) -> Iterator[str]:
     rest = [f"no class {without:,}"] if without else []
     yield f"classes from folders: {', '.join([*named, *more, *rest])}"
     if len(labels) == 1:
-        yield "warning: one class alone; a label is the name of the folder that an image is in: is it the right source?"
+        yield "warning: only one class; the label is the name of the image's folder: is this the right source?"
 
 
 def class_folders(manifest: Manifest) -> list[str]:
@@ -83,7 +84,7 @@ def other_input(table: Table, manifest: Manifest) -> str:
         return f"{counted(table.n_rows, 'image')} there and {manifest.n_rows:,} here, so --limit or the images differ"
     missing = [name for name in manifest.schema.names if name not in table.schema.names]
     if missing:
-        return f"with a column {missing[0]} here alone, so --key, --path-column or the source differ"
+        return f"with a column {missing[0]} only here, so --key, --path-column or the source differ"
     return ""
 
 
@@ -105,6 +106,6 @@ def _refuse_without_images(manifest: Manifest) -> None:
             read()
         except ReadError:
             raise InputError(
-                f"expected images, got a scored table that names none ({manifest.description}); filter, dedup and "
-                "select read it directly; to score again, give the source of its images"
+                f"expected images, got a scored table without paths ({manifest.description}); filter, dedup "
+                "and select read it directly; to score again, pass the source of its images"
             ) from None

@@ -193,7 +193,8 @@ class WorkStore(WorkFolder):
         if data is None or sha256(data).hexdigest() != part.sha256:
             self.place.remove([_done_name(part.shard)])
             raise InputError(
-                f"{self._part(part.shard)} is not what was committed; repeat the command, which scores its rows again"
+                f"{self._part(part.shard)} was changed after it was committed; repeat the command, which "
+                "scores its rows again"
             )
         with place_errors(self.folder):
             self.part(part.shard).write_bytes(data)
@@ -207,7 +208,7 @@ def work_of(out: Path | StorePath) -> WorkFolder:
 
 def _stored(out: Path | StorePath) -> StorePath:
     if not isinstance(out, StorePath):
-        raise ValueError(f"a run in a store ends in a store, not at {out}")
+        raise ValueError(f"a run in a store must end in a store, not at {out}")
     return out
 
 

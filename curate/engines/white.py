@@ -44,8 +44,8 @@ class FoundWhite:
             return []
         bits = self.white.bit_length()
         return [
-            f"16-bit images: the {self.n} looked at hold values up to {self.highest:,} of {WHITE:,}, so {self.white:,} "
-            f"({bits} bits) is read as white; --white {WHITE} reads them by their 16 bits"
+            f"16-bit images: the {self.n} sampled hold values up to {self.highest:,} of {WHITE:,}, so {self.white:,} "
+            f"({bits} bits) is used as white; --white {WHITE} uses the full 16 bits"
         ]
 
 
@@ -131,12 +131,16 @@ def white_notes(parts: Iterable[Part], white: int) -> list[str]:
     images = counted(n, "image is", "images are")
     if n and highest > white:
         return [
-            f"{images} of 16 bits, with values up to {highest:,}: above {white:,} all was read as white, which the "
-            f"column error says of each such image; score again with --white {better}"
+            (
+                f"{images} of 16 bits, with values up to {highest:,}: values above {white:,} were clipped to "
+                f"white (the column error marks these images); score again with --white {better}"
+            )
         ]
     if n and better < white:
         return [
-            f"{images} of 16 bits, and no value is above {highest:,} of {white:,}: all are nearly black; where they "
-            f"hold {better.bit_length()} bits, score again with --white {better}"
+            (
+                f"{images} of 16 bits, and no value is above {highest:,} of {white:,}: all are nearly black; if "
+                f"they hold {better.bit_length()} bits, score again with --white {better}"
+            )
         ]
     return []

@@ -11,7 +11,7 @@ from scoring.metrics.ranking import entropy, ranks
 from scoring.metrics.resampling import permutation_test_linear
 
 VOTES = Shape(
-    "Spearman, votes", "higher", "rank correlation of uncertainty with the entropy of human votes; 0 is no relation"
+    "Spearman, votes", "higher", "rank correlation of uncertainty with the entropy of human votes; 0 means no relation"
 )
 APART = Shape(
     "AUROC, against",

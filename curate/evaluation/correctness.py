@@ -46,8 +46,10 @@ AUROC = {
     NEAREST: Shape(
         "R-AUROC",
         "higher",
-        "probability that a row whose nearest neighbour has its label is more certain than one whose has not; "
-        "0.5 at chance level",
+        (
+            "probability that a row whose nearest neighbour has its label is more certain than one whose "
+            "neighbour has not; 0.5 at chance level"
+        ),
     ),
     KNN: Shape("AUROC, kNN right", "higher", "the same for rows that the kNN vote gets right"),
     LINEAR: Shape("AUROC, linear right", "higher", "the same for rows that the linear classifier gets right"),
@@ -75,7 +77,7 @@ SELECTIVE = (
 LOGISTIC = Shape(
     "logistic slope",
     "higher",
-    "log-odds of the linear classifier being right for one standard deviation of certainty; above 0 says related",
+    "log-odds of the linear classifier being right for one standard deviation of certainty; above 0 means related",
 )
 MEANS = (
     Shape("mean, right", "", "mean of the column where the linear classifier is right"),
@@ -153,7 +155,7 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
 
 def too_many(n_classes: int) -> str:
     """Return why nothing is fitted for so many classes."""
-    return f"{n_classes:,} classes are more than the {MOST_CLASSES:,} that it is fitted for"
+    return f"{n_classes:,} classes are more than the {MOST_CLASSES:,} it can be fitted for"
 
 
 def most_frequent(learned: Tensor, labels: Tensor) -> Floats:

@@ -96,18 +96,16 @@ def _keyed(labelled: LabelledFile, column: str, option: str) -> tuple[pa.Array, 
     columns = labelled.read(list(dict.fromkeys([key, column])))
     keys, values = _as_text(columns.column(key)).combine_chunks(), columns.column(column).combine_chunks()
     if keys.null_count:
-        raise InputError(
-            f"--labelled: expected a {key} in every row of {file}, got {keys.null_count:,} null; mend them"
-        )
+        raise InputError(f"--labelled: expected a {key} in every row of {file}, got {keys.null_count:,} null; fix them")
     if len(pc.unique(keys)) < len(keys):
-        raise InputError(f"--labelled: expected each {key} once in {file}, got some more than once; make them differ")
+        raise InputError(f"--labelled: expected each {key} once in {file}, got some more than once; make keys unique")
     return keys, values
 
 
 def _as_text(keys: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = keys.type
     if not is_text(kind) and not pa.types.is_integer(kind):
-        raise InputError(f"expected keys of text or whole numbers, got {kind}; make them text")
+        raise InputError(f"expected keys of text or integers, got {kind}; convert them to text")
     return keys.cast(pa.string())
 
 
@@ -130,14 +128,16 @@ def class_names(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], 
 def _encoded(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], pa.Array]:
     kind = values.type
     if pa.types.is_nested(kind):
-        raise InputError(f"expected one label a row in {name!r}, got {kind}; votes are given with --votes")
+        raise InputError(f"expected one label a row in {name!r}, got {kind}; pass votes as --votes")
     column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     column = plain(column)
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         known = column.drop_null()
         if len(known) and not pc.all(pc.equal(known, pc.round(known))).as_py():
-            raise InputError(f"expected classes in {name!r}, got fractions (such as {known[0]}); name the label column")
+            raise InputError(
+                f"expected classes in {name!r}, got fractions (such as {known[0]}); choose the label column"
+            )
     elif is_text(column.type):  # CSV has the empty text where there is no label
         column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
     encoded = column.dictionary_encode()
@@ -154,7 +154,9 @@ def vote_counts(values: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
     column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     kind = column.type
     if not is_list(kind) or not (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)):
-        raise InputError(f"--votes: expected lists of counts, one a class, in {name!r}, got {kind}; name such a column")
+        raise InputError(
+            f"--votes: expected lists of counts, one a class, in {name!r}, got {kind}; choose such a column"
+        )
     lengths = pc.value_counts(pc.list_value_length(column).drop_null()).to_pylist()
     if len(lengths) > 1:
         lengths_seen = ", ".join(f"{length['values']} in {length['counts']:,} rows" for length in lengths[:3])
@@ -163,7 +165,7 @@ def vote_counts(values: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
         )
     width = lengths[0]["values"] if lengths else 0
     if not width:
-        raise InputError(f"--votes: expected counts of at least two classes in {name!r}, got empty lists; mend them")
+        raise InputError(f"--votes: expected counts of at least two classes in {name!r}, got empty lists; fix them")
     out = np.full((len(column), width), np.nan)
     is_valid = column.is_valid().to_numpy(zero_copy_only=False)
     flat = column.drop_null().flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -171,5 +173,5 @@ def vote_counts(values: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
     out[np.isnan(out).any(1)] = np.nan
     if width < 2 or (out < 0).any() or np.isinf(out).any():
         what = f"lists of {width}" if width < 2 else "a negative or infinite count"
-        raise InputError(f"--votes: expected counts >= 0 of at least two classes in {name!r}, got {what}; mend them")
+        raise InputError(f"--votes: expected counts >= 0 of at least two classes in {name!r}, got {what}; fix them")
     return out

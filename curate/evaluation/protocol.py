@@ -96,7 +96,7 @@ class Protocol:
         """Raise InputError if n rows to learn from are fewer than the voters requested."""
         if self.settings.k is not None and self.settings.k > n:
             raise InputError(
-                f"--set k: expected at most {n:,}, the rows to learn from, got {self.settings.k:,}; take fewer"
+                f"--set k: expected at most {n:,}, the rows to learn from, got {self.settings.k:,}; choose fewer"
             )
 
     def facts(self) -> dict[str, Any]:
@@ -126,6 +126,7 @@ def protocol_of(probe: str | Sequence[str] | None, settings: Mapping[str, object
         readers = [name for name, read in PROBES.items() if setting in read]
         if not set(readers) & set(probes):
             raise InputError(
-                f"--set {setting} is for --probe {' or '.join(readers)}, which is not run; add it, or leave it out"
+                f"--set {setting} is for --probe {' or '.join(readers)}, which was not requested; add it, or "
+                "leave it out"
             )
     return Protocol(probes, chosen)

@@ -43,7 +43,7 @@ def ranked(embedding: Tensor, labels: Tensor, index: Tensor) -> tuple[dict[str, 
     measures: dict[str, Floats] = {f"Recall@{k}": np.asarray(hits[:, :k].any(1), np.float64) for k in RECALLS}
     largest = int(torch.bincount(labels).max())
     if len(labels) * largest > MOST_RANKED:
-        why = f"{len(labels):,} rows with {largest:,} in a class would take minutes; measure fewer (--sample)"
+        why = f"{len(labels):,} rows with {largest:,} in a class would take minutes; measure fewer rows (--sample)"
         return measures, {MAP: why}
     return measures | {MAP: np.nan_to_num(average_precision_at_r(embedding, labels))}, {}
 

@@ -68,7 +68,8 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
     if not names:
         raise InputError(
             f"expected a score column (kappa_* or unc_*) in {table.path}, got "
-            f"{name_list(table.schema.names, 'kappa_')}; score the images with curate score, or name one with --column"
+            f"{name_list(table.schema.names, 'kappa_')}; score the images with curate score, or choose one "
+            "with --column"
         )
     table.require(names)
     require_numbers(table, names, "choose another with --column")

@@ -32,26 +32,24 @@ def run_evaluate(options: EvaluateOptions) -> Evaluation | SubsetEvaluation:
     if options.subset is not None:
         _refuse("--subset measures a subset, and no score", options, OF_SCORES)
         return evaluate_subset(open_table(options.table, embedding=options.embedding), options.subset, options)
-    _refuse("it is for --subset, which is missing", options, OF_SUBSETS)
+    _refuse("it needs --subset", options, OF_SUBSETS)
     settings, label, votes = part_of(EvaluateSettings, options), options.label, options.votes
     opened = open_table(options.table, embedding=options.embedding)
     if label is None and votes is None and options.labelled is not None:
         label = "label"
     if label is None and votes is None and options.against is None and not settings.degrade:
         raise InputError(
-            "expected something to measure against, got none; give --label, --votes, --against or --degrade "
+            "expected something to measure against, got none; add --label, --votes, --against or --degrade "
             f"(columns of {opened.path}: {name_list(opened.schema.names, 'label')})"
         )
     if options.embedding is not None and label is None:
         raise InputError(
-            f"--embedding {options.embedding} is for what is measured against labels; add --label, or leave it out"
+            f"--embedding {options.embedding} is for measures against labels; add --label, or leave it out"
         )
     if options.train is not None and label is None:
-        raise InputError("--train is for what is measured against labels; add --label, or leave it out")
+        raise InputError("--train is for measures against labels; add --label, or leave it out")
     if options.train is None and (options.probe is not None or options.set):
-        raise InputError(
-            f"--{'probe' if options.probe is not None else 'set'} is for --train, which is missing; give --train TABLE"
-        )
+        raise InputError(f"--{'probe' if options.probe is not None else 'set'} needs --train; add --train TABLE")
     protocol = protocol_of(options.probe, options.set)
     names, same_ranks = score_columns(opened, several(options.column))
     caveats = Caveats(same_ranks)

@@ -97,7 +97,7 @@ def training_rows(train: Table, test: MeasuredRows, label: str, labelled: Labell
         why = f" once {int(shared.sum()):,} images that are measured are left out" if shared.any() else ""
         raise InputError(
             f"--train: expected rows of at least two classes in {label!r} of {train.path}, got "
-            f"{len(np.unique(labels))}{why}; give another table"
+            f"{len(np.unique(labels))}{why}; pass another table"
         )
     return TrainingRows(
         matrix[torch.from_numpy(has_embedding)], torch.from_numpy(labels.astype(np.int64)), classes, int(shared.sum())

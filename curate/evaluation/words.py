@@ -9,7 +9,7 @@ from scoring.metrics.resampling import Interval
 CHANCE_LEVEL = 0.5
 QUALITY_MEASURES = ("AUROC, linear right", "AUROC, kNN right", "R-AUROC")  # measures of how good a score is, best first
 NO_SCORES = ("rank average", "class entropy", "Laplacian")  # what is next to the scores of the table
-NO_NORM = "the norm of embeddings, another common baseline, cannot be had: embeddings are stored at unit length"
+NO_NORM = "the norm of embeddings, another common baseline, is not available: embeddings are stored at unit length"
 NO_SLOPE = {  # why a column has no logistic slope
     INFINITE: "it holds infinite values",
     SEPARATED: "it is constant but for a few rows, or a threshold on it is never wrong",
@@ -53,7 +53,7 @@ def meanings(measures: Sequence[Measure]) -> list[str]:
 def notes(known: Caveats, used: int) -> list[str]:
     """Return notes on measures of so many rows, one sentence each."""
     lines = [
-        f"{name} is 1/kappa_{name[4:]}, with the same ranks; ask for it with --column" for name in known.same_ranks
+        f"{name} is 1/kappa_{name[4:]}, with the same ranks; request it with --column" for name in known.same_ranks
     ]
     if known.other_model is not None:
         model, digest = known.other_model
@@ -63,13 +63,13 @@ def notes(known: Caveats, used: int) -> list[str]:
     if known.n_twins:
         lines.append(
             f"{known.n_twins:,} of {used:,} rows have an exact twin, an embedding equal in every bit; the nearest "
-            "neighbour in Recall@1 and R-AUROC, and votes in kNN, are such copies: measure the table without them, too"
+            "neighbour in Recall@1 and R-AUROC, and votes in kNN, are such copies: also measure the table without them"
         )
     lines += [f"no logistic slope of {column}: {NO_SLOPE[why]}" for column, why in known.without_slope.items()]
     if known.norm_unknown:
         lines.append(NO_NORM)
     if known.without_votes:
-        lines.append(f"{known.without_votes:,} of {used:,} rows have no votes, and no part in that measure")
+        lines.append(f"{known.without_votes:,} of {used:,} rows have no votes, and are left out of that measure")
     if known.shared:
         lines.append(f"{known.shared:,} rows of --train hold a measured image (equal sha256), and were left out")
     if known.unseen:
@@ -158,7 +158,7 @@ def _number(value: float) -> str:
 def _sentences(measure: Measure) -> list[str]:
     """Return the meaning of a measure, which way is better, and which column is ahead of which."""
     if measure.missing:
-        return [f"{measure.name}: not measured, for {measure.missing}"]
+        return [f"{measure.name}: not measured: {measure.missing}"]
     better = f"; {measure.better} is better" if measure.better else ""
     lines = [f"{_title(measure)}: {measure.meaning}{better} (n = {measure.n:,})"]
     gaps = measure.differences

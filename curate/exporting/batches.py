@@ -57,7 +57,7 @@ def write_batch(
         raise InputError(f"{path} exists already; choose another name")
     if KEY not in table.column_names:
         raise InputError(
-            f"expected a column 'key' in the batch, got {name_list(table.column_names, KEY)}; name one 'key'"
+            f"expected a column 'key' in the batch, got {name_list(table.column_names, KEY)}; rename one to 'key'"
         )
     if table.num_rows == 0:
         raise InputError("expected at least one row in the batch, got none; choose a larger budget")
@@ -67,11 +67,11 @@ def write_batch(
     names = FileNames(nested=kind.nested)
     request = ExportRequest(kind, columns, None, names=names, class_list=ClassList("", classes, "the given list"))
     plan, _, _ = survey(source, request, path.name)
-    written = write_out(Job(plan, source, path, hint="take it out of the batch"), RowImages(images, link=link))
+    written = write_out(Job(plan, source, path, hint="remove it from the batch"), RowImages(images, link=link))
     left_out = [name for name in others if name not in columns]
     if not left_out:
         return written
-    note = f"left out, as no tool reads them: {', '.join(left_out)}"
+    note = f"left out, because no tool reads them: {', '.join(left_out)}"
     return replace(written, notes=(*written.notes, note))
 
 

@@ -48,7 +48,7 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     file.write(b'\n],\n"categories": ' + to_json_list(categories).rstrip() + b"}\n")
     if {"width", "height"} <= set(plan.schema.names):
         return ()
-    return ("some tools need the width and height of every image: score them with the table's columns",)
+    return ("some tools need the width and height of every image: score the images with curate score",)
 
 
 def _lines_of(values: list[dict[str, Any]]) -> bytes:

@@ -72,13 +72,13 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
             if len(cells) != len(header):
                 raise InputError(
                     f"expected {len(header)} cells a line in {path}, got {len(cells)} in line {lines.line_num:,}; "
-                    "mend the line, or quote cells that hold the separator"
+                    "fix the line, or quote cells that hold the separator"
                 )
             key = _key(cells[at_key], rows)
             who = None if at_who is None else unguarded(cells[at_who]) or None
             collector.add(key, unguarded(cells[at_label]), who, None if at_time is None else cells[at_time] or None)
     except csv.Error as error:
-        raise InputError(f"expected {_WHAT}, got {error} in line {lines.line_num:,} of {path}; mend the line") from None
+        raise InputError(f"expected {_WHAT}, got {error} in line {lines.line_num:,} of {path}; fix the line") from None
     return collector.finish()
 
 
@@ -104,7 +104,7 @@ def _header(text: str, path: Path, label_column: str) -> tuple[str, list[str]]:
     delimiter, names = fits[0]
     twice = [column for column in repeated(names) if column in (*KEYS, label_column, ANNOTATOR, *TIMES)]
     if twice:
-        raise InputError(f"expected the column {twice[0]!r} once in {path}, got it twice; take one out")
+        raise InputError(f"expected the column {twice[0]!r} once in {path}, got it twice; remove one")
     return delimiter, names
 
 
@@ -120,7 +120,7 @@ CSV = Format(
     read=read,
     out="one row an image: key, uri, rank, round, gain, scores, `label` (empty where it is requested) and an empty "
     "`annotator`",
-    back="columns `key` and `label`; `annotator` and `at` where they are there",
+    back="columns `key` and `label`; `annotator` and `at` if present",
     suffix=".csv",
     load=("import polars; data = polars.read_csv({out})",),
 )

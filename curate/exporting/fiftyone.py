@@ -198,11 +198,11 @@ def _label_field(samples: list[dict[str, Any]], name: str | None, file: Path) ->
     fields.pop(PREDICTION, None)
     if name is not None and name not in fields:
         raise InputError(
-            f"expected a Classification {name!r} in {file}, got {', '.join(fields) or 'none'}; name another"
+            f"expected a Classification {name!r} in {file}, got {', '.join(fields) or 'none'}; choose another"
         )
     if name is None and LABEL_FIELD not in fields and len(fields) != 1:
         got = ", ".join(fields) or "none"
-        raise InputError(f"expected a Classification field {LABEL_FIELD!r} in {file}, got {got}; name the field")
+        raise InputError(f"expected a Classification field {LABEL_FIELD!r} in {file}, got {got}; choose the field")
     return name or (LABEL_FIELD if LABEL_FIELD in fields else next(iter(fields)))
 
 

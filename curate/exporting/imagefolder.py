@@ -23,7 +23,7 @@ from scoring.errors import InputError
 README = "README.md"  # says which files are of which split: else `datasets` takes a file called `test_1.jpg` for one
 METADATA = "metadata.jsonl"
 SPLIT_NOTE = (
-    "names hold words such as test, which load_dataset('imagefolder', ...) takes for splits: load the folder as shown"
+    "names contain words such as test, which load_dataset('imagefolder', ...) reads as splits: load the folder as shown"
 )
 UNSORTED = "in no class folder"
 NO_IMAGE = "no image file"
@@ -97,11 +97,12 @@ def folder_notes(plan: Plan) -> tuple[str, ...]:
     if renamed := [name for name in plan.classes if plan.class_folders[name] != name]:
         first = renamed[0]
         notes.append(
-            f"{counted(len(renamed), 'class', 'classes')} with letters that not every file system takes: {first!r} is "
+            f"{counted(len(renamed), 'class', 'classes')} with characters that not every file system allows: "
+            f"{first!r} is "
             f"in the folder {plan.class_folders[first]}"
         )
     if plan.in_folder_order != list(plan.classes):
-        notes.append("classes are numbered by the names of their folders, not in the order of the list of classes")
+        notes.append("classes are numbered by folder name, not in the order of the list of classes")
     return tuple(notes)
 
 
@@ -113,7 +114,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     its line, one that was moved its folder's. Links are not followed.
     """
     if not path.is_dir():
-        raise InputError(f"expected {_WHAT} at {path}, got {'a file' if path.exists() else 'nothing'}; give the folder")
+        raise InputError(f"expected {_WHAT} at {path}, got {'a file' if path.exists() else 'nothing'}; pass the folder")
     label_column = name or LABEL
     roots = [path / side for side in (TRAIN, VAL, TEST) if (path / side / METADATA).exists()] or [_root(path)]
     noted = {root: _metadata(root / METADATA) for root in roots}
@@ -125,7 +126,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
         if labelled and classes and not any("/" in str(row.get("file_name")) for row in metadata):
             raise InputError(
                 f"expected labels either in {root / METADATA} or in folders, got both "
-                f"({', '.join(classes[:3])}); take one away"
+                f"({', '.join(classes[:3])}); remove one"
             )
         if labelled or not classes:
             _read_metadata([row for row in metadata if not _is_moved(root, row)], collector, names, label_column)
@@ -174,7 +175,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
     except OSError as error:
         raise InputError(f"cannot read the folder {folder}: {error.strerror}; check who owns it") from None
     if len(entries) > MOST_FILES:
-        raise InputError(f"expected at most {MOST_FILES:,} files in {folder}, got more; give the folder of one round")
+        raise InputError(f"expected at most {MOST_FILES:,} files in {folder}, got more; pass the folder of one round")
     return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
 
 
@@ -182,7 +183,7 @@ def _metadata(path: Path) -> list[dict[str, Any]]:
     """Return the rows of metadata.jsonl; none where there is no such file."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise InputError(f"expected a file at {path}, got a link or a folder; put the file there")
+            raise InputError(f"expected a file at {path}, got a link or a folder; put a file there")
     except FileNotFoundError:
         return []
     rows = []

@@ -56,8 +56,9 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     n_bytes = sum(path.stat().st_size for path in parts.places(TASKS))
     if n_bytes > MOST_BYTES:
         raise InputError(
-            f"expected at most 1 GiB of tasks, got {n_bytes:,} bytes: images inside a table or a tar are embedded; "
-            "take fewer rows, or move the images into their own folder, two below the root, which Label Studio "
+            f"expected at most 1 GiB of tasks, got {n_bytes:,} bytes: images inside a table or a tar are "
+            "embedded; export fewer rows, or move the images into their own folder, two below the root, which "
+            "Label Studio "
             "can serve"
         )
     config = parts.out.with_suffix(CONFIG_SUFFIX)
@@ -201,7 +202,9 @@ def _control(tasks: list[dict[str, Any]], name: str | None, path: Path) -> str |
             if isinstance(annotation, dict):
                 controls.update((control, None) for control, _ in _choices(annotation))
     if name is None and len(controls) > 1:
-        raise InputError(f"expected choices of one control in {path}, got {', '.join(controls)}; name the one to read")
+        raise InputError(
+            f"expected choices of one control in {path}, got {', '.join(controls)}; choose the one to read"
+        )
     if name is not None and controls and name not in controls:
         raise InputError(f"expected choices of the control {name!r} in {path}, got choices of {', '.join(controls)}")
     return name or next(iter(controls), None)
@@ -259,7 +262,7 @@ def _read_min(
     """Read JSON-MIN: one object an annotation, the data and the choice side by side."""
     if not any(control in row for row in rows):
         names = ", ".join(name for name in rows[0] if not name.startswith(PREFIX))[:200]
-        raise InputError(f"expected the choices as {control!r} in {path}, got the names {names}; name the control")
+        raise InputError(f"expected the choices as {control!r} in {path}, got the names {names}; choose the control")
     for row in rows:
         chosen = row.get(control)
         if isinstance(chosen, dict):

@@ -125,9 +125,11 @@ class ExpectedRows:
         uris = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
         known = None if classes is None else tuple(classes)
         if not uris:
-            raise InputError("expected the keys of a round, got none; ask for labels of a batch first")
+            raise InputError("expected the keys of a round, got none; request labels of a batch first")
         if known is not None and not known:
-            raise InputError("expected at least one class, got none; name them, or leave them out to take every name")
+            raise InputError(
+                "expected at least one class, got none; list the classes, or leave them out to accept every name"
+            )
         return cls(uris, known)
 
     def by_text(self, texts_of: Callable[[Item], Iterable[str | None]]) -> dict[str, str]:

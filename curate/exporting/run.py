@@ -18,7 +18,7 @@ from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
-HINT = f"put it back, or leave such rows out with --skip-missing; {MOVED}"
+HINT = f"restore it, or leave such rows out with --skip-missing; {MOVED}"
 MISSING_SUFFIX = ".missing.csv"  # of the list of rows left out, next to what is written
 
 
@@ -144,7 +144,7 @@ def _write_parts(job: Job, reader: RowImages, work: WorkFolder) -> None:
 def refused(n_rows: int, n_lost: int, key: str, why: str, hint: str = HINT) -> InputError:
     """Return the message for images that cannot be read."""
     several = f", and {n_lost - 1:,} more of {n_rows:,}" if n_lost > 1 else ""
-    advice = "name what was scored with --source" if why == NO_FILE else hint
+    advice = "pass what was scored as --source" if why == NO_FILE else hint
     return InputError(f"cannot read the image of {key!r}{several}: {why}; {advice}")
 
 
@@ -152,7 +152,7 @@ def _finish(job: Job, work: WorkFolder) -> Written:
     n_rows = sum(line.rows for line in work.done.values())
     missing = sum(line.missing for line in work.done.values())
     if not n_rows:
-        raise InputError(f"expected images to write, got none: all {missing:,} cannot be had; look where they are")
+        raise InputError(f"expected images to write, got none: all {missing:,} cannot be read; check where they are")
     parts = AllParts(work.out, job.out, job.overwrite, n_rows, work.places)
     try:
         notes = job.plan.kind.finish(parts, job.plan)
@@ -178,7 +178,7 @@ def _list_missing(work: WorkFolder, out: Path) -> Path:
     with suppress(OSError), path.open("rb") as file:
         ours = file.read(len(header)) == header
         if not ours:
-            raise InputError(f"{path} is there, and no list of missing images; rename it")
+            raise InputError(f"{path} exists, and is not a list of missing images; rename it")
     with AtomicFile(path, overwrite=True) as target:
         target.write(header)
         for piece in work.places(MISSING):

@@ -44,7 +44,7 @@ class Shard:
             return cls(int(match[1]))
         if not is_sized:
             raise InputError(
-                f"--shard {text}: nothing says how large each image will be: the table has no column {N_BYTES}, or "
-                "--resize or --encode change it; give a number of images"
+                f"--shard {text}: the size of each image is unknown: the table has no column {N_BYTES}, or "
+                "--resize or --encode change it; pass a number of images"
             )
         return cls(1 << 40, int(match[1]) * UNITS[match[2]])

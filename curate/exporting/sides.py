@@ -52,8 +52,8 @@ class Sides:
         strange = [value for value in sides if value not in SIDES]
         if strange:
             raise InputError(
-                f"--per {column}: expected train, val or test, got {strange[0]!r}; name a column of sides, and the "
-                "column of classes with --label"
+                f"--per {column}: expected train, val or test, got {strange[0]!r}; choose a column of sides, "
+                "and the column of classes with --label"
             )
         present = {SIDES[str(value)] for value in sides}
         return cls(column, tuple(side for side in (TRAIN, VAL, TEST) if side in present))
@@ -75,7 +75,8 @@ class Sides:
                 bounds[name] = int(np.partition(each, most - 1)[most - 1])
         if not bounds:
             raise InputError(
-                "expected two images of some class, one to hold out, got one of each; name a column of sides with --per"
+                "expected two images of some class, one to hold out, got one of each; choose a column of "
+                "sides with --per"
             )
         return cls(None, (TRAIN, VAL), bounds)
 

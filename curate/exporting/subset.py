@@ -126,7 +126,7 @@ def run_export(options: ExportOptions) -> ExportResult:
             n_bytes=done["bytes"],
             resumed=done["rows"],
             paths=(place,),
-            notes=(f"{place} is whole already: nothing to do",),
+            notes=(f"{place} is complete already: nothing to do",),
         )
     job = Job(plan, rows, place, fingerprint, options.overwrite, options.skip_missing)
     written = _write(options, job, located, encoding)
@@ -215,7 +215,7 @@ def _taken(table: Table, kind: Format, take: str | Sequence[str] | None, label: 
     elif isinstance(take, str):
         take = [name.strip() for name in take.split(",") if name.strip()]
         if not take:
-            raise InputError("--take: expected names of columns such as label,'kappa_*', got none; leave it out")
+            raise InputError("--take: expected column names such as label,'kappa_*', got none; leave it out")
     chosen = columns_of(table, take, label)
     if kind.read is None:
         return chosen
@@ -229,7 +229,7 @@ def _file_names(kind: Format, per: str | None, encoding: Encoding | None) -> Fil
 
 def _no_classes(classes: str | Path | Sequence[str] | None) -> ClassList:
     if classes is not None:
-        raise InputError("--classes lists the classes of a column, and the table has no column label; give --label")
+        raise InputError("--classes lists the classes of a column, and the table has no column label; add --label")
     return NO_CLASSES
 
 
@@ -241,18 +241,18 @@ def _notes(table: Table, plan: Plan, take: str | Sequence[str] | None) -> tuple[
         notes.append(f"no image of {n} of {len(plan.classes):,}: {name_list(plan.lacking)}")
     if plan.classes and not plan.class_list.names:
         notes.append(
-            f"classes of {plan.label!r} are numbered by these rows alone, since nothing lists them: another subset may "
-            "number them otherwise; list them with --classes"
+            f"classes of {plan.label!r} are numbered by these rows alone: another subset may number them "
+            "differently; list them with --classes"
         )
     if plan.sides.bounds:
         notes.append(
-            "no column says which rows are val: a fifth of each class is, by a hash of the keys; `curate split` keeps "
-            "copies on one side, and --per names its column"
+            "no column marks the val rows: a fifth of each class is used, by a hash of the keys; `curate "
+            "split` keeps copies on one side, and --per reads its column"
         )
     left = len(table.schema.names) - len(plan.schema.names)
     if plan.kind.minimal and take is None and left:
         notes.append(
-            f"key and label go along; {counted(left, 'other column')} with --take '*', or some with --take a,b"
+            f"key and label are included; {counted(left, 'other column')} with --take '*', or some with --take a,b"
         )
     return tuple(notes)
 
@@ -284,7 +284,7 @@ def _check_options(options: ExportOptions, kind: Format, encoding: Encoding | No
     if link not in LINKS:
         raise InputError(f"--link: expected {', '.join(LINKS)}, got {link!r}{closest(link, LINKS)}")
     if link != COPY and encoding is not None:
-        raise InputError("--link leaves images as they are, and --resize and --encode do not; choose one")
+        raise InputError("--link keeps images as they are, and --resize and --encode change them; choose one")
     holds, source = kind.reads_images and kind.folder, options.source
     skips = options.skip_missing
     refusals = (
@@ -305,10 +305,10 @@ def _place(out: str | Path | None, kind: Format, to: str) -> Path:
     """Return where to write, refused early: before the rows are read."""
     if out is None:
         what = "a folder" if kind.folder else f"a file name that ends in {kind.suffix}"
-        raise InputError(f"expected {what} to write, got none; give --out, or --dry-run")
+        raise InputError(f"expected {what} to write, got none; add --out, or --dry-run")
     path = Path(out)
     if not path.name or path.name in (".", ".."):
-        raise InputError(f"expected a name for --out, got {str(out)!r}; give the name of what is to be made")
+        raise InputError(f"expected a name for --out, got {str(out)!r}; pass the name of the output")
     if not kind.folder and path.suffix.lower() != kind.suffix:
         raise InputError(f"expected a file name that ends in {kind.suffix} for {to}, got {path}; rename --out")
     require_folder(path)
@@ -337,8 +337,8 @@ def _located(
     located = Located(hashes, source, reading_of(table))
     if located.missing and not skip_missing:
         raise InputError(
-            f"--source: {source} has no image with the keys of {located.missing:,} of {plan.n_rows:,} rows; give what "
-            "was scored, or leave such rows out with --skip-missing"
+            f"--source: {source} has no image with the keys of {located.missing:,} of {plan.n_rows:,} rows; "
+            "pass what was scored, or leave such rows out with --skip-missing"
         )
     return located
 
@@ -365,5 +365,5 @@ def _existing_export(
     is_empty = place.is_dir() and not place.is_symlink() and not any(place.iterdir())
     if not untouched and not is_empty:
         got = f"no {MANIFEST}" if manifest is None else "other files than it was written with"
-        raise InputError(f"{place} holds more than an export ({got}), and is left alone; choose another name")
+        raise InputError(f"{place} holds more than an export ({got}), and was not changed; choose another name")
     return None

@@ -190,8 +190,8 @@ def _values(seen: Survey, request: ExportRequest, batch: pa.RecordBatch) -> None
         seen.values |= dict.fromkeys(texts(batch[request.per]).unique().to_pylist())
         if len(seen.values) > MOST_FOLDERS:
             raise InputError(
-                f"expected at most {MOST_FOLDERS:,} values of {request.per!r}, a folder each, got more; choose --per "
-                "another column"
+                f"expected at most {MOST_FOLDERS:,} values of {request.per!r}, one folder each, got more; "
+                "choose another column for --per"
             )
     if PREDICTED in batch.schema.names and is_plain(batch[PREDICTED].type):
         seen.predicted |= dict.fromkeys(texts(batch[PREDICTED]).unique().drop_null().to_pylist())
@@ -211,7 +211,7 @@ def _hold_out(seen: Survey, batch: pa.RecordBatch, labels: pa.Array) -> None:
 def _check_probabilities(batch: pa.RecordBatch) -> None:
     for key, value in zip(batch[KEY].to_pylist(), batch[PROBABILITY].to_pylist(), strict=True):
         if value is not None and value == value and (isinstance(value, str) or not 0 <= value <= 1):
-            raise InputError(f"expected probabilities in [0, 1], got {value!r} for {key!r}; mend the column")
+            raise InputError(f"expected probabilities in [0, 1], got {value!r} for {key!r}; fix the column")
 
 
 def _files(seen: Survey, request: ExportRequest, batch: pa.RecordBatch, top: bytes | None) -> None:
@@ -227,7 +227,7 @@ def _files(seen: Survey, request: ExportRequest, batch: pa.RecordBatch, top: byt
             seen.gone += 1
     for folder in folders - seen.folders:
         if top is not None and os.path.commonpath([top, os.path.realpath(folder)]) == top:
-            raise InputError(f"{request.replaced} holds images of the batch, and is not replaced; choose another name")
+            raise InputError(f"{request.replaced} holds images of the batch, and was not replaced; choose another name")
         absolute = os.path.abspath(folder)
         seen.common = absolute if seen.common is None else os.path.commonpath([seen.common, absolute])
     seen.folders = folders

@@ -171,7 +171,7 @@ class WorkFolder(HeldFolder):
         if expected != got:
             raise InputError(
                 f"expected {expected[0]:,} files of {expected[1]:,} bytes in {self.out}, got {got[0]:,} of "
-                f"{got[1]:,}: two names may be one on this file system, or something else wrote there; remove "
+                f"{got[1]:,}: two names may be equal on this file system, or another process wrote there; remove "
                 f"{self.folder}, and choose another place"
             )
         return expected
@@ -226,7 +226,7 @@ class WorkFolder(HeldFolder):
 
     def _damaged(self, entries: list[Entry]) -> InputError:
         name = next(entry.name for entry in entries if not self._is_intact(entry))
-        return InputError(f"{self.out / name} is not as it was written; check the disk, and run the command again")
+        return InputError(f"{self.out / name} changed after it was written; check the disk, and run the command again")
 
     def _piece(self, name: str, number: int) -> Path:
         return self.folder / PIECES / name / f"{number:06d}"

@@ -19,7 +19,9 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
     """
     if None in rows.labels:
         key = rows.keys[rows.labels.index(None)]
-        raise InputError(f"yolo: expected a class for every image, got none for {key!r}; name them with --label")
+        raise InputError(
+            f"yolo: expected a class for every image, got none for {key!r}; choose a label column with --label"
+        )
     sides = plan.sides.of(rows.keys, rows.labels, rows.texts(plan.per) if plan.per else [])
     folders = [
         f"{side}/{plan.class_folders[label]}" if side else plan.class_folders[label]

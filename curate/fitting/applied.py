@@ -20,7 +20,7 @@ def check_applied(out: AnyPath, table: Table) -> None:
     if out.suffix != ".parquet":
         raise InputError(f"the table is a Parquet file: expected --apply NAME.parquet, got {out}")
     if out.resolve() in {file.resolve() for file in (table.path, *table.files)}:
-        raise InputError(f"{out} is the table itself, which is never changed; choose another name with --apply")
+        raise InputError(f"{out} is the table itself, which is never overwritten; choose another name with --apply")
 
 
 def write_applied(
@@ -79,5 +79,6 @@ def _refuse_user_columns(table: Table, columns: Mapping[str, pa.Array]) -> None:
     ]
     if user_columns and FITTED not in table.schema.names:
         raise InputError(
-            f"{table.path} has a column {user_columns[0]!r} that is not of a fit and would be replaced; rename it first"
+            f"{table.path} has a column {user_columns[0]!r} that no fit wrote and that would be replaced; "
+            "rename it first"
         )

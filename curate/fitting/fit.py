@@ -37,7 +37,7 @@ from scoring.metrics.duplicates import group_duplicates
 from scoring.model_names import is_published
 from scoring.relative.columns import AMBIGUOUS, CLASS, CLUSTER, JUNK, LOCAL, UNLIKE
 from scoring.relative.fit import fit_dataset
-from scoring.relative.learn import telling
+from scoring.relative.learn import label_auroc
 from scoring.relative.model import DatasetFit, FittedScores
 from scoring.relative.propagated import KnownLabels
 from scoring.relative.space import centred
@@ -98,7 +98,7 @@ def run_fit(options: FitOptions) -> FitResult:
     _refuse_models(options.embedding, {"-o": options.out, "--fitted": options.fitted, "--model": options.model})
     places = _places(opened, options.out, options.apply, options.fitted)
     if options.fitted is not None and (options.label is not None or options.labelled is not None):
-        raise InputError(f"--fitted {options.fitted} is applied without learning; leave out the labels")
+        raise InputError(f"--fitted {options.fitted} is applied without fitting; leave out the labels")
     base = None if places[0] is None else base_of(opened, options.model)
     if options.model is not None and base is None:
         check_same(opened, options.model)
@@ -137,8 +137,8 @@ def _refuse_models(embedding: str | None, models: Mapping[str, str | Path | None
     for flag, value in models.items():
         if embedding is not None and value is not None:
             raise InputError(
-                f"{flag} {value} is a model, and it is unknown which made the column {embedding!r} of --embedding; "
-                "write a table with --apply NAME.parquet, and leave the model out"
+                f"{flag} {value} is a model, and which model computed the column {embedding!r} of --embedding "
+                "is unknown; write a table with --apply NAME.parquet, and leave the model out"
             )
 
 
@@ -221,7 +221,7 @@ def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) ->
     _, card = load_model(find_checkpoint(fitted))
     kept = read_fit(fitted, card)
     if kept is None:
-        raise InputError(f"{fitted} was not fitted to a dataset; give one that curate fit wrote, or leave out --fitted")
+        raise InputError(f"{fitted} was not fitted to a dataset; pass one that curate fit wrote, or leave out --fitted")
     check_same(table, fitted)
     lacking = [name for name in (kept.junk.names if kept.junk else ()) if name not in table.schema.names]
     if lacking:
@@ -232,7 +232,7 @@ def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) ->
     dataset = _dataset(table, once=False)
     if dataset.embeddings.shape[1] != len(kept.mean):
         raise InputError(
-            f"expected embeddings of {len(kept.mean):,} numbers in {table.path}, as {fitted} was fitted to, got "
+            f"expected embeddings of {len(kept.mean):,} numbers in {table.path}, as {fitted} was fitted on, got "
             f"{dataset.embeddings.shape[1]:,}; score the images with the same model"
         )
     report(f"applying {fitted} to {counted(len(dataset), 'row')} of {table.path}")
@@ -299,7 +299,7 @@ def _label_accuracy(done: Fitted, seed: int) -> dict[str, Any]:
         return {}
     labels = labels_in(done.dataset, done.classes)
     rows = centred(done.dataset.embeddings, done.fit.mean)
-    auroc = telling(rows, done.scores.columns[AMBIGUOUS], labels, seed=seed)
+    auroc = label_auroc(rows, done.scores.columns[AMBIGUOUS], labels, seed=seed)
     return {} if auroc is None else {"rows": len(labels.rows), "classes": len(labels.classes), "auroc": auroc}
 
 

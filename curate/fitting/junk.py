@@ -17,7 +17,7 @@ from scoring.errors import InputError
 from scoring.relative.columns import JUNK
 
 NO_IMAGES = (
-    "no p_junk: the table was scored without it and names no images; name what was scored with --source, or score again"
+    "no p_junk: the table was scored without it and has no paths; pass what was scored as --source, or score again"
 )
 
 

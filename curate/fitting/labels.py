@@ -83,7 +83,7 @@ def _read(path: str | Path, label: str | None) -> Known:
         return known(str(path), back["key"].to_pylist(), back["label"].to_pylist())
     read = read_known(path, label)
     if read.labels is None:
-        raise InputError(f"{path} has no column {label or LABEL!r} of classes; name it with --label")
+        raise InputError(f"{path} has no column {label or LABEL!r} of classes; choose one with --label")
     return read
 
 

@@ -96,7 +96,7 @@ def run_merge(options: MergeOptions) -> MergeResult:
     refits = len(opened) > 1 and any(_has_fit(table) for table in opened) and EMBEDDING in schema.names
     if refits:
         if place.exists() and not options.overwrite:
-            raise InputError(f"{place} exists already; choose another name, or give --overwrite")
+            raise InputError(f"{place} exists already; choose another name, or add --overwrite")
         with held_folder(place.absolute()) as folder:
             draft = folder / place.name
             _write(draft, _rows(opened, keys, uris, schema), schema, metadata, overwrite=False)
@@ -140,12 +140,12 @@ def _refuse_places(tables: Sequence[Table], out: Path, root: str | None) -> None
     if len(tables) < 2 and root is None:
         raise InputError("expected two or more tables, got one; or the folder where its images are now, as --root")
     if len(tables) > 1 and root is not None:
-        raise InputError(f"--root is for one table whose images moved, got {len(tables)} tables; give each alone")
+        raise InputError(f"--root is for one table whose images moved, got {len(tables)} tables; pass one at a time")
     paths = [table.path.resolve() for table in tables]
     if len({*paths}) < len(paths):
-        raise InputError("a table is named twice; name each once")
+        raise InputError("a table is given twice; pass each once")
     if out.resolve() in {file.resolve() for table in tables for file in (table.path, *table.files)}:
-        raise InputError(f"{out} is one of the tables, which are never changed; choose another name")
+        raise InputError(f"{out} is one of the tables, which are never overwritten; choose another name")
 
 
 def _refuse_different(tables: Sequence[Table]) -> list[str]:
@@ -183,14 +183,14 @@ def _keys(tables: Sequence[Table], *, prefix: bool) -> list[pl.Series]:
         of_tables = [(pl.Series([f"{name}/"]) + keys.cast(pl.String)).rename(KEY) for name, keys in pairs]
     if len({str(keys.dtype) for keys in of_tables}) > 1:
         kinds = ", ".join(f"{keys.dtype} in {table.path}" for keys, table in zip(of_tables, tables, strict=True))
-        raise InputError(f"expected keys of one type, got {kinds}; --prefix makes them text")
+        raise InputError(f"expected keys of one type, got {kinds}; --prefix converts them to text")
     all_keys = pl.concat(of_tables)
     twice = all_keys.filter(all_keys.is_duplicated())
     if len(twice):
         key = twice[0]
         raise InputError(
             f"{counted(twice.n_unique(), 'key occurs', 'keys occur')} in more than one row, the first is {key!r}; "
-            "--prefix puts the name of its table before each key, or take copies out with curate filter --without-keys"
+            "--prefix puts the name of its table before each key, or remove copies with curate filter --without-keys"
         )
     return of_tables
 
@@ -209,8 +209,8 @@ def _moved(table: Table, keys: pl.Series, root: str) -> tuple[pl.Series, int]:
     lost = keys.filter(now.is_null() & is_ok)
     if len(lost):
         raise InputError(
-            f"{root} has no image with the key {lost[0]!r} ({len(lost):,} of {len(keys):,} are missing); name the "
-            "folder below which the keys are paths"
+            f"{root} has no image with the key {lost[0]!r} ({len(lost):,} of {len(keys):,} are missing); pass "
+            "the folder that contains these paths"
         )
     uris = now.fill_null(was)
     return uris, int((uris.ne_missing(was)).sum())

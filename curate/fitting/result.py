@@ -94,12 +94,12 @@ def _of_size(rows: int, references: int, recall: float) -> list[str]:
     """Return notes on the number of rows: few show little, and of many only a part is kept or found."""
     lines = []
     if rows < FEW_ROWS:
-        lines.append(f"fitted to {counted(rows, 'image')}: fewer than {FEW_ROWS} show too little to use")
+        lines.append(f"fitted to {counted(rows, 'image')}: fewer than {FEW_ROWS} are too few to use")
     if references < rows:
         kept = f"{references:,} of {counted(rows, 'row')}"
-        lines.append(f"the model keeps a draw of {kept} to compare new images with")
+        lines.append(f"the model keeps a sample of {kept} to compare new images with")
     if recall < 1:
-        lines.append(f"the search found {recall:.1%} of the neighbours, as measured on rows drawn")
+        lines.append(f"the search found {recall:.1%} of the neighbours, measured on sampled rows")
     return lines
 
 
@@ -109,7 +109,10 @@ def _of_shares(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
         return []
     rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in shares[:MOST_LISTED]]
     return [
-        f"what filter --keep-top {KEPT:.0%} --allow-uneven takes of each {kind}; without it, of each the same:",
+        (
+            f"what filter --keep-top {KEPT:.0%} --allow-uneven keeps of each {kind}; without --allow-uneven, the "
+            "same share of each:"
+        ),
         Grid(rows, header=(kind, "rows", "taken", "share"), right=1),
         *([f"and {len(shares) - MOST_LISTED:,} more"] if len(shares) > MOST_LISTED else []),
         *uneven_words(kind, {each.name: (each.rows, each.taken) for each in shares}, 1 - KEPT),
@@ -121,20 +124,20 @@ def _of_labels(known: Mapping[str, Any]) -> list[str]:
     if not known:
         return []
     of = f"{counted(known['rows'], 'label')} of {counted(known['classes'], 'class', 'classes')}"
-    what = "telling labelled rows whose nearest labelled row is of another class"
+    what = "finding labelled rows whose nearest labelled row is of another class"
     notes = []
     if "better" in known:
         notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])} where labels were held out")
-        inside = f"on the labels that it learned from {known['inside'].value:.3f}"
+        inside = f"on the labels it was fitted on {known['inside'].value:.3f}"
         notes.append(f"without labels {_shown(known['without'])}; {inside}")
         if not known["better"]:
-            notes.append("learning from the labels is no better: the fit goes without them")
+            notes.append("learning from the labels is no better: the fit ignores them")
     else:
         notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])}")
     used = known["auroc"] if known.get("better", True) else known["without"]
     if used.low <= CHANCE_LEVEL:
-        more = "more labels may help" if "better" in known else "learn from the labels, by --label"
-        notes.append(f"that is no better than chance: on these classes, unc_ambiguous says nothing; {more}")
+        more = "more labels may help" if "better" in known else "learn from the labels with --label"
+        notes.append(f"that is no better than chance: on these classes, unc_ambiguous is uninformative; {more}")
     return notes
 
 

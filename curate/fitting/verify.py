@@ -67,7 +67,7 @@ class Origin:
         named = {"label": labels.get("column"), "labelled": labels.get("path"), "digest": labels.get("digest")}
         for name, value in {**named, "applied": applied.get("file"), "sha256": applied.get("sha256")}.items():
             if not isinstance(value, str | None):
-                raise TypeError(f"expected words for {name}, got {value!r}")
+                raise TypeError(f"expected text for {name}, got {value!r}")
         seed = about["seed"]
         if type(seed) is not int or not 0 <= seed < 2**31:
             raise ValueError(f"a seed of {seed!r}")
@@ -93,12 +93,14 @@ def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVeri
     kept = read_fit(path, card)
     if kept is None:
         raise InputError(
-            f"{path} was not fitted to a dataset: there is nothing to derive; give one that curate fit wrote"
+            f"{path} was not fitted to a dataset: there is nothing to derive; pass one that curate fit wrote"
         )
     try:
         origin = Origin.of(card["fit"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} does not say what it was fitted to ({error}); fit it again with curate fit") from None
+        raise InputError(
+            f"{path} does not record what it was fitted to ({error}); fit it again with curate fit"
+        ) from None
     opened = open_table(table if table is not None else _where_now(origin.table, path))
     names = (origin.label,) if origin.label and origin.labelled is None else ()
     dataset = read_dataset(opened, names=names)
@@ -124,4 +126,4 @@ def _where_now(place: AnyPath, model: Path) -> AnyPath:
     beside = model.parent / place.name
     if beside.exists():
         return beside
-    raise InputError(f"{place}, which {model} was fitted to, is no longer there; name where it is now with --table")
+    raise InputError(f"{place}, which {model} was fitted to, no longer exists; pass its new place as --table")

@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
 )
 MEANINGS = {
     "only_in": "which of the two tables holds the row: first or second",
-    "step": "of the other's steps, from 1, the one that let it go; null where none has met it",
+    "step": "the step, from 1, of the other subset that dropped it; null if no step read it",
     "policy": "of that step",
     "decision": "of that step: drop, undecided or failed",
     "reason": "the decision in words",
@@ -56,7 +56,7 @@ WRITTEN_AT_ONCE = 65_536
 
 @dataclass
 class Missing:
-    """Rows that one table has and the other has not, or that are decided otherwise.
+    """Rows that only one table has, or that are decided differently.
 
     Attributes:
         rows: how many.
@@ -101,7 +101,7 @@ class Diff:
 
     @property
     def identical(self) -> bool:
-        """Whether both hold the same rows, in one order, with the same columns and values; however they came about."""
+        """Whether both hold the same rows, in one order, with the same columns and values, however they were made."""
         rows = not self.only_first.rows and not self.only_second.rows and self.same_order
         return rows and not self.columns and not self.values.rows and not self.decisions.rows
 
@@ -152,13 +152,13 @@ diff = callable_of(DiffOptions, run_diff)
 
 
 def _side(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]]:
-    """The subset that a path names, and the steps that led to it."""
+    """The subset at a path, and the steps that led to it."""
     if path.suffix != ".json" and not (path.is_file() and receipt_beside(path).is_file()):
         return open_table(path, require=[KEY]), []
     steps = list(links(receipt_of(path), Searched(path.parent, tuple(map(Path, roots)))))[::-1]
     subset = steps[-1].output("table" if steps[-1].is_calibration else "subset")
     if subset is None or not subset.is_file():
-        raise InputError(f"{subset} of {steps[-1].path} is no longer there; run that step again")
+        raise InputError(f"{subset} of {steps[-1].path} no longer exists; run that step again")
     return open_table(subset, require=[KEY]), steps
 
 

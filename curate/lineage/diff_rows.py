@@ -130,7 +130,7 @@ class Values:
 
 
 def compare_values(first: Table, second: Table, shared: SharedRows, names: Sequence[str], n_named: int) -> Values:
-    """Compare the columns of shared rows, lists by all their numbers; NaN is like NaN."""
+    """Compare the columns of shared rows, lists by all their numbers; NaN equals NaN."""
     rows = differing_rows(first, second, shared, names)
     pairs = shared.pairs[rows[:MOST_LOOKED_AT]]
     old_rows, new_rows = first.take(pairs[:, 0], [KEY, *names]), second.take(pairs[:, 1], [KEY, *names])

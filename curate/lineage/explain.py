@@ -136,7 +136,7 @@ def _steps(table: AnyPath, roots: Sequence[str | Path]) -> tuple[AnyPath, list[L
         first = steps[0].source
         if first is None:
             raise InputError(
-                f"the input {steps[0].noted['input']['path']} of {steps[0].path} is no longer there; see --root"
+                f"the input {steps[0].noted['input']['path']} of {steps[0].path} no longer exists; see --root"
             )
         return first, steps
     return table, links_after(table, searched)
@@ -180,7 +180,7 @@ def _kept_by(rules: Sequence[Any]) -> str:
 def _output(step: Link, name: str) -> Table:
     path = step.output(name)
     if path is None or not path.is_file():
-        raise InputError(f"{path or name} of {step.path} is no longer there; run that step again")
+        raise InputError(f"{path or name} of {step.path} no longer exists; run that step again")
     return open_table(path, require=[KEY])
 
 

@@ -62,7 +62,9 @@ def amount(text: str | int) -> int | None:
     except ValueError:
         n = 0
     if n < 1:
-        raise InputError(f"--pixels takes all, or a number of rows from 1 on, got {text!r}; try: --pixels 1000")
+        raise InputError(
+            f"--pixels takes all, or a number of rows of at least 1, got {text!r}; for example --pixels 1000"
+        )
     return n
 
 
@@ -117,6 +119,6 @@ def _refuse_outside(table: Table, rows: NDArray[np.int64], roots: Sequence[Path]
         path = Path(uri.partition(".tar::")[0] + ".tar" if ".tar::" in uri else uri)
         if scheme_of(uri) is not None or not any(path.resolve().is_relative_to(root) for root in real):
             raise InputError(
-                f"{table.path} names an image outside of --root ({uri}); it is not read; if the images moved, name "
-                "their folder with --source"
+                f"{table.path} holds a path outside of --root ({uri}), which is not read; if the images "
+                "moved, pass their folder as --source"
             )

@@ -74,7 +74,7 @@ def run_verify(options: VerifyOptions) -> Proof:
     """
     roots = several(options.root)
     if options.source is not None and options.pixels is None:
-        raise InputError("--source is read for --pixels alone; add --pixels all, or leave it out")
+        raise InputError("--source is only used with --pixels; add --pixels all, or leave it out")
     n = amount(options.pixels) if options.pixels is not None else None
     path = receipt_of(path_to_read(options.receipt))
     first = one.verify(path, options.table, roots=roots)
@@ -109,7 +109,7 @@ def _again(step: Link, roots: Sequence[str | Path]) -> VerifiedStep:
 
 
 def _lost(step: Link) -> InputError:
-    return InputError(f"the input {step.noted['input']['path']} of {step.path} is no longer there; see --root")
+    return InputError(f"the input {step.noted['input']['path']} of {step.path} no longer exists; see --root")
 
 
 def _first(step: Link) -> Table:

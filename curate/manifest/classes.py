@@ -21,12 +21,12 @@ def missing_note(names: Iterable[object], where: str) -> str:
     """Return a line on names of classes that look like a missing value, which an empty cell alone is; empty for none.
 
     >>> missing_note(["cat", "NaN"], "column 'label'")
-    "column 'label': 'NaN' is read as a class; leave the cell empty where there is none"
+    "column 'label': 'NaN' is read as a class; leave the cell empty if there is none"
     """
     like = sorted({str(name) for name in names if str(name).strip().lower() in LIKE_MISSING})
     named = ", ".join(map(repr, like))
     how = "is read as a class" if len(like) == 1 else "are read as classes"
-    return f"{where}: {named} {how}; leave the cell empty where there is none" if like else ""
+    return f"{where}: {named} {how}; leave the cell empty if there is none" if like else ""
 
 
 def class_lists(schema: pa.Schema, where: object) -> ClassLists:
@@ -42,7 +42,7 @@ def class_lists(schema: pa.Schema, where: object) -> ClassLists:
     noted = _json(schema, OUR_KEY).get(CLASSES, {})
     lists = {name: _names(names) for name, names in noted.items()} if isinstance(noted, dict) else {"": ()}
     if not all(lists.values()):
-        raise InputError(f"{where} has lists of classes in its metadata that are no lists of names; write it again")
+        raise InputError(f"{where} has lists of classes in its metadata that are not lists of names; write it again")
     flat = {field.name for field in schema if not pa.types.is_nested(field.type)}
     return {**class_labels(schema), **{name: names for name, names in lists.items() if name in flat}}
 

@@ -11,7 +11,7 @@ from scoring.errors import InputError
 
 SLOW = "no answer within {:g} s"
 LONGEST_PAUSE = 30.0  # seconds that a server may ask for
-RENEW = "renew them and repeat the command, which goes on where it stopped"
+RENEW = "renew them and repeat the command, which resumes where it stopped"
 # Codes of S3 and of its like that are about who asks, not about what is requested.
 _INVALID = {
     "ExpiredToken",
@@ -33,9 +33,9 @@ _EXPIRED = {
 }
 # Errors of huggingface_hub, the narrower one first.
 _OF_THE_HUB = {
-    "GatedRepoError": "the repository is gated: ask for access on its page, and log in (hf auth login, or HF_TOKEN)",
+    "GatedRepoError": "the repository is gated: request access on its page, and log in (hf auth login, or HF_TOKEN)",
     "RepositoryNotFoundError": (
-        "there is no such repository, or it is a private one and no token is given that may read it (hf auth login, "
+        "there is no such repository, or it is a private one and no token with read access was given (hf auth login, "
         "or HF_TOKEN)"
     ),
     "RevisionNotFoundError": "the repository has no such revision",
@@ -103,12 +103,10 @@ def failure_of(error: BaseException) -> Failure:
     absent = isinstance(error, FileNotFoundError | NotADirectoryError) and status is None and _is_answer(causes)
     hub = next((text for name, text in _OF_THE_HUB.items() if name in _names(causes)), "")
     if absent or status in (404, 410) or code in ("NoSuchKey", "NoSuchBucket"):
-        return Failure("missing", hub or "no such file at the other end")
+        return Failure("missing", hub or "the server has no such file")
     if status in (401, 403) or code == "AccessDenied" or isinstance(error, PermissionError):
-        asks = ": it asks for credentials" if status == 401 else ""
-        return Failure(
-            "denied", hub or f"the other end denies access{f' (HTTP status {status}{asks})' if status else ''}"
-        )
+        asks = ": it requires credentials" if status == 401 else ""
+        return Failure("denied", hub or f"the server denies access{f' (HTTP status {status}{asks})' if status else ''}")
     message = f"fetching failed: {_reason(error, causes, code, status)}"
     if status == 412 or code == "ConditionalRequestConflict":
         return Failure("io_error", message, taken=True)
@@ -230,6 +228,8 @@ def store_errors(place: object, what: str) -> Iterator[None]:
             raise CredentialsError(f"cannot {what} {place}: {problem}") from None
         if failure.taken:
             raise TakenError(f"{place} exists already") from None
-        reason = {"missing": "there is no such bucket or place"}.get(failure.status, failure.text)
-        advice = "check what the credentials may do" if failure.status == "denied" else "repeat the command to go on"
+        reason = {"missing": "no such bucket or path exists"}.get(failure.status, failure.text)
+        advice = (
+            "check the permissions of the credentials" if failure.status == "denied" else "repeat the command to resume"
+        )
         raise InputError(f"cannot {what} {place}: {reason}; {advice}") from None

@@ -62,7 +62,7 @@ def file_set(paths: Sequence[AnyPath], *, overwrite: bool) -> FileSet:
     stored = [path for path in paths if isinstance(path, StorePath)]
     local = [path for path in paths if isinstance(path, Path)]
     if stored and local:
-        raise ValueError(f"expected files of one place, got {local[0]} and {stored[0]}")
+        raise ValueError(f"expected files of one store, got {local[0]} and {stored[0]}")
     return StoreSet(stored, overwrite=overwrite) if stored else LocalSet(local, overwrite=overwrite)
 
 
@@ -79,6 +79,7 @@ def refuse_two_places(out: AnyPath | None, apply: AnyPath | None, *, command: st
     """
     if isinstance(out, Path) and isinstance(apply, StorePath):
         raise InputError(
-            f"-o and --apply appear together, which takes one place: got {out} and {apply}; leave out --apply, and "
+            f"-o and --apply are written together, which needs one store: got {out} and {apply}; leave out "
+            "--apply, and "
             f"afterwards run {command} --fitted {out} --apply {apply}"
         )

@@ -121,7 +121,8 @@ def _listing(root: bytes, folder: bytes, options: SourceOptions, skipped: Skippe
                     paths.append(folder + entry.name)
     except OSError as error:
         raise InputError(
-            f"cannot list the folder {os.fsdecode(root + folder)!r}: {error.strerror}; make it readable or move it out"
+            f"cannot list the folder {os.fsdecode(root + folder)!r}: {error.strerror}; make it readable, or "
+            "move it elsewhere"
         ) from None
     paths.sort(reverse=True)
     return paths
@@ -239,7 +240,7 @@ def open_folder(places: Sequence[str], options: SourceOptions) -> MemoryManifest
         )
     if options.label_from_folder and table["label"].null_count == table.num_rows:
         raise InputError(
-            f"expected sub-folders to take labels from, found none for {counted(table.num_rows, 'image')} in {name}; "
+            f"expected sub-folders as labels, found none for {counted(table.num_rows, 'image')} in {name}; "
             "leave out --label-from-folder"
         )
     return MemoryManifest(
@@ -355,13 +356,13 @@ def _shards_or_error(root: bytes, skipped: Skipped) -> list[str]:
         return [*map(os.fsdecode, skipped.shards[kinds[0]])]
     if kinds:
         raise InputError(
-            f"expected images or one kind of shard in {name!r}, got both .parquet and .tar files; "
-            f"name one kind, as in {os.path.join(name, '*.tar')!r}"
+            f"expected images or one kind of shard in {name!r}, got both .parquet and .tar files; choose one "
+            f"kind, as in {os.path.join(name, '*.tar')!r}"
         )
     n = skipped.not_images.total()
     what = f"{counted(n, 'file')}: {count_suffixes(skipped.not_images)}" if n else "no files"
     rest = replace(skipped, not_images=Counter())
     raise InputError(
-        f"expected images (.jpg, .png, ...), .parquet or .tar files in {name!r}, got {what}{rest}; "
-        "give the folder that holds the images"
+        f"expected images (.jpg, .png, ...), .parquet or .tar files in {name!r}, got {what}{rest}; pass the "
+        "folder that holds the images"
     )

@@ -20,7 +20,7 @@ _LEAST_BASE64 = 64  # letters that are decoded, to see how an image begins
 
 def other_key(where: str) -> str:
     """Return the advice that ends every message about keys."""
-    return f"name another column with --key COLUMN, or number the rows with --key '{NUMBERED}' ({where})"
+    return f"choose another column with --key COLUMN, or number the rows with --key '{NUMBERED}' ({where})"
 
 
 def check_keys(keys: pa.Array, first_row: int, column: str, where: str) -> None:
@@ -83,7 +83,7 @@ def check_paths(paths: pa.Array, root: str, column: str, where: str) -> None:
     turned = first.replace("\\", "/")
     if turned != first and not Path(root, first).exists() and Path(root, turned).exists():
         raise InputError(
-            f"expected paths with '/' in column {column!r} of {where}, got {first!r}; replace each backslash by '/'"
+            f"expected paths with '/' in column {column!r} of {where}, got {first!r}; replace each backslash with '/'"
         )
 
 

@@ -97,7 +97,7 @@ def find_layout(schema: pa.Schema, options: SourceOptions, where: str) -> Layout
     if image is None and path is None:
         raise InputError(
             f"expected a column with paths, URLs or image bytes in {where}, got the columns "
-            f"{name_list(schema.names) or '(none)'}; name one with --path-column or --image-column"
+            f"{name_list(schema.names) or '(none)'}; choose one with --path-column or --image-column"
         )
     key = _key_column(schema, options, where)
     if key is None and options.key != NUMBERED and path in schema.names:
@@ -166,7 +166,7 @@ def _image_column(schema: pa.Schema, options: SourceOptions, where: str) -> str 
         paths = f", or --path-column {path} for the paths" if path else ", or the paths with --path-column"
         raise InputError(
             f"expected one column that is named like an image in {where}, got "
-            f"{', '.join(sure or named or candidates)}; name it with --image-column{paths}"
+            f"{', '.join(sure or named or candidates)}; choose it with --image-column{paths}"
         )
     return None
 
@@ -199,8 +199,8 @@ def _key_column(schema: pa.Schema, options: SourceOptions, where: str) -> str | 
         return None
     if not (_is_text(field.type) or pa.types.is_integer(field.type)):
         raise InputError(
-            f"expected the key column {field.name!r} of {where} to hold text or whole numbers, got {field.type}; "
-            f"name another with --key COLUMN, or number the rows with --key '{NUMBERED}'"
+            f"expected the key column {field.name!r} of {where} to hold text or integers, got {field.type}; "
+            f"choose another with --key COLUMN, or number the rows with --key '{NUMBERED}'"
         )
     return field.name
 

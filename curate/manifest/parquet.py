@@ -128,8 +128,9 @@ class ParquetManifest:
             size += batch.nbytes
             if size > MAX_ROWS_BYTES:
                 raise InputError(
-                    f"expected the columns of {self._where} next to the image to fit into {MAX_ROWS_BYTES >> 30} "
-                    f"GiB for {stop - start:,} rows, got more near row {start}; leave the large column out"
+                    f"expected the columns of {self._where} next to the image to fit into "
+                    f"{MAX_ROWS_BYTES >> 30} GiB for {stop - start:,} rows, got more near row {start}; remove "
+                    "the large column"
                 )
             _check_values(batch, self._where, start)
             batches.append(batch)
@@ -356,6 +357,6 @@ def _check_values(batch: pa.RecordBatch, where: str, row: int) -> None:
             values.validate(full=True)
         except pa.ArrowInvalid as error:
             raise InputError(
-                f"the column {name!r} of {where} is damaged near row {row:,} ({str(error).splitlines()[0]}); write or "
-                "fetch the file again, or leave the column out"
+                f"the column {name!r} of {where} is damaged near row {row:,} ({str(error).splitlines()[0]}); "
+                "write or fetch the file again, or remove the column"
             ) from None

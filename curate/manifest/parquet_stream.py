@@ -94,7 +94,7 @@ class ParquetFiles:
             )
         elif (classes, numbered) != (self.classes, self.numbered):
             raise InputError(
-                f"expected the same names of classes in every file, got others in {name} than in "
+                f"expected the same class names in every file, got others in {name} than in "
                 f"{self.places[0].name}; write the files with one list of names"
             )
         self.file_starts.append(self.n_rows)

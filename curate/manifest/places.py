@@ -90,7 +90,7 @@ class Place:
         if self.path is not None:
             return cast(BinaryIO, open(self.path, "rb"))  # noqa: PTH123 (bytes path; the caller closes)
         if self.size < 0:
-            raise InputError(f"expected a server that says how large {self.name} is, got none; download it first")
+            raise InputError(f"expected a server that reports the size of {self.name}, got no size; download it first")
         return cast(BinaryIO, io.BufferedReader(RemoteFile(self), BUFFER))
 
     def read(self, offset: int, size: int, max_bytes: int) -> bytes:
@@ -115,7 +115,7 @@ class Place:
         try:
             now = _local_version(os.stat(self.path))
         except OSError:
-            raise ReadError("missing", f"{self.name} is no longer there") from None
+            raise ReadError("missing", f"{self.name} no longer exists") from None
         if now != (self.size, self.version):
             raise ReadError("io_error", f"{self.name} changed while it was being read")
 
@@ -168,7 +168,7 @@ def find_place(
     if stat.S_ISDIR(status.st_mode):
         raise InputError(f"expected a file, got the folder {text!r}; name a file, or files of one kind, or folders")
     if not stat.S_ISREG(status.st_mode):
-        raise InputError(f"expected a regular file, got something else at {text!r}; give a file or a folder")
+        raise InputError(f"expected a regular file, got something else at {text!r}; pass a file or a folder")
     return Place(uri_of(path), name or key_of(os.path.basename(path)), *_local_version(status))
 
 

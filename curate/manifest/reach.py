@@ -50,10 +50,10 @@ class Reach:
         scheme = scheme_of(uri)
         if scheme in (None, "file"):
             if self.folder is None:
-                return "a source that lies elsewhere names a file of this machine; copy the source here, or give --root"
+                return "a source from elsewhere refers to a local file; copy the source here, or set --root"
             path = os.fsdecode(local_path(uri)) if scheme else uri
             inside = self.folder == "/" or posixpath.normpath(path).startswith(self.folder.rstrip("/") + "/")
-            return "" if inside else "a source that lies elsewhere names a file outside of --root"
+            return "" if inside else "a source from elsewhere refers to a file outside of --root"
         if scheme in _NAMES_A_HOST and not self.everywhere and _host(uri) not in self.hosts:
             return f"{scheme}:// may lead into a private network; {HOW_TO_ALLOW}"
         return ""

@@ -159,7 +159,7 @@ def system_of(uri: str, reach: Reach) -> tuple[Any, str]:
 
 def no_part() -> ReadError:
     """Return the failure of a request for a part of a file that was answered otherwise."""
-    return ReadError("io_error", "the server gives no part of a file, only all of it; download it first")
+    return ReadError("io_error", "the server does not serve parts of files; download it first")
 
 
 def _sync(system: Any, make: Callable[[], Awaitable[T]]) -> T:

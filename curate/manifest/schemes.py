@@ -103,7 +103,7 @@ def check_scheme(uri: str) -> None:
     if CHAIN.search(uri):
         raise UrlError(f"expected a plain URL, got a chain of URLs ('::') in {shown(uri)!r}; download it first")
     if scheme == "hf" and not names_repository(uri):
-        raise UrlError(f"expected a URL such as hf://datasets/OWNER/NAME/FOLDER, got {uri!r}; name a repository")
+        raise UrlError(f"expected a URL such as hf://datasets/OWNER/NAME/FOLDER, got {uri!r}; add a repository")
     extra = SCHEMES[scheme]
     try:
         if extra:

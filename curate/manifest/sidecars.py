@@ -54,7 +54,7 @@ class Sidecars:
             if len(self._values) == MAX_COLUMNS:
                 raise InputError(
                     f"expected at most {MAX_COLUMNS} different keys in the .json members of {self._place.name}, "
-                    f"got more (such as {name[:40]!r}); move what differs from row to row into one nested value"
+                    f"got more (such as {name[:40]!r}); move keys that differ between rows into one nested value"
                 )
             self._values[name] = [None] * self._rows
         return self._values[name]

@@ -71,7 +71,7 @@ def open_manifest(source: str | Path | Sequence[str | Path], options: SourceOpti
     options = options or SourceOptions()
     sources = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not sources:
-        raise InputError("expected at least one folder, file or URL, got none; name a source")
+        raise InputError("expected at least one folder, file or URL, got none; pass a source")
     typed = [os.fspath(item) for item in sources]
     reach = reach_of(typed, options.root, private=options.allow_private_hosts)
     if len(typed) == 1:
@@ -199,8 +199,8 @@ def _open_places(places: list[Place], kind: str, options: SourceOptions, reach: 
     first = places[0]
     if options.label_from_folder and kind != "list":
         raise InputError(
-            f"expected a folder of images or a list for labels from sub-folders, got {first.name} ({kind}); such a "
-            "source brings its own columns"
+            f"expected a folder of images or a list for labels from sub-folders, got {first.name} ({kind}); "
+            "such a source has its own columns"
         )
     root = _root(options, folder or _parent(first.uri))
     if kind == "tar":
@@ -212,7 +212,7 @@ def _open_places(places: list[Place], kind: str, options: SourceOptions, reach: 
 
         return ParquetManifest(places, options, root, reach)
     if len(places) > 1:
-        raise InputError(f"expected one {kind} file, got {len(places)}; put them together into one")
+        raise InputError(f"expected one {kind} file, got {len(places)}; merge them into one")
     data = first.read_all(MAX_TABLE_BYTES, "write it as Parquet, which is read in parts")
     identity = hashlib.sha256(data).hexdigest()
     if kind == "list":
@@ -240,8 +240,8 @@ def kind_of(path: str, reach: Reach = Reach()) -> str:  # noqa: B008 (it is froz
         return "image"
     if suffix in _PACKED:
         raise InputError(
-            f"expected a file that can be entered anywhere, got the compressed {shown(path)!r}; unpack it and give "
-            "what was inside (.tar, .csv, ...)"
+            f"expected a file that can be read at any position, got the compressed {shown(path)!r}; "
+            "decompress it and pass what was inside (.tar, .csv, ...)"
         )
     if scheme_of(path) in (None, "file"):
         head = _head(find_place(path))
@@ -253,7 +253,7 @@ def kind_of(path: str, reach: Reach = Reach()) -> str:  # noqa: B008 (it is froz
         return "image"
     raise InputError(
         f"expected a folder, an image, or a file that ends in {', '.join('.' + known for known in KINDS)}; got "
-        f"{shown(path)!r}; rename it or give its folder"
+        f"{shown(path)!r}; rename it or pass its folder"
     )
 
 
@@ -287,7 +287,7 @@ def _names(paths: list[str], folder: str | None) -> list[str | None]:
     if len(set(lasts)) == len(lasts):
         return [None] * len(paths)
     if twice := repeated(paths):
-        raise InputError(f"expected each file once, got {shown(twice[0])!r} again; name it once")
+        raise InputError(f"expected each file once, got {shown(twice[0])!r} again; pass it once")
     shared = os.path.commonpath([path if scheme_of(path) else os.path.abspath(path) for path in paths])
     return [(path if scheme_of(path) else os.path.abspath(path))[len(shared) :].lstrip("/") for path in paths]
 
@@ -317,7 +317,7 @@ def _open_url(url: str, options: SourceOptions, reach: Reach) -> Manifest:
     if scheme_of(url) in ("http", "https"):
         raise InputError(
             f"expected a URL of a file ({', '.join('.' + kind for kind in KINDS)} or an image), got {shown(url)!r}: "
-            "HTTP lists no folders; give a list of URLs (.txt)"
+            "HTTP cannot list folders; pass a list of URLs (.txt)"
         )
     files = list_files(url, hidden=options.hidden)
     images, unread = images_of(url, files, options, reach)

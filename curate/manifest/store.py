@@ -147,6 +147,6 @@ def _refuse_name(name: str, url: str) -> None:
     if size > MAX_PATH_BYTES or ".tar::" in name or CHAIN.search(name):
         what = f"a name of {size:,} bytes" if size > MAX_PATH_BYTES else f"{name[:80]!r}"
         raise InputError(
-            f"expected names of at most {MAX_PATH_BYTES} bytes without '.tar::' in {shown(url)!r}, got {what}; "
-            "give a list of what to score"
+            f"expected names of at most {MAX_PATH_BYTES} bytes without '.tar::' in {shown(url)!r}, got "
+            f"{what}; pass a list of what to score"
         )

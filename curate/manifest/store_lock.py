@@ -71,8 +71,8 @@ class StoreLock:
         last = self._last()
         if last != self._number:
             raise InputError(
-                f"{self._folder} was taken over by {self._holder(last)}, as no sign of this process came through for "
-                "long; this one ends, and what it committed stays"
+                f"{self._folder} was taken over by {self._holder(last)}, because this process sent no sign of "
+                "life for long; it ends now, and what it committed stays"
             )
 
     def _taken(self) -> int:
@@ -91,8 +91,8 @@ class StoreLock:
         if self._of("lock", number).create(owner + b" "):
             self._folder.remove([self._of("lock", number).name])
             raise InputError(
-                f"cannot write {self._folder}: the store has no conditional writes (If-None-Match), without which two "
-                "writers cannot be kept apart; write to a folder of this machine and copy it"
+                f"cannot write {self._folder}: the store has no conditional writes (If-None-Match), without "
+                "which two writers would mix; write to a local folder and copy it"
             )
         self._of("beat", number).put(b"alive")
         return number

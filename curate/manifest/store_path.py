@@ -230,12 +230,12 @@ class StorePath:
         except TakenError:
             if sha256_of(self) != file_sha256(local):  # else a try of ours whose answer was lost
                 raise TakenError(
-                    f"{self} appeared while it was being written; look whose it is, and choose another name, or "
+                    f"{self} appeared while it was being written; check who wrote it, and choose another name, or "
                     "replace it with --overwrite"
                 ) from None
         state, size = self.state(), local.stat().st_size
         if state is None or state[0] != size:
-            raise InputError(f"cannot write {self}: {size:,} bytes were sent, and the store does not have them; repeat")
+            raise InputError(f"cannot write {self}: {size:,} bytes were sent, but the store does not have them; repeat")
         return state
 
     def copy_to(self, other: "StorePath") -> None:
@@ -285,7 +285,7 @@ def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
         return text
     url = text.url if isinstance(text, StorePath) else text
     how = "upload it (hf upload)" if scheme_of(url) == "hf" else "copy it"
-    return _place(url, WRITABLE, f"write to a folder of this machine and {how}")
+    return _place(url, WRITABLE, f"write to a local folder and {how}")
 
 
 def path_to_read(text: "str | Path | StorePath") -> "Path | StorePath":
@@ -313,7 +313,7 @@ def _place(text: str, schemes: tuple[str, ...], advice: str) -> Path | StorePath
             "driver's own, such as AWS_ACCESS_KEY_ID or a profile"
         )
     if scheme not in ("hf", "memory") and rest[2].startswith("/"):
-        raise InputError(f"expected a name below a bucket without an empty part, got {text!r}; take one slash out")
+        raise InputError(f"expected a name below a bucket without an empty part, got {text!r}; remove one slash")
     place = StorePath(text.rstrip("/"))
     parts = _system(place.url)[1].strip("/").split("/")
     if scheme == "hf" and len(parts) < (4 if parts[0] in HUB_KINDS else 3):
@@ -330,9 +330,7 @@ def path_on_disk(text: "str | Path | StorePath", what: str) -> Path:
         InputError: for a URL.
     """
     if isinstance(text, StorePath) or scheme_of(str(text)) is not None:
-        raise InputError(
-            f"expected a path of this machine for {what}, got {shown(str(text))}; write it here and copy it there"
-        )
+        raise InputError(f"expected a local path for {what}, got {shown(str(text))}; write it here and copy it there")
     return Path(text)
 
 

@@ -163,16 +163,16 @@ class StoreSet:
                 raise ValueError("names")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise InputError(
-                f"{note} is damaged: it should list the files of an interrupted run; remove it, and the files that "
-                f"it left of {self._paths[0].name}"
+                f"{note} is damaged: it should list the files of an interrupted run; remove it, and the files "
+                f"left of {self._paths[0].name}"
             ) from None
         return files, value["last"]
 
     def _refuse_run(self, names: Sequence[str]) -> None:
         if OF_A_RUN in names:
             raise InputError(
-                f"{self._work} is of a scoring run towards {self._paths[0]} that is under way, or was cut off; repeat "
-                "that run, remove the folder, or choose another name"
+                f"{self._work} belongs to a scoring run into {self._paths[0]} that is running or was "
+                "interrupted; repeat that run, remove the folder, or choose another name"
             )
 
     def _refuse_taken(self) -> None:

@@ -168,7 +168,7 @@ def open_tars(places: list[Place], options: SourceOptions) -> MemoryManifest:
             break
     where = places[0].name if len(places) == 1 else f"{places[0].name} and {len(places) - 1} more"
     if not gathered.n_rows:
-        raise InputError(f"expected images (.jpg, .png, ...) in {where}, got none{gathered}; give other shards")
+        raise InputError(f"expected images (.jpg, .png, ...) in {where}, got none{gathered}; pass other shards")
     columns, renamed = combine(
         gathered.sides, [table.num_rows for table in gathered.tables], {*COLUMNS, *options.reserved}
     )

@@ -102,8 +102,8 @@ def _refuse_compressed(place: Place, file: BinaryIO) -> None:
     file.seek(0)
     if kind is not None:
         raise InputError(
-            f"expected a plain .tar, got one compressed with {kind}: {place.name} has no way to a single member; "
-            "unpack the compression (gunzip, unzstd, xz -d) and give the .tar"
+            f"expected a plain .tar, got one compressed with {kind}: {place.name} gives no access to a single "
+            "member; decompress it (gunzip, unzstd, xz -d) and pass the .tar"
         )
 
 

@@ -60,13 +60,13 @@ def read_bytes(path: Path, *, what: str, most: int | None = None) -> bytes:
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
         os.close(handle)  # before it becomes a file of Python's, which a folder cannot
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "something that is no file"
-        raise InputError(f"expected {what} at {path}, got {kind}; give the path of the file")
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "something other than a file"
+        raise InputError(f"expected {what} at {path}, got {kind}; pass the path of the file")
     with os.fdopen(handle, "rb") as file:
         data = file.read(most + 1) if status.st_size <= most else b""  # it may grow meanwhile
     if max(status.st_size, len(data)) > most:
         raise InputError(
-            f"expected {what} of at most {most:,} bytes, got {status.st_size:,} in {path}; write less into it"
+            f"expected {what} of at most {most:,} bytes, got {status.st_size:,} in {path}; make it smaller"
         )
     return data
 
@@ -89,7 +89,7 @@ def parse_json(text: str, *, where: str, what: str) -> Any:
         raise InputError(f"expected {what} in {where}, got values nested too deeply; export it again") from None
     except ValueError as error:
         reason = " ".join(str(error).split())[:160]
-        raise InputError(f"expected {what} in {where}, got no valid JSON ({reason}); export it again") from None
+        raise InputError(f"expected {what} in {where}, got invalid JSON ({reason}); export it again") from None
 
 
 def check_values(text: str, where: str) -> None:
@@ -104,12 +104,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"the name {twice[:60]!r} stands twice in one object")
+        raise ValueError(f"the name {twice[:60]!r} occurs twice in one object")
     return made
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def to_json_list(values: Iterable[Any]) -> bytes:

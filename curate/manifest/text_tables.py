@@ -69,7 +69,7 @@ def read_csv(data: bytes, where: str, *, expects: Collection[str] = (), names_on
         converting = pa.csv.ConvertOptions(strings_can_be_null=False, column_types=every_text)
         table = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, converting)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise InputError(f"expected CSV with a header in {where}, got {error_line(error)}; mend the file") from None
+        raise InputError(f"expected CSV with a header in {where}, got {error_line(error)}; fix the file") from None
     columns = [
         _narrow(column, name in names_only) for name, column in zip(table.column_names, table.columns, strict=True)
     ]
@@ -133,9 +133,7 @@ def read_jsonl(data: bytes, where: str) -> pa.Table:
             table = pa.json.read_json(pa.BufferReader(data), read_options=options, parse_options=again)
         table.validate(full=True)  # Arrow's JSON reader takes text that is not UTF-8
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise InputError(
-            f"expected one JSON object a line in {where}, got {error_line(error)}; mend the file"
-        ) from None
+        raise InputError(f"expected one JSON object a line in {where}, got {error_line(error)}; fix the file") from None
     return table
 
 
@@ -152,7 +150,7 @@ def _check_depth(data: bytes, where: str) -> None:
         depths = depth + np.cumsum(np.where(opens, 1, -1)[outside])
         if len(depths) and depths.max() > _MAX_DEPTH:
             raise InputError(
-                f"expected values nested at most {_MAX_DEPTH} deep in {where}, got more; keep what is deeper as text"
+                f"expected values nested at most {_MAX_DEPTH} deep in {where}, got more; store deeper values as text"
             )
         start, inside = stop, (inside + int(is_quote.sum())) % 2
         depth = int(depths[-1]) if len(depths) else depth
@@ -195,14 +193,14 @@ def open_text_table(
     first = next(filter(is_image_name, table.column_names), None)
     if first is not None and not {column.lower() for column in table.column_names} & {*PATH_NAMES}:
         raise InputError(
-            f"expected names of columns in the first line of {name}, got the image {first!r}; write a header above it, "
+            f"expected column names in the first line of {name}, got the image {first!r}; write a header above it, "
             "such as: path,label"
         )
     layout = find_layout(table.schema, options, name)
     if layout.path is None:
         raise InputError(
             f"expected a column with paths or URLs in {name}, got the columns {name_list(table.column_names)}; "
-            "name one with --path-column"
+            "choose one with --path-column"
         )
     table = table.slice(0, options.limit)
     if table.num_rows == 0:

@@ -1,4 +1,4 @@
-"""Several annotators: what their votes and the other rows together say of a row, and how often each is right."""
+"""Several annotators: what their votes and the other rows together show about a row, and how often each is right."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Annotators:
 
 
 def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the class with most votes, shape (N,); of several the one that the row's number points at.
+    """Return the class with most votes, shape (N,); ties are broken by the row's number.
 
     Args:
         votes: classes, shape (N, A), A >= 1; -1 for none.
@@ -61,7 +61,7 @@ def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def _blocks(n: int, width: int) -> Iterator[slice]:
-    """Yield slices of n rows, as many together as memory has room for."""
+    """Yield slices of n rows, as large as memory allows."""
     size = int(np.clip(CELLS // width**2, 1, BLOCK))
     for start in range(0, n, size):
         yield slice(start, start + size)
@@ -115,7 +115,7 @@ def _likeliest(
     n_classes: int,
     at: slice,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the likeliest class of some rows, and how likely the label is next to all others."""
+    """Return the most likely class of some rows, and the probability of the label relative to all others."""
     index, cast, label = probabilities.index[at], votes[at], labels[at]
     candidates = np.concatenate([index, cast], 1)  # a class that was voted for may be none of the likeliest
     logs = np.log(np.maximum(probabilities.probability[at], LEAST))

@@ -1,4 +1,4 @@
-"""The probabilities of the likeliest classes of rows: of N rows and any number of classes in the memory of a few."""
+"""The probabilities of the most likely classes of rows: memory for a few classes, whatever their number."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class ClassProbabilities:
         return cls(np.zeros((n, k), np.int32), np.zeros((n, k), np.float32), np.full(n, np.nan, np.float32))
 
     def put(self, rows: NDArray[np.int64], labels: NDArray[np.int64], probabilities: NDArray[np.floating]) -> None:
-        """Keep of some rows what is likeliest.
+        """Store the most likely classes of some rows.
 
         Args:
             rows: shape (B,).
@@ -48,7 +48,7 @@ class ClassProbabilities:
 
 
 def trust(probabilities: ClassProbabilities) -> NDArray[np.float32]:
-    """Return how far each row's label may be learned from, shape (N,), in [0, 1].
+    """Return the weight of each row's label in learning, shape (N,), in [0, 1].
 
     The probability of the label over the likeliest class': 1 where they are one. 0 without a label, or without a
     probability of it.

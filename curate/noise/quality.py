@@ -31,7 +31,7 @@ class LabelQuality:
 
 
 def judge(probabilities: ClassProbabilities, labels: NDArray[np.integer], mistakes: Mistakes) -> LabelQuality:
-    """Weigh each label against the likeliest other class.
+    """Weigh each label against the most likely other class.
 
     With p the probabilities of a row and T(k, g) how likely a row of class k has label g, the odds of label g
     are p_g T(g, g)^b over the largest p_k T(k, g)^b of the others, b = 1/2, and the quality is odds / (1 + odds).

@@ -47,7 +47,7 @@ class Shares:
 
 
 def anchors(probabilities: ClassProbabilities, share: float = ANCHORS) -> NDArray[np.bool_]:
-    """Return which rows are surely of the class that they are called, shape (N,): the most certain of each class.
+    """Return which rows are certainly of the class of their label, shape (N,): the most certain of each class.
 
     Args:
         probabilities: of N rows.

@@ -73,7 +73,7 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
 
 
 def checked(kind: Any, value: Any, name: str, of: str) -> Any:
-    """Return the value of a keyword in plain types of Python: what numpy and generators give, too, can be recorded.
+    """Return the value of a keyword in plain Python types, so that NumPy values and generators can be recorded.
 
     True is no number, and a text or a mapping is no list of its letters or keys.
 
@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 def _taken(kind: Any) -> tuple[Any, str]:
-    """Return the accepted types of an annotation, and in words; all for one that cannot be compared, as a protocol."""
+    """Return the accepted types of an annotation, and their names; all types for a protocol."""
     if kind in _TAKEN:
         return _TAKEN[kind]
     comparable = isinstance(kind, type) and kind is not Any and not getattr(kind, "_is_protocol", False)

@@ -9,7 +9,7 @@ from curate.options.texts import MEANS
 
 @dataclass(frozen=True)
 class Note:
-    """A field that is a keyword in Python alone, such as what is called with progress.
+    """A field that is only a keyword in Python, such as a progress callback.
 
     Attributes:
         text: what it is, a phrase that ends in a full stop.
@@ -62,7 +62,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a request with what is known of it.
+    """A field of a request with its declaration.
 
     Attributes:
         name: of the keyword.

@@ -1,4 +1,4 @@
-"""The values of options, as the parts of a command take them."""
+"""The values of options, converted for the parts of a command."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -27,7 +27,7 @@ def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str | Path
 
 
 def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str | Path, ...]:
-    """Return one text or path, or several, or none, as a tuple.
+    """Return one, several or no texts or paths as a tuple.
 
     >>> several("a"), several(["a", "b"]), several(None)
     (('a',), ('a', 'b'), ())
@@ -36,7 +36,7 @@ def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str | Path
 
 
 def white_of(text: str) -> int | None:
-    """Return the white of 16-bit images as typed; None for auto.
+    """Return the white level of 16-bit images as typed; None for auto.
 
     Raises:
         ValueError: for anything else.
@@ -46,4 +46,4 @@ def white_of(text: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"expected auto or a whole number for --white, got {text!r}") from None
+        raise ValueError(f"expected auto or an integer for --white, got {text!r}") from None

@@ -1,4 +1,4 @@
-"""The options of a step as the command line has them, checked against the command before anything runs."""
+"""The options of a step as command-line arguments, checked against the command before anything runs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -73,17 +73,17 @@ def arguments_of(
 
 
 def _name(parameter: Any) -> str:
-    """The name of a parameter as one types it, without dashes."""
+    """The name of a parameter as typed, without dashes."""
     return _option(parameter).lstrip("-").replace("_", "-")
 
 
 def _option(parameter: Any) -> str:
-    """A parameter's longest name, as typed; of a flag that only says no (``--no-quality``), that one."""
+    """A parameter's longest name, as typed; of a flag with only a negative form (``--no-quality``), that one."""
     return str(max(parameter.opts or parameter.secondary_opts, key=len))
 
 
 def _texts(parameter: Any, value: Any) -> Iterator[str]:
-    """A value of TOML as the texts that the command line would have; none for a flag."""
+    """A TOML value as texts of the command line; none for a flag."""
     flag = getattr(parameter, "is_flag", False)
     if isinstance(value, bool) or flag:
         if not (flag and isinstance(value, bool)):
@@ -112,7 +112,7 @@ def _text(value: Any) -> str:
 
 
 def _words(parameter: Any, value: Any, texts: list[str]) -> Iterator[str]:
-    """The words of the command line for a parameter; none for one that has its place instead of a name."""
+    """The words of the command line for a parameter; none for a positional one."""
     if parameter.param_type_name == "argument":
         return
     option = _option(parameter)

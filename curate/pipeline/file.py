@@ -52,12 +52,12 @@ class Pipeline:
     steps: tuple[Step, ...]
 
     def place(self, step: str | None = None, key: str | None = None) -> str:
-        """Return where a step, one of its keys, or a key outside of all steps stands: ``FILE, line N``."""
+        """Return the position of a step, one of its keys, or a key outside of all steps: ``FILE, line N``."""
         return f"{self.path}, line {line_of(self.text, step, key)}"
 
 
 def read_pipeline(path: str | Path) -> Pipeline:
-    """Read a pipeline and check what can be separated from the file alone.
+    """Read a pipeline and check all that can be checked from the file alone.
 
     Raises:
         InputError: for a file that is missing, too large or no TOML, a table that is no step, or a name that cannot
@@ -100,21 +100,21 @@ def _step(pipeline: Pipeline, name: str, value: Any) -> Step:
         raise InputError(f"{pipeline.place(None, name)}: {reprlib.repr(name)} is outside of any step{known}; {EXAMPLE}")
     if not NAME.fullmatch(name):
         raise InputError(
-            f"{pipeline.place(name)}: a step's name becomes a file's: expected letters, digits, - and _, got "
+            f"{pipeline.place(name)}: a step's name becomes a file name: expected letters, digits, - and _, got "
             f"{reprlib.repr(name)}"
         )
     command = value.get(RUN, name)
     if not isinstance(command, str) or command not in STEPS:
         key = RUN if RUN in value else None
         raise InputError(
-            f"{pipeline.place(name, key)}: {reprlib.repr(command)} is no command that can be a step"
+            f"{pipeline.place(name, key)}: {reprlib.repr(command)} is not a command that can be a step"
             f"{closest(str(command), STEPS)} (run = one of {', '.join(STEPS)})"
         )
     return Step(name, command, {key: each for key, each in value.items() if key != RUN})
 
 
 def line_of(text: str, step: str | None, key: str | None = None) -> int:
-    r"""Return the line, from 1, of a step's header, or of a key of it; of what is before all steps without one.
+    r"""Return the line, from 1, of a step's header or of one of its keys; without a step, of a key before all steps.
 
     >>> line_of("folder = 'a'\n\n[dedup]\nfinder = 'exact'", "dedup", "finder")
     4
@@ -129,7 +129,7 @@ def line_of(text: str, step: str | None, key: str | None = None) -> int:
 
 
 def _quoted(name: str) -> str:
-    """A pattern for a name as TOML lets one write it."""
+    """A pattern for a name in any TOML spelling."""
     return rf"[\"']?{re.escape(name)}[\"']?"
 
 

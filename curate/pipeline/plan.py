@@ -28,7 +28,7 @@ class Commands(Protocol):
         """Raise ``InputError`` where a command cannot read a line."""
 
     def run(self, command: str, words: list[str]) -> int:
-        """Run a command and return its exit code; it says itself what is wrong."""
+        """Run a command and return its exit code; the command prints its errors."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ class Planned:
         return self._words(self.table, self.out, self.arguments.options)
 
     def trial(self, table: str | None, out: str) -> list[str]:
-        """Return the command line for a table and an output elsewhere, which writes nothing else."""
+        """Return the command line for another table and output, which writes nothing else."""
         options = [word for word in self.arguments.options if word.partition("=")[0] not in WRITES]
         return self._words(table, out, options)
 
     def writes(self) -> list[str]:
-        """Return the files that it writes in addition to its output: reading one of them makes it depend on itself."""
+        """Return the files it writes in addition to its output; a step reading one would depend on itself."""
         return [value for _, value in self.written()]
 
     def written(self) -> list[tuple[str, str]]:
-        """Return the options that name such files, with what they name."""
+        """Return the options for such files, with their values."""
         pairs = (word.partition("=") for word in self.arguments.options)
         return [(option, value) for option, _, value in pairs if option in WRITES]
 
@@ -73,7 +73,7 @@ class Planned:
         return [*options, "--", *places] if any(place.startswith("-") for place in places) else [*places, *options]
 
     def reads(self) -> Iterator[str]:
-        """Yield every text that may name something the step depends on."""
+        """Yield every text that may be a path the step depends on."""
         yield from self.arguments.values
         if self.table is not None:
             yield self.table
@@ -150,7 +150,7 @@ def _out(pipeline: Pipeline, step: Step, kind: Kind) -> str:
 
 
 def _table(pipeline: Pipeline, step: Step, made: Mapping[str, str], last: str | None) -> str:
-    """The table that a step reads: of the step it names, a path, or of the step before it."""
+    """The table that a step reads: the output of a named step, a path, or the output of the step before it."""
     chosen = step.options.get(TABLE)
     if chosen is None:
         if last is None:

@@ -1,4 +1,4 @@
-"""One receipt over all steps: every command line, what became of the rows, and digests of what was written."""
+"""One receipt over all steps: every command line, the row counts, and digests of the outputs."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -127,7 +127,7 @@ def is_pipeline_receipt(path: Path) -> bool:
 
 
 def receipt_at(path: Path) -> Path:
-    """Return the receipt of a pipeline that a path names: itself, or in its folder."""
+    """Return the receipt of a pipeline at a path: the file itself, or the one in the folder."""
     return path / PIPELINE_RECEIPT if path.is_dir() else path
 
 
@@ -148,7 +148,7 @@ def verify_pipeline(path: Path) -> Iterator[StepCheck]:
         for file, digest in inside.items():
             now = digest_of(path.parent / file)
             if now != digest:
-                check.differences.append(f"{file} {'is not as it was written' if now else 'is no longer there'}")
+                check.differences.append(f"{file} {'was changed after it was written' if now else 'no longer exists'}")
         for file in inside:
             if file.endswith(".receipt.json") and not check.differences:
                 _derive(path.parent / file, check)
@@ -165,11 +165,11 @@ def _compare_stage(receipt: Path, step: Mapping[str, Any], check: StepCheck) -> 
 
 
 def _derive(receipt: Path, check: StepCheck) -> None:
-    """Decide, or calibrate, again what a receipt says."""
+    """Decide or calibrate again by a receipt."""
     if is_applied(read_step(receipt)):
         check.differences += verify_calibration(receipt).problems
         return
     again = verify(receipt)
     check.decided_again = again.n_rows
     if not again.identical:
-        check.differences.append(f"{receipt.name} derives another subset; curate verify of it says which rows")
+        check.differences.append(f"{receipt.name} derives another subset; run curate verify on it to see which rows")

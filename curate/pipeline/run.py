@@ -1,4 +1,4 @@
-"""One run of a pipeline: what is up to date is left, the rest is done in order, and a receipt stands over all."""
+"""One run of a pipeline: steps that are up to date are skipped, the others run in order, and one receipt covers all."""
 
 import os
 import shlex
@@ -80,7 +80,7 @@ def run_pipeline(
     look: bool = True,
     announce: Callable[[str], None] = lambda text: None,
 ) -> PipelineResult:
-    """Do every step that is not up to date, in order, and write a receipt over all.
+    """Run every step that is not up to date, in order, and write a receipt over all.
 
     A step is up to date where its command line, its version, all files that it read and all that it wrote are as
     they were. What a step wrote is replaced when it is done again, but for scores: those go on, or are refused.
@@ -133,7 +133,7 @@ class _Run:
     announce: Callable[[str], None]
 
     def all(self, steps: list[Planned], n_steps: int) -> PipelineResult:
-        """Do what is to be done of the first of all steps; stop at the first that fails."""
+        """Run the steps that are not up to date, up to a limit; stop at the first that fails."""
         result = PipelineResult(folder=self.folder)
         for number, planned in enumerate(steps, 1):
             name, line = planned.step.name, _line(planned)
@@ -158,7 +158,7 @@ class _Run:
         return self.look and "--add" in planned.arguments.options and not is_named
 
     def up_to_date(self, planned: Planned) -> bool:
-        """Whether a step need not be done: nothing that it read, wrote or was reported is another."""
+        """Whether a step can be skipped: its command line, inputs and outputs are unchanged."""
         done = self.state.get(planned.step.name)
         if done is None or not done.outputs or planned.step.name in self.again:
             return False
@@ -166,7 +166,7 @@ class _Run:
         return same and done.inputs == self._inputs(planned) and self._looks(done.outputs) == done.outputs
 
     def do(self, planned: Planned) -> int:
-        """Run one step and note what it did; return its exit code."""
+        """Run one step and record it; return its exit code."""
         name, before = planned.step.name, self.state.get(planned.step.name)
         anew = name in self.again or (not planned.kind.goes_on and before is not None)
         # Noted first: what a killed run left under the step's names is then known to be its own.
@@ -194,7 +194,7 @@ class _Run:
         return replace(result, receipt=receipt)
 
     def tried(self, steps: list[Planned]) -> PipelineResult:
-        """Do in a temporary folder what is not up to date, up to the first step that takes long."""
+        """Run in a temporary folder what is not up to date, up to the first slow step."""
         result = PipelineResult(folder=self.folder)
         moved: dict[str, str] = {}
         unknown = False

@@ -54,7 +54,7 @@ class Done:
 
 
 def look_of(path: Path, leave_out: Path) -> str:
-    """Return how a file or folder looks: size and time of change, of a folder a sum over all files in it.
+    """Return the state of a file or folder: size and modification time; of a folder, a sum over all files in it.
 
     Args:
         path: to look at; an empty text is returned where nothing is there.
@@ -105,7 +105,7 @@ def read_state(folder: Path) -> dict[str, Done]:
         return {str(name): _done(value) for name, value in content["steps"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(
-            f"{path} is not as curate wrote it; remove it, and name the step to do again with --again"
+            f"{path} was changed after curate wrote it; remove it, and repeat the step with --again"
         ) from None
 
 
@@ -128,14 +128,14 @@ def _done(value: Mapping[str, Any]) -> Done:
 
 
 def write_state(folder: Path, steps: Mapping[str, Done]) -> None:
-    """Write what was done, whole or not at all, over what was there."""
+    """Replace the state by the steps done, atomically."""
     content = {"kind": KIND, "steps": {name: asdict(done) for name, done in steps.items()}}
     with AtomicFile(folder / FILE, overwrite=True) as file:
         file.write((json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode())
 
 
 def looks(base: Path, names: Iterable[str], leave_out: Path) -> dict[str, str]:
-    """Return how each path that is there looks, by its name from ``base``; texts that name nothing are left out."""
+    """Return the state of each existing path, by its name from ``base``; other texts are left out."""
     look_of_name = {name: look_of(base / name, leave_out) for name in dict.fromkeys(names) if _may_be_path(name)}
     return {name: look for name, look in look_of_name.items() if look}
 

@@ -1,4 +1,4 @@
-"""Commands that can be steps: by which option each is reported what to write, and how that is named."""
+"""Commands that can be steps: the option for the output of each, and how the output is named."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,5 +58,5 @@ STEPS: dict[str, Kind] = {  # to let another command be a step, add a line
 
 
 def kind_of(command: str) -> Kind:
-    """Return how a command takes part; InputError with the closest name where it does not."""
+    """Return how a command takes part; InputError with the closest name if it cannot."""
     return lookup(STEPS, command, kind="step")

@@ -13,7 +13,7 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 Floats = NDArray[np.float64]
-ADVICE = "name a column of numbers"
+ADVICE = "choose a column of numbers"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def finite(values: Floats, name: str, table: Table, notes: list[str]) -> NDArray
     if not is_finite.any():
         raise InputError(
             f"expected numbers in {name!r} of {table.path}, got null, NaN or infinity in every row of "
-            f"{len(values):,}; name another column"
+            f"{len(values):,}; choose another column"
         )
     if not is_finite.all():
         notes.append(f"{int((~is_finite).sum()):,} of {len(values):,} rows have no finite {name} and are left out")
@@ -62,7 +62,7 @@ def largest(codes: Codes, keep: NDArray[np.bool_], most: int, name: str, notes: 
     known = keep & (codes.codes >= 0)
     sizes = np.bincount(codes.codes[known], minlength=len(codes.names))
     if not sizes.any():
-        raise InputError(f"expected groups in {name!r}, got null or empty text in every row; name another column")
+        raise InputError(f"expected groups in {name!r}, got null or empty text in every row; choose another column")
     order = np.argsort(-sizes, kind="stable")
     order = order[sizes[order] > 0]
     shown = order[:most]
@@ -70,5 +70,5 @@ def largest(codes: Codes, keep: NDArray[np.bool_], most: int, name: str, notes: 
     place[shown] = np.arange(len(shown))
     if len(order) > len(shown):
         left = int(sizes[order[most:]].sum())
-        notes.append(f"the {most} largest of {len(order):,} groups of {name} are named; {left:,} rows are in others")
+        notes.append(f"the {most} largest of {len(order):,} groups of {name} are shown; {left:,} rows are in others")
     return Groups([codes.names[code] for code in shown], place[codes.codes])

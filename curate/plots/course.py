@@ -78,11 +78,11 @@ def read_course(folder: str | Path) -> list[Row]:
                 {name: float(value) if value else None for name, value in row.items()} for row in csv.DictReader(file)
             ]
     except FileNotFoundError:
-        raise InputError(f"expected a folder that curate train --course wrote, found no {FILE} in {folder}") from None
+        raise InputError(f"expected a folder that curate train --course wrote, got no {FILE} in {folder}") from None
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
-        raise InputError(f"{path} is not the course of a run ({error}); remove it, or name another folder") from None
+        raise InputError(f"{path} is not the course of a run ({error}); remove it, or choose another folder") from None
     if any(row.get("step") is None or row.get("epoch") is None for row in rows):
-        raise InputError(f"{path} is not the course of a run (no step or epoch); remove it, or name another folder")
+        raise InputError(f"{path} is not the course of a run (no step or epoch); remove it, or choose another folder")
     return rows
 
 

@@ -79,7 +79,7 @@ class Histogram(Numbers):
         names, _ = score_columns(request.table, request.column)
         notes: list[str] = []
         if len(names) > MOST_COLUMNS:
-            notes.append(f"the first {MOST_COLUMNS} of {len(names)} columns are shown; name others with --column")
+            notes.append(f"the first {MOST_COLUMNS} of {len(names)} columns are shown; choose others with --column")
             names = names[:MOST_COLUMNS]
         rows = read_columns(request, tuple(names))
         spreads = []
@@ -107,7 +107,7 @@ class Histogram(Numbers):
 
 def _by_group(request: PlotRequest, per: str) -> Histogram:
     if len(request.column) > 1:
-        raise InputError(f"with --per a histogram shows one column, got {len(request.column)}; draw one image of each")
+        raise InputError(f"with --per a histogram shows one column, got {len(request.column)}; draw one chart of each")
     column = request.column[0] if request.column else default_column(request.table)
     rows = read_columns(request, (column,), per)
     notes: list[str] = []

@@ -53,12 +53,12 @@ def outcomes(request: PlotRequest, notes: list[str]) -> Outcomes:
     if (request.label is None) == (request.right is None):
         got = "both" if request.label is not None else "neither"
         raise InputError(
-            f"expected --label (predictions from embeddings are judged) or --right (yours are), got {got}; give one"
+            f"expected --label (to judge predictions from embeddings) or --right (to judge yours), got {got}; pass one"
         )
     judged = _judged_by_user(request, notes) if request.right is not None else _judged_by_labels(request, notes)
     if judged.right.all() or not judged.right.any():
         which = "right" if judged.right.all() else "wrong"
-        notes.append(f"the {judged.what} is {which} on every row, so no order of them is better than another")
+        notes.append(f"the {judged.what} is {which} on every row, so all orders are equally good")
     return judged
 
 
@@ -78,8 +78,8 @@ def _judged_by_labels(request: PlotRequest, notes: list[str]) -> Outcomes:
     right, missing = judged.correctness.right, judged.correctness.missing
     name = request.prediction or next(each for each in PREDICTIONS if each in right)
     if name not in right:
-        raise InputError(f"--prediction {name}: none is given, for {missing[name]}; leave it out")
-    notes += [f"there is no {WHAT[each]}, for {why}" for each, why in missing.items()]
+        raise InputError(f"--prediction {name} is not available: {missing[name]}; leave it out")
+    notes += [f"there is no {WHAT[each]}: {why}" for each, why in missing.items()]
     notes += [f"left out: {n:,} {why}" for why, n in judged.rows.left_out.items()]
     confidence = judged.correctness.confidence if name == LINEAR else None
     return Outcomes(WHAT[name], right[name], judged.certainty, judged.rows.raw, confidence)
@@ -95,7 +95,7 @@ def _judged_by_user(request: PlotRequest, notes: list[str]) -> Outcomes:
     rows = select_rows(request.table, names)
     known = truth[rows.index] >= 0
     if not known.all():
-        notes.append(f"left out: {int((~known).sum()):,} rows of which {name} does not say whether they are right")
+        notes.append(f"left out: {int((~known).sum()):,} rows without a value in {name}")
         rows = rows.part(known)
     if request.sample is not None:
         rows = rows.part(sampled(rows, request.sample, seed=request.seed))
@@ -110,11 +110,13 @@ def _judged_by_user(request: PlotRequest, notes: list[str]) -> Outcomes:
 def _truths(values: pa.Array, name: str) -> NDArray[np.int8]:
     """Return 1 for right, 0 for wrong, -1 for neither, shape (N,)."""
     if not pa.types.is_boolean(values.type) and not is_number(values.type):
-        raise InputError(f"--right: expected true and false, or 1 and 0, in {name!r}, got {values.type}; name another")
+        raise InputError(
+            f"--right: expected true and false, or 1 and 0, in {name!r}, got {values.type}; choose another"
+        )
     numbers = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     others = numbers[~np.isnan(numbers) & (numbers != 0) & (numbers != 1)]
     if len(others):
-        raise InputError(f"--right: expected 1 or 0 in {name!r}, got {others[0]:g}; name a column of rights and wrongs")
+        raise InputError(f"--right: expected 1 or 0 in {name!r}, got {others[0]:g}; choose a column of 1 and 0")
     return np.where(np.isnan(numbers), -1, numbers).astype(np.int8)
 
 

@@ -57,7 +57,7 @@ def run_plot(options: PlotOptions) -> Plot:
         InputError: if the kind is invalid, lacks what it needs, is given what it has no use for, or the place refuses.
     """
     if options.kind not in KINDS and str(options.table) in KINDS:
-        raise InputError(f"the table comes first: curate plot {options.kind} {options.table}")
+        raise InputError(f"the table comes last: curate plot {options.kind} {options.table}")
     known_kind = kind_of(options.kind)
     check_width(options.width)
     if options.out is not None:
@@ -80,8 +80,8 @@ def _check(request: PlotRequest, name: str, kind: Kind) -> None:
     for option in sorted({option for each in KINDS.values() for option in each.options} - kind.options):
         if getattr(request, option) != getattr(PlotRequest(request.path), option):
             those = ", ".join(kind_name for kind_name, each in KINDS.items() if option in each.options)
-            raise InputError(f"--{option} is not for {name}, which would not look at it; leave it out (for: {those})")
+            raise InputError(f"--{option} is not used by {name}; leave it out (used by: {those})")
     if not 1 <= request.repeats <= MOST_REPEATS:
         raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {request.repeats}; 1000 is usual")
     if request.sample is not None and request.sample < FEWEST_SAMPLED:
-        raise InputError(f"--sample must be at least {FEWEST_SAMPLED} rows, got {request.sample}; take more")
+        raise InputError(f"--sample must be at least {FEWEST_SAMPLED} rows, got {request.sample}; choose more")

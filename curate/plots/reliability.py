@@ -52,13 +52,13 @@ class Reliability(Numbers):
             columns, promised = {CONFIDENCE: judged.confidence}, [CONFIDENCE]
         else:
             raise InputError(
-                f"the {judged.what} has no confidence; name columns with --column, such as {', '.join(judged.raw)}"
+                f"the {judged.what} has no confidence; choose columns with --column, such as {', '.join(judged.raw)}"
             )
         if promised and len(promised) < len(columns):
             rest = [name for name in columns if name not in promised]
             raise InputError(
-                f"--column: {promised[0]} holds probabilities between 0 and 1 and {rest[0]} does not, so they share "
-                "no axis; draw an image of each"
+                f"--column: {promised[0]} holds probabilities between 0 and 1 and {rest[0]} does not, so they "
+                "cannot share an axis; draw one chart of each"
             )
         if len(judged.right) < 2 * BINS:
             raise InputError(f"expected at least {2 * BINS} rows, got {len(judged.right)}; score more images")

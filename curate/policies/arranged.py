@@ -103,8 +103,8 @@ def _room() -> Iterator[None]:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error
         raise InputError(
-            f"{tempfile.gettempdir()} has no room for the rows that wait for their order ({reason}); name a folder on "
-            "a larger disk in the environment variable TMPDIR"
+            f"{tempfile.gettempdir()} has no room for the rows to be sorted ({reason}); set the environment "
+            "variable TMPDIR to a folder on a larger disk"
         ) from None
 
 

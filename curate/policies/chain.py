@@ -66,7 +66,7 @@ def receipt_of(path: AnyPath) -> AnyPath:
     beside = receipt_beside(path)
     if not beside.is_file():
         raise InputError(
-            f"{path} has no receipt next to it: expected {beside.name}; give what a policy wrote, with its receipt"
+            f"{path} has no receipt next to it: expected {beside.name}; pass what a policy wrote, with its receipt"
         )
     return beside
 
@@ -86,7 +86,7 @@ def links(receipt: AnyPath, searched: Searched, table: AnyPath | None = None) ->
     waiting: AnyPath | None = receipt
     while waiting is not None:
         if waiting.resolve() in seen or len(seen) == MOST:
-            raise InputError(f"{waiting} is the receipt of itself, or of more than {MOST} steps; take a copy")
+            raise InputError(f"{waiting} refers to itself, or follows more than {MOST} steps; restore it from a backup")
         seen.add(waiting.resolve())
         noted = read_step(waiting)
         source = table if table is not None else Searched(waiting.parent, searched.roots).source_of(noted)
@@ -111,7 +111,7 @@ def links_after(table: AnyPath, searched: Searched) -> list[Link]:
     """
     receipts = _receipts_in(table.parent)
     if len(receipts) > MOST:
-        raise InputError(f"{table.parent} holds {len(receipts):,} receipts, more than {MOST}; name a subset instead")
+        raise InputError(f"{table.parent} holds {len(receipts):,} receipts, more than {MOST}; pass a subset instead")
     waiting = [Link(path, noted, searched.source_of(noted)) for path in receipts for noted in _noted(path)]
     made, after = {table.resolve()}, []
     while ready := [step for step in waiting if step.source is not None and step.source.resolve() in made]:

@@ -64,7 +64,7 @@ def policy_of(rules: Sequence[Any]) -> type[Policy[Result]]:
     """
     name = name_of(rules)
     if name != FILTER and len(rules) != 1:
-        raise InputError(f"expected one rule in the receipt of {name}, got {len(rules)}; take a copy")
+        raise InputError(f"expected one rule in the receipt of {name}, got {len(rules)}; restore it from a backup")
     return POLICIES[name]
 
 

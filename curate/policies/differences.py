@@ -213,7 +213,10 @@ class _Aligned:
         while n > 0:
             batch = self.rest if self.rest is not None and self.rest.num_rows else next(self.batches, None)
             if batch is None:
-                raise InputError(f"{self.table.path} holds fewer rows than it says: it is damaged; take it from a copy")
+                raise InputError(
+                    f"{self.table.path} holds fewer rows than its footer states: it is damaged; restore it "
+                    "from a backup"
+                )
             piece = batch.slice(0, n)
             self.rest = batch.slice(piece.num_rows)
             n -= piece.num_rows

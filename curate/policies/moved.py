@@ -110,7 +110,7 @@ class Searched:
     def _by_name(self, name: str) -> Path | None:
         named = [file for file in self._files() if file.name == name]
         if len(named) > 1:
-            raise InputError(f"{named[0]} and {named[1]} have the name of the input; name the right one with --table")
+            raise InputError(f"{named[0]} and {named[1]} have the name of the input; pass the right one as --table")
         return named[0] if named else None
 
     def _allowed(self, place: AnyPath) -> bool:
@@ -132,7 +132,7 @@ class Searched:
                     n += 1
                     if n > MOST_FILES:
                         raise InputError(
-                            f"{root} holds more than {MOST_FILES:,} files; name a smaller folder for --root"
+                            f"{root} holds more than {MOST_FILES:,} files; choose a smaller folder for --root"
                         )
                     path = Path(folder, name)
                     if not path.is_symlink() and path.is_file():

@@ -90,13 +90,13 @@ class Outputs:
             taken = {file.resolve() for file in each.files}
             for path in self.paths.values():
                 if path.resolve() in taken or (path.resolve().parent == each.path.resolve() and each.path.is_dir()):
-                    raise InputError(f"{path} is part of {each.path}, which is never changed; choose another name")
+                    raise InputError(f"{path} is part of {each.path}, which is never overwritten; choose another name")
         written = {path.resolve() for path in self.paths.values()}
         folders = {path.parent for path in written}
         for flag, name in (*files.read.items(), *files.quoted):
             place = path_to_read(name).resolve()
             if place in written or ((flag, name) in files.quoted and place in folders):
-                raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
+                raise InputError(f"{name} is read by {flag} and would be overwritten; choose another name with -o")
 
 
 @contextmanager

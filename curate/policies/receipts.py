@@ -126,7 +126,9 @@ def read_receipt(path: str | AnyPath) -> dict[str, Any]:
     """
     receipt = read_step(path)
     if is_applied(receipt):
-        raise InputError(f"{path} is the receipt of a calibration, which decides no row; expected a policy's")
+        raise InputError(
+            f"{path} is the receipt of a calibration, which decides no rows; expected the receipt of a policy"
+        )
     return receipt
 
 
@@ -154,9 +156,9 @@ def read_step(path: str | AnyPath) -> dict[str, Any]:
     path = path_to_read(path)
     if not path.is_file():
         if isinstance(path, Path) and receipt_beside(path / CLEANED).is_file():
-            raise InputError(f"{path} is a folder of curate clean; name its receipt: {receipt_beside(path / CLEANED)}")
+            raise InputError(f"{path} is a folder of curate clean; pass its receipt: {receipt_beside(path / CLEANED)}")
         if isinstance(path, Path) and (path / ROUNDS).is_file():
-            raise InputError(f"{path} is a folder of rounds; derive its batches again by the command curate verify")
+            raise InputError(f"{path} is a folder of rounds; derive its batches again with curate verify")
         raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")
     beside = receipt_beside(path)
     if path.suffix == ".parquet" and beside.is_file():
@@ -164,7 +166,7 @@ def read_step(path: str | AnyPath) -> dict[str, Any]:
     data, receipt = read_json(path, "a receipt that curate wrote")
     if isinstance(receipt, dict) and receipt.get("kind") == ROUND_KIND:
         raise InputError(
-            f"{path} is the receipt of a round, not of a subset, and a round is derived from what lies around it; give "
+            f"{path} is the receipt of a round, not of a subset, and a round needs the files around it; pass "
             "the folder of the rounds"
         )
     if not isinstance(receipt, dict) or receipt.get("kind") not in (KIND, APPLIED_KIND):
@@ -194,7 +196,7 @@ def _check_applied(path: AnyPath, receipt: dict[str, Any]) -> None:
     except (KeyError, TypeError, AttributeError):
         is_complete = False
     if not is_complete or Path(output["file"]).name != output["file"]:
-        raise InputError(f"{path} is incomplete: expected input, counts and table; take the receipt from a copy")
+        raise InputError(f"{path} is incomplete: expected input, counts and table; restore the receipt from a backup")
 
 
 def _check_shape(path: AnyPath, receipt: dict[str, Any]) -> None:
@@ -217,10 +219,10 @@ def _check_shape(path: AnyPath, receipt: dict[str, Any]) -> None:
         )
     )
     if not is_complete:
-        raise InputError(f"{path} is incomplete: expected input, policy and outputs; take the receipt from a copy")
+        raise InputError(f"{path} is incomplete: expected input, policy and outputs; restore the receipt from a backup")
     for output in outputs.values() if isinstance(outputs, dict) else ():
         if Path(output["file"]).name != output["file"] or output["file"] in ("", ".", ".."):
-            raise InputError(f"{path} names a file outside its own folder ({output['file']}); it is not used")
+            raise InputError(f"{path} refers to a file outside its folder ({output['file']}), which is not used")
 
 
 def _are_digests(source: Mapping[str, Any]) -> bool:
@@ -276,5 +278,7 @@ def pipeline_steps(path: Path) -> list[dict[str, Any]]:
         if any(Path(name).is_absolute() for name in names):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path} is not the receipt of a pipeline as curate wrote it; take it from a copy") from None
+        raise InputError(
+            f"{path} is not the receipt of a pipeline as curate wrote it; restore it from a backup"
+        ) from None
     return steps

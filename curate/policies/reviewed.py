@@ -25,7 +25,7 @@ from scoring.errors import InputError
 OPTION = "--verdicts"
 LINES = "verdict_lines"
 RULE = "verdicts"  # what decided, in decisions and counts
-RELABELLED = "the label, or the one that a reviewer gave instead"
+RELABELLED = "the label, or the reviewer's correction"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class VerdictLines:
         file, lines = value.get("file"), value.get("lines")
         path = file.get("path") if isinstance(file, Mapping) else file
         if not isinstance(path, str) or type(lines) is not int or lines < 0:
-            raise InputError("expected the file of verdicts and its lines in the receipt; take it from a copy")
+            raise InputError("expected the file of verdicts and its lines in the receipt; restore it from a backup")
         return cls(path, lines)
 
     def for_rule(self) -> dict[str, Any]:
@@ -174,8 +174,8 @@ def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> 
             same[place] = not image or not digest or digest[:SHORT] == image
     if keys and refuses and not same.any():
         raise InputError(
-            f"{OPTION} {read.path} is of another table: none of its {counted(len(keys), 'image')} "
-            f"is there, such as {keys[0][:80]!r}; give the table that was reviewed"
+            f"{OPTION} {read.path} belongs to another table: none of its {counted(len(keys), 'image')} is in "
+            f"this one, such as {keys[0][:80]!r}; pass the table that was reviewed"
         )
     n = len(table_rows)
     drop, keep = np.zeros(n, bool), np.zeros(n, bool)

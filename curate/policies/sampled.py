@@ -18,7 +18,7 @@ from scoring.file_digest import file_sha256
 ENDING = ".csv"  # of the file that names what was drawn
 MOST_BYTES = 256 << 20
 BLOCK = 48  # drawn images that the page shows at a time
-NOT_COUNTED = f"without a verdict, or behind the last block of {BLOCK} that is judged whole: count as not drawn"
+NOT_COUNTED = f"without a verdict, or after the last fully judged block of {BLOCK}: count as not sampled"
 Row = TypeVar("Row")
 Judged = dict[tuple[str, str], dict[str, Line]]
 
@@ -50,7 +50,7 @@ def drawn_rows(
             first is named.
     """
     if path.is_file() and path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB; give the {source}")
+        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB; pass the {source}")
     reader = csv.DictReader(io.StringIO(read_text(path, what=f"the {source}"), newline=""), strict=True)
     rows: dict[int, Row] = {}
     totals: set[int] = set()
@@ -58,14 +58,14 @@ def drawn_rows(
     try:
         missing = [name for name in columns if name not in (reader.fieldnames or ())]
         if missing:
-            raise InputError(f"{path} has no column {missing[0]!r}; give the {source}")
+            raise InputError(f"{path} has no column {missing[0]!r}; pass the {source}")
         for line in reader:
             cells = {name: unguarded(line[name] or "") for name in columns}
             if any(cells.values()):
                 try:
                     number, total = _place(cells[columns[0]].strip(), columns[0], most)
                     if number in rows:
-                        raise ValueError(f"{columns[0]} {number} comes twice")
+                        raise ValueError(f"{columns[0]} {number} occurs twice")
                     rows[number] = parse(cells)
                     totals.add(total)
                 except ValueError as error:
@@ -77,7 +77,7 @@ def drawn_rows(
         raise InputError(f"{path}, {bad[0]}{more}; draw it again")
     if totals != {len(rows)}:
         got = f"{len(rows):,} of {' and '.join(map(str, sorted(totals)[:3])) or 'none'}"
-        raise InputError(f"{path}: expected all rows of one sample, got {got}; give the file as it was drawn")
+        raise InputError(f"{path}: expected all rows of one sample, got {got}; pass the file as it was drawn")
     return [rows[number] for number in sorted(rows)]
 
 

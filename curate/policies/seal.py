@@ -68,4 +68,6 @@ def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
             "upgrade curate"
         )
     if number != FORMAT or data != sealed(receipt):
-        raise InputError(f"{path} was changed since it was written: its own digest is another; take it from a copy")
+        raise InputError(
+            f"{path} was changed since it was written: its own digest is another; restore it from a backup"
+        )

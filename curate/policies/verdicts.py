@@ -26,7 +26,7 @@ IMAGE, COPY, LABELS, LEAKS = "image", "copy", "label", "leak"  # what a group as
 MOST_BYTES = 1 << 30
 SHORT = 16  # hexadecimal digits of an image's SHA-256 that bind a verdict to it
 N_NAMED = 3
-MEANWHILE = "another window decided something meanwhile; look at the group again"
+MEANWHILE = "another window saved a decision in the meantime; check the group again"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Line:
         if self.verdict not in known:
             raise ValueError(f"expected a verdict of {', '.join(known)}, got {self.verdict!r}")
         if len(self.beside) != len(self.keys) and (self.beside or self.verdict == RENAME):
-            raise ValueError("expected an image next to each key, or none where nothing was renamed")
+            raise ValueError("expected an image next to each key, or none if nothing was renamed")
         if len(self.keys) != len(self.images) or not all(0 <= at < len(self.keys) for at in self.bad):
             raise ValueError("expected an image for each key, and places among them")
 
@@ -273,13 +273,13 @@ def read_verdicts(path: str | Path, *, lines: int | None = None) -> Verdicts:
     """
     path = path_on_disk(path, "--verdicts")
     if not path.is_file():
-        raise InputError(f"{path} does not exist; give the NAME{SUFFIX} of curate review")
+        raise InputError(f"{path} does not exist; pass the NAME{SUFFIX} of curate review")
     if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path} is larger than {MOST_BYTES >> 20:,} MB; it is not of curate review")
+        raise InputError(f"{path} is larger than {MOST_BYTES >> 20:,} MB; curate review did not write it")
     complete, newline, rest = path.read_bytes().rpartition(b"\n")
     parts = complete.split(b"\n") if newline else []
     if lines is not None and len(parts) < lines:
-        raise InputError(f"{path} holds {len(parts):,} lines, expected {lines:,} as it had; take it from a copy")
+        raise InputError(f"{path} holds {len(parts):,} lines, expected {lines:,} as it had; restore it from a backup")
     parts = parts[:lines]
     parsed = [_parsed(path, number, part) for number, part in enumerate(parts, 1)]
     read = b"".join(part + b"\n" for part in parts)
@@ -291,7 +291,7 @@ def _parsed(path: Path, number: int, text: bytes) -> Line:
     try:
         return from_json(Line, json.loads(text), what=what)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} is no verdict ({str(error)[:120]}); take the file from a copy") from None
+        raise InputError(f"{what} is not a verdict ({str(error)[:120]}); restore the file from a backup") from None
 
 
 class VerdictFile:

@@ -91,7 +91,7 @@ def _policy(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> Poli
     except InputError as error:
         files = [path_to_read(str(file["path"])) for rule in noted["policy"] for file in _files(rule).values()]
         lost = any(searched.find(path) is None for path in files)
-        more = "; what has moved is looked for next to the receipt, and below --root" if lost else ""
+        more = "; moved files are searched next to the receipt, and below --root" if lost else ""
         raise InputError(f"{receipt}: {error}{more}") from None
 
 
@@ -122,9 +122,7 @@ def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPa
         path = path_to_read(str(noted["input"]["path"]))
         below = "" if not searched.roots else f", nor below {', '.join(map(str, searched.roots))}"
         more = " or search a folder with --root" if not searched.roots else ""
-        raise InputError(
-            f"the input {path} of {receipt} is no longer there{below}; name where it is now with --table{more}"
-        )
+        raise InputError(f"the input {path} of {receipt} no longer exists{below}; pass its new place as --table{more}")
     return located
 
 

@@ -106,7 +106,7 @@ def _copies(raw: NDArray[np.float32], index: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _folds(codes: NDArray[np.int64], n_classes: int, copy: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Return the fold of each row; copies, and copies of copies, share one: they would confirm one another."""
+    """Return the fold of each row; copies, and copies of copies, share one, because they would confirm one another."""
     group = np.arange(len(codes))
     row, place = np.nonzero(copy >= 0)
     other = copy[row, place]
@@ -147,7 +147,7 @@ class _Crossing:
         self.shrink = SHRINK[-1]
 
     def run(self, weight: NDArray[np.float32]) -> None:
-        """Judge every row by the others, whose labels weigh as given, shape (N,)."""
+        """Judge every row by the others, with the given weights of labels, shape (N,)."""
         everything = Moments.of(self.units, self.codes, weight, np.arange(len(self.codes)), self.n_classes)
         prior = everything.weight / max(float(everything.weight.sum()), LEAST)
         chosen: tuple[float, ...] = SHRINK
@@ -166,7 +166,7 @@ class _Crossing:
     def _calibrated(
         self, models: list[Discriminant], shrink: tuple[float, ...], rows: NDArray[np.int64]
     ) -> tuple[Discriminant, float, float]:
-        """Return the model under which the labels of some rows are likeliest, its shrinkage and its temperature."""
+        """Return the model with the highest likelihood of some rows' labels, its shrinkage and its temperature."""
         most = int(np.clip(FITTED_NUMBERS // self.n_classes, FEWEST, MOST))
         at = rows[:: max(1, -(-len(rows) // most))]
         if not len(at):

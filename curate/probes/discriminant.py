@@ -1,4 +1,4 @@
-"""The probe for labels that may be wrong: a linear discriminant, which one pass fits and which mistakes barely bend."""
+"""The probe for labels that may be wrong: a linear discriminant, fitted in one pass and robust to mistakes."""
 
 from dataclasses import dataclass
 

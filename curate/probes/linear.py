@@ -1,4 +1,4 @@
-"""The probe of a round: classes from stored embeddings, with probabilities that can be believed."""
+"""The probe of a round: classes from stored embeddings, with calibrated probabilities."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -128,7 +128,7 @@ def _fit(
 
 
 def _temperature(rows: torch.Tensor, labels: torch.Tensor, n_classes: int, seed: int) -> float:
-    """Return the temperature with the least loss on rows left out; 1 where too few can be, or all are alike."""
+    """Return the temperature with the least loss on rows left out; 1 if too few rows are left, or all are equal."""
     if len(rows) < LEAST_ROWS or len(torch.unique(labels)) < 2:  # one class alone is certain at any temperature
         return 1.0
     fold = classifier.spread_folds(labels, FOLDS, seed=seed)
@@ -196,6 +196,6 @@ def check_labelled(vectors: NDArray, labels: NDArray[np.int64], n_classes: int) 
         raise ValueError(f"{len(vectors)} vectors and {len(labels)} labels")
     if labels.min() < 0 or labels.max() >= n_classes:
         raise InputError(
-            f"labels must be whole numbers in [0, {n_classes}), got {labels.min()} to {labels.max()};"
+            f"labels must be integers in [0, {n_classes}), got {labels.min()} to {labels.max()};"
             " give every labelled row one of the classes"
         )

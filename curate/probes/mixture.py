@@ -1,4 +1,4 @@
-"""Clusters of embeddings that saw no label: a mixture of Gaussians, as papers on representations report it."""
+"""Clusters of embeddings without labels: a mixture of Gaussians, as papers on representations report it."""
 
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ class Mixture:
 
 
 def fit_mixture(embedding: Tensor, k: int, *, starts: int, seed: int) -> Mixture:
-    """Fit a mixture of k Gaussians of full covariance by EM: the likeliest of some fits.
+    """Fit a mixture of k Gaussians of full covariance by EM: the most likely of several fits.
 
     Each fit starts from spherical k-means with another seed. Means and covariances are in at most 32 principal
     components.

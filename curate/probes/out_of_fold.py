@@ -1,4 +1,4 @@
-"""How likely every row's own label is to probes that were fitted on other rows: the losses of small-loss."""
+"""How likely every row's own label is to probes that were fitted on other rows: the losses for small-loss."""
 
 from dataclasses import replace
 from typing import Any
@@ -62,7 +62,7 @@ def with_label_losses(
     if not judged.any():
         raise InputError(
             f"expected two different images of a class in column {column!r}, got {counted(len(rows), 'row')} of "
-            f"{len(names):,} classes without; name another with --label, or give losses with --holdout-loss COLUMN"
+            f"{len(names):,} classes without; choose another with --label, or pass losses with --holdout-loss COLUMN"
         )
     other = int((likeliest[judged] != codes[judged]).sum())
     facts = {
@@ -78,7 +78,7 @@ def with_label_losses(
 
 
 def _refuse(n: int, classes: list[str], width: int, column: str) -> None:
-    instead = "name another with --label, or give losses with --holdout-loss COLUMN"
+    instead = "choose another with --label, or pass losses with --holdout-loss COLUMN"
     if len(classes) < 2:
         got = f"{_named(classes[0])} alone in {counted(n, 'row')}" if classes else "none"
         raise InputError(f"expected rows of at least two classes in column {column!r}, got {got}; {instead}")
@@ -91,7 +91,7 @@ def _refuse(n: int, classes: list[str], width: int, column: str) -> None:
 
 
 def _folds(vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return the fold of each row; rows of the very same embedding share one, for they would confirm one another."""
+    """Return the fold of each row; rows of equal embeddings share one, because they would confirm one another."""
     _, same = np.unique(vector_hashes(vectors)[rows], return_inverse=True)
     target = torch.from_numpy(codes.astype(np.int64))
     return np.asarray(spread_folds(target, FOLDS, seed=0, groups=torch.from_numpy(same.astype(np.int64))))
@@ -100,7 +100,7 @@ def _folds(vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp]) -
 def _judge(
     vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp], fold: NDArray[np.int64], n_classes: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the probability of each row's label, -1 if its model never saw the class, and the likeliest class."""
+    """Return the probability of each row's label, -1 if its model never saw the class, and the most likely class."""
     chance, likeliest = np.full(len(rows), -1, np.float32), np.full(len(rows), -1)
     spread = spread_of(vectors)
     for number in range(FOLDS):
@@ -121,7 +121,7 @@ def _judge(
 
 
 def _drawn(codes: NDArray[np.intp], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return rows to learn from, ascending: of more than ``MOST_ROWS`` the first of each class, then the first at all.
+    """Return rows to learn from, ascending: of more than ``MOST_ROWS`` the first of each class, then the first overall.
 
     Rows are in the order of a hash, so the first of them are a draw.
     """
@@ -136,16 +136,18 @@ def _drawn(codes: NDArray[np.intp], inside: NDArray[np.bool_]) -> NDArray[np.int
 def _notes(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:
     n, other = facts["rows"], facts["says_otherwise"]
     notes = [
-        f"{FOLDS} probes, each applied to rows that it was not fitted on, agree with {column!r} on "
-        f"{(n - other) / n:.1%} of {counted(n, 'row')} and say otherwise of {other:,}"
+        (
+            f"{FOLDS} probes, each applied to rows that it was not fitted on, agree with {column!r} on "
+            f"{(n - other) / n:.1%} of {counted(n, 'row')} and disagree on {other:,}"
+        )
     ]
     if alone:
         named = ", ".join(map(_named, alone[:N_NAMED])) + (", ..." if len(alone) > N_NAMED else "")
         rows = counted(facts["not_judged"], "row has", "rows have")
-        notes.append(f"{rows} the largest loss, for want of another image of the class: {named}")
+        notes.append(f"{rows} the largest loss, because their class has no other image: {named}")
     return notes
 
 
 def _named(name: str) -> str:
-    """Return a class for messages: never more than a line of it."""
+    """Return a class for messages, cut to one line."""
     return repr(name[:40])

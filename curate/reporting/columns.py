@@ -106,5 +106,5 @@ def default_score(table: Table, column: str | None, columns: Sequence[Shown]) ->
     except InputError:
         scores = [each for each in columns if each.kind == SCORE]
         if not scores:
-            return None, "the table has no score: nothing separates its certain rows from the others"
-        return scores[0], f"rows are determined by {scores[0].column}; name another score with --column"
+            return None, "the table has no score: its rows cannot be ranked"
+        return scores[0], f"rows are determined by {scores[0].column}; choose another score with --column"

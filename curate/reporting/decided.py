@@ -122,7 +122,8 @@ def _outcomes(applied: Applied, column: pa.Array) -> pl.Series:
     unknown = words.filter(~words.is_in(OUTCOMES))
     if len(unknown) or words.null_count():
         raise InputError(
-            f"{applied.path}: its decisions hold {unknown[:1].to_list() or 'null'}, which is not one; take a copy"
+            f"{applied.path}: its decisions hold {unknown[:1].to_list() or 'null'}, which is not a decision; "
+            "restore it from a backup"
         )
     return words.replace_strict(OUTCOMES, range(len(OUTCOMES)), return_dtype=pl.UInt8)
 
@@ -133,13 +134,13 @@ def _refuse_strangers(dataset: Dataset, applied: Applied, row: NDArray[np.int64]
     if strangers:
         raise InputError(
             f"{path} does not belong to {dataset.table.path}: {strangers:,} of its {len(row):,} rows are not in the "
-            "table; give the table that was decided on, or leave the file out"
+            "table; pass the table that was decided on, or leave the file out"
         )
     if len(np.unique(row)) < len(row):
-        raise InputError(f"{path} decides a row twice; take it from a copy")
+        raise InputError(f"{path} decides a row twice; restore it from a backup")
     counts = applied.receipt["counts"]
     counted = [counts[name] for name in ("kept", "dropped", "undecided", "failed")]
     if np.bincount(outcome, minlength=len(OUTCOMES)).tolist() != counted:
         raise InputError(
-            f"{path} and {applied.path.name} are not of one run: their counts differ; take both from a copy"
+            f"{path} and {applied.path.name} are from different runs: their counts differ; restore both from a backup"
         )

@@ -209,7 +209,7 @@ def _unshown(results: Sequence[Applied], columns: Sequence[Shown], left_out: Seq
     """Yield notes on decisions that are gone, and on columns that are too many."""
     for result in results:
         if result.decisions is None:
-            yield f"{result.path.name}: its decisions are gone; it is in the funnel alone"
+            yield f"{result.path.name}: its decisions are missing; it only appears in the funnel"
     if left_out:
         more = counted(len(left_out), "column")
         yield f"{more} beyond {len(columns)} are not shown: {', '.join(left_out[:5])}"
@@ -304,8 +304,8 @@ def _sampled(dataset: Dataset, drawn: NDArray[np.int64], seed: int) -> dict[str,
     if len(drawn) == dataset.n:
         return None
     words = (
-        f"{len(drawn):,} of {dataset.n:,} rows were drawn by the hash of their keys; rows of galleries are there in "
-        "addition"
+        f"{len(drawn):,} of {dataset.n:,} rows are a sample by the hash of their keys; rows of galleries "
+        "come in addition"
     )
     return {"n": len(drawn), "seed": seed, "words": words}
 

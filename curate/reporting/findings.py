@@ -140,7 +140,7 @@ def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
             value = np.array([float(line["similarity"]) for line in lines])
             texts = [f"the same as {unguarded(line['other_key'])} of the other set: {line['how']}" for line in lines]
         except (KeyError, TypeError, ValueError):
-            raise InputError(f"{path} is not as curate dedup wrote it; take it from a copy") from None
+            raise InputError(f"{path} was changed after curate dedup wrote it; restore it from a backup") from None
         finding = Finding(LEAK, "also in the other set", _rows_of(dataset, keys), value, texts)
         yield _in_order(finding, -value)
 
@@ -157,7 +157,7 @@ def _conflicts(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding
         size = np.array([line["size"] for line in lines], np.float64)
         texts = [f"{line['size']} copies with different labels: {line['labels']}" for line in lines]
         rows = _rows_of(dataset, [line["kept_key"] for line in lines])
-        yield _in_order(Finding(CONFLICT, "copies of it carry other labels", rows, size, texts), -size)
+        yield _in_order(Finding(CONFLICT, "its copies have other labels", rows, size, texts), -size)
 
 
 def _labels(decided: Decided) -> Iterator[Finding]:
@@ -171,7 +171,7 @@ def _labels(decided: Decided) -> Iterator[Finding]:
         value = np.array(read["score"], np.float64)
         pairs = [*zip(map(str, read[PAIR[0]]), map(str, read[PAIR[1]]), strict=True)]
         labels = [new if new != label else "" for label, new in pairs]
-        parts = [f"labelled {label}, {f'{new} is likelier' if new != label else 'doubtful'}" for label, new in pairs]
+        parts = [f"labelled {label}, {f'{new} is more likely' if new != label else 'doubtful'}" for label, new in pairs]
         words, current = "the label is suspected", [label for label, _ in pairs]
         finding = Finding(LABEL, words, policy.row[at], value, read["reason"], parts, labels=labels, current=current)
         yield _in_order(finding, value)

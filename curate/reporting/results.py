@@ -87,7 +87,7 @@ def find_results(table: Table, paths: Results) -> list[Applied]:
     chains = [_chain(receipt.resolve(), table) for path in named for receipt in _receipts(Path(path))]
     order = {step.path.resolve(): step for steps in zip_longest(*chains) for step in steps if step is not None}
     if len(order) > MOST:
-        raise InputError(f"expected the results of at most {MOST} policies, got more; name fewer of them")
+        raise InputError(f"expected the results of at most {MOST} policies, got more; pass fewer")
     depth = {step.path.resolve(): n for chain in chains for n, step in enumerate(reversed(chain))}
     return [_applied(order[path]) for path in sorted(order, key=lambda path: depth[path])]
 
@@ -114,7 +114,7 @@ def _receipts(path: Path) -> Iterable[AnyPath]:
             yield from (path for path in receipts if not is_applied(read_step(path)))
         return
     if not path.exists():
-        raise InputError(f"{path} does not exist; give a subset, its decisions or its receipt, as a policy wrote them")
+        raise InputError(f"{path} does not exist; pass a subset, its decisions or its receipt, as a policy wrote them")
     yield receipt_of(path)
 
 

@@ -122,7 +122,7 @@ def read_findings(folder: Path) -> list[dict[str, str]]:
     path = folder / TABLE
     lines = list(csv.DictReader(io.StringIO(read_text(path, what="the findings of curate report"))))
     if any(set(line) != set(COLUMNS) or None in line.values() for line in lines):
-        raise InputError(f"{path} is not as curate report wrote it; make it again with --overwrite")
+        raise InputError(f"{path} was changed after curate report wrote it; write it again with --overwrite")
     return [{name: unguarded(cell) for name, cell in line.items()} for line in lines]
 
 

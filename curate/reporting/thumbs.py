@@ -67,7 +67,7 @@ def thumbnails(table: Table, rows: Sequence[int], *, source: str | None) -> Thum
         return Thumbs({}, 0, "")
     images = Images.of(table, rows, source=source, partial=True)
     if source is None and not images.named:
-        words = f"{table.path} holds no path to any image: name what was scored with --source"
+        words = f"{table.path} holds no path to any image: pass what was scored as --source"
         return Thumbs({}, len(rows), words)
     small: dict[int, bytes] = {}
     problems: dict[str, int] = {}

@@ -69,7 +69,7 @@ def run_report(options: ReportOptions) -> Report:
     request = part_of(FactsRequest, options, seed=0)
     opened = open_table(options.table, require=[KEY])
     if where is not None and where.resolve() in {file.resolve() for file in opened.files}:
-        raise InputError(f"{where} is the table, which is never changed; choose another name")
+        raise InputError(f"{where} is the table, which is never overwritten; choose another name")
     facts = gather(opened, request)
     if review is not None:
         kinds = findings_of(facts.dataset, facts.decided, facts.results)

@@ -79,7 +79,7 @@ def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings)
         )
     except ReadError as error:
         return f"cannot be read ({error.status}: {error})"
-    return image if image.pixels is not None else f"is no image that can be read ({image.status})"
+    return image if image.pixels is not None else f"is not a readable image ({image.status})"
 
 
 def _scored(runner: Runner, fit: DatasetFit | None, images: Sequence[DecodedImage | str]) -> ScoredImages:

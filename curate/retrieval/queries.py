@@ -70,8 +70,9 @@ class QueryNames:
             return None if row is None else NamedQuery(meant, ROW, row)
         if kind is not None and not (kind == IMAGE and _is_image_of(self.table, row, text)):
             raise InputError(
-                f"{text!r} is both a key of {self.table.path} and a {'folder' if kind == FOLDER else 'file'} here, and "
-                f"they are not the same image; write ./{text} for what is here, or go elsewhere for the key"
+                f"{text!r} is both a key of {self.table.path} and a {'folder' if kind == FOLDER else 'file'} "
+                f"here, and they are different images; write ./{text} for the file, or run the command in "
+                "another folder for the key"
             )
         return NamedQuery(text, ROW, row)
 
@@ -169,8 +170,8 @@ def name_queries(texts: Sequence[str], table: Table) -> list[NamedQuery]:
             )
         if named.kind in (IMAGE, FOLDER) and table.embedding_column is not None:
             raise InputError(
-                f"{text} is to be embedded, and it is unknown which model made the column {table.embedding_column!r} "
-                "of --embedding; give keys, or a table that has that column"
+                f"{text} is to be embedded, and which model computed the column {table.embedding_column!r} of "
+                "--embedding is unknown; pass keys, or a table that has that column"
             )
         queries.append(named)
     return queries
@@ -228,7 +229,7 @@ def _of_rows(named: Sequence[NamedQuery], table: Table, rows: Rows, signal: Sign
     for query in named:
         problem = _problem(rows, query.row)
         if problem:
-            raise InputError(f"the query {query.text!r} of {table.path} has {problem}; name another row")
+            raise InputError(f"the query {query.text!r} of {table.path} has {problem}; choose another row")
     return Queries(
         [query.text for query in named],
         rows.array(EMBEDDING)[at].astype(np.float32),
@@ -252,11 +253,12 @@ def _of_images(
     scored = score_images([read for _, read in files], table, model=model)
     for (path, _), problem in zip(files, scored.problems, strict=True):
         if problem and path in alone:
-            raise InputError(f"{path} {problem}; name another query")
+            raise InputError(f"{path} {problem}; choose another query")
     if signal is not None and signal.column not in scored.columns:
         raise InputError(
-            f"--certainty {signal.column} is of rows of the table, and {files[0][0]} is not one; name a column "
-            f"that its model gives ({', '.join(scored.columns)}), or fit the model to the table by curate fit"
+            f"--certainty {signal.column} is a column of the table, and {files[0][0]} is not a row of it; "
+            f"choose a column that the model computes ({', '.join(scored.columns)}), or fit the model to the "
+            "table with curate fit"
         )
     none = np.full(len(files), -1)
     certainty = np.full(len(files), np.nan) if signal is None else signal.sign * scored.columns[signal.column]
@@ -265,11 +267,11 @@ def _of_images(
 
 
 def _of_table(other: Table, place: int, table: Table, signal: Signal | None) -> Queries:
-    same_model(table, other, instead="name your own column in both with --embedding")
+    same_model(table, other, instead="choose your own column in both with --embedding")
     numbers = () if signal is None else (signal.column,)
     rows = read_rows(other, Needs(numbers=numbers, representations=EMBEDDINGS))
     if rows.embedding is None or not len(rows):
-        raise InputError(f"{other.path} holds no row to ask with; give a table with rows")
+        raise InputError(f"{other.path} holds no row for a query; pass a table with rows")
     at = np.arange(len(rows))
     same = other.path.resolve() == table.path.resolve()
     return Queries(

@@ -79,7 +79,7 @@ def by_concentration(probability: float, kappa: NDArray[np.float64], dim: int) -
     its own kappa does not count.
     """
     if (kappa < 0).any():
-        raise InputError(f"expected concentrations >= 0, got {kappa.min():g}; name another column with --certainty")
+        raise InputError(f"expected concentrations >= 0, got {kappa.min():g}; choose another column with --certainty")
     return Regions(probability, None, "", credible_cosine(probability, torch.from_numpy(kappa), dim).numpy())
 
 
@@ -114,7 +114,7 @@ def by_matches(
     if usable.sum() < FEWEST:
         raise InputError(
             f"--calibrate {column} needs at least {FEWEST} rows that share their value with another, got "
-            f"{int(usable.sum()):,}; name a column of classes"
+            f"{int(usable.sum()):,}; choose a column of classes"
         )
     drawn = np.flatnonzero(usable)
     drawn = drawn[np.argsort(redrawn(rows.hashes[drawn], seed, "calibrate"), kind="stable")[:CALIBRATED]]
@@ -171,7 +171,7 @@ def words(regions: Regions, signal: Signal, dim: int) -> str:
     spread = (
         f"the most certain query is {ratio:.1f} times as concentrated as the least certain"
         if ratio > 1.005
-        else ("certainty says nothing here, and all regions are alike")
+        else ("certainty is uninformative here, and all regions are alike")
     )
     return (
         f"a region holds the nearest row of the query's {regions.column} with a probability of "

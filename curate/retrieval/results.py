@@ -198,7 +198,7 @@ class Retrieval(Printed):
 def recall_words(recall: Recall) -> str:
     """Return how complete a search is."""
     if recall.exact:
-        return "recall 1: every query was compared with every row that is searched"
+        return "recall 1: every query was compared with every searched row"
     return (
         f"recall {recall.estimate:.4f} [{recall.low:.4f}, {recall.high:.4f}], measured on "
         f"{counted(recall.n_pairs, 'neighbour')} of sampled rows"

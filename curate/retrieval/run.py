@@ -87,5 +87,5 @@ def _certainty(
     except InputError as error:
         if settings.needs_certainty:
             raise
-        notes.append(f"no certainty is shown: {error}")
+        notes.append(f"certainty is not available: {error}")
         return None

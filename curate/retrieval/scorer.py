@@ -30,7 +30,7 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
     if digest and card.get("base", card["digest"]) != digest:  # a fitted model's embeddings are its base model's
         raise InputError(
             f"expected the model that scored {table.path} ({digest[:12]}), got {model} ({card['digest'][:12]}); "
-            "edited copies must be scored as the table was: name that model with --model"
+            "edited copies must be scored as the table was: pass that model as --model"
         )
     chosen = select_device(device)
     before = table.metadata.get("settings")
@@ -44,7 +44,7 @@ def model_named_by(table: Table, digest: str) -> str:
     digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
     if digest not in digests:
         which = f"a model that does not ship ({digest[:12]})" if digest else "no model that it names"
-        raise InputError(f"{table.path} was scored by {which}; name its checkpoint with --model")
+        raise InputError(f"{table.path} was scored by {which}; pass its checkpoint as --model")
     return digests[digest]
 
 

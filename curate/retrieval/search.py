@@ -52,8 +52,8 @@ class TableSearch:
         k = min(k, int(self.among.sum()))
         if len(queries) * k > MOST_PAIRS:
             raise InputError(
-                f"{len(queries):,} queries with {k:,} rows each are more than {MOST_PAIRS:,} answers; lower --top, or "
-                "ask for a part"
+                f"{len(queries):,} queries with {k:,} rows each are more than {MOST_PAIRS:,} answers; lower "
+                "--top, or pass fewer queries"
             )
         search, probes, recall = self._everything, None, Recall.of_everything()
         n_rows = int(self.among.sum())
@@ -87,8 +87,8 @@ class TableSearch:
                 left -= int(keep.sum())
             if links is None or left < 0:
                 raise InputError(
-                    f"the regions hold more than {MOST_PAIRS:,} rows together; lower --credible, give --top, or ask "
-                    "with fewer queries"
+                    f"the regions hold more than {MOST_PAIRS:,} rows together; lower --credible, set --top, "
+                    "or pass fewer queries"
                 )
             inside.append(count)
             parts.append((links.query[keep] + start, links.row[keep], links.similarity[keep]))

@@ -51,9 +51,7 @@ class RetrieveSettings:
                 f"--credible takes a probability above 0 and below 1, got {self.credible:g}; 0.95 is usual"
             )
         if self.calibrate is not None and self.credible is None:
-            raise InputError(
-                "--calibrate is for the regions of --credible, which is missing; add it, or leave this out"
-            )
+            raise InputError("--calibrate needs --credible; add --credible, or leave --calibrate out")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
 
@@ -148,7 +146,7 @@ class RetrievalWork:
             if not len(known):
                 raise InputError(
                     f"--reject {reject.text}: expected numbers in {self.column.column!r} of {self.table.path}, got "
-                    "none; name another column with --certainty"
+                    "none; choose another column with --certainty"
                 )
             enough = reject.least(known, self.column)
         for at, (problem, certainty) in enumerate(
@@ -202,7 +200,9 @@ class RetrievalWork:
         top = self.settings.top or TOP
         most = int(among.sum())
         if top > most:
-            self.notes.append(f"--top {top:,} is more than the {counted(most, 'row')} that can be found; all are given")
+            self.notes.append(
+                f"--top {top:,} is more than the {counted(most, 'row')} that can be found; all are returned"
+            )
         return searched.nearest(vectors, searched_rows, top)
 
     def _facts(self) -> dict[str, object]:

@@ -36,10 +36,10 @@ MEANINGS = {
     "number": "of the query, from 0",
     "query": "its key, or the path of its image",
     "state": "answered, alone (no row is in its region), rejected, undecided or failed",
-    "reason": "why a query found nothing",
+    "reason": "why a query has no answer",
     "query_certainty": "of the query, in the unit of the column",
     "bound": "cosine from which a row lies inside its region",
-    "inside": "rows inside its region; without regions those given back",
+    "inside": "rows inside its region; without regions, the returned ones",
     "rank": "1 for the nearest row",
     "key": "of the row",
     "similarity": "cosine of query and row",
@@ -56,7 +56,7 @@ def check_file(path: Path, inputs: Iterable[AnyPath], *, overwrite: bool) -> Non
     if path.suffix.lower() not in ENDINGS:
         raise InputError(f"expected a name that ends in {', '.join(ENDINGS)}, got {path}")
     if path.resolve() in {each.resolve() for each in inputs}:
-        raise InputError(f"{path} is read, and would be written over; choose another name")
+        raise InputError(f"{path} is read, and would be overwritten; choose another name")
     refuse_existing(path, overwrite=overwrite)
     require_folder(path)
 

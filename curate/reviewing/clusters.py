@@ -1,4 +1,4 @@
-"""Like images in groups, so that one decision is about one thing."""
+"""Similar images in groups, so that one decision covers one kind of image."""
 
 from collections.abc import Sequence
 
@@ -45,12 +45,12 @@ def unit_vectors(table: Table, rows: Sequence[int] | NDArray[np.int64], about: N
 
 
 def cohesion(vectors: Vectors) -> float:
-    """Return how alike unit vectors are, shape (M, D): the length of their mean, 1 where all are equal."""
+    """Return the similarity of unit vectors, shape (M, D): the length of their mean, 1 if all are equal."""
     return float(np.linalg.norm(vectors.mean(0)))
 
 
 def divided(vectors: Vectors, fewest: int = FEWEST) -> list[NDArray[np.int64]]:
-    """Return the places of rows in groups that each show one thing, by halving those that do not; the largest first.
+    """Return the indices of rows in groups of similar images, by halving groups that are not; the largest first.
 
     Args:
         vectors: unit vectors, shape (M, D).
@@ -71,7 +71,7 @@ def divided(vectors: Vectors, fewest: int = FEWEST) -> list[NDArray[np.int64]]:
 
 
 def halves(vectors: Vectors) -> list[NDArray[np.int64]]:
-    """Return the places of rows in two groups by 2-means, begun at two rows far apart; in one where all are the same.
+    """Return the indices of rows in two groups by 2-means, started at two distant rows; in one group if all are equal.
 
     Args:
         vectors: unit vectors, shape (M, D).
@@ -92,7 +92,7 @@ def halves(vectors: Vectors) -> list[NDArray[np.int64]]:
 
 
 def likely_and_not(weights: NDArray[np.float64]) -> list[NDArray[np.int64]]:
-    """Return the places of images that are likely wrong, and of the others; of all where they hardly differ.
+    """Return the indices of images that are likely wrong, and of the others; of all if they hardly differ.
 
     Args:
         weights: how likely each is wrong, shape (M,).
@@ -111,7 +111,7 @@ def _unit(vector: Vectors) -> Vectors:
 
 
 def in_view(vectors: Vectors | None, n: int, most: int) -> tuple[list[int], int]:
-    """Return the places of a group's sample, and how many of them are typical; the others are at its edge.
+    """Return the indices of a group's sample, and how many of them are typical; the others are at its edge.
 
     Args:
         vectors: of the group, worst first, shape (n, D), or None.

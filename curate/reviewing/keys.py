@@ -1,4 +1,4 @@
-"""Keys of rows and the images that they name, as the decisions of a review hold them."""
+"""Keys of rows and digests of their images, as stored with the decisions of a review."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ def keys_of(table: Table, rows: NDArray[np.int64]) -> tuple[str, ...]:
 
 
 def images_of(table: Table, rows: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return the first digits of the SHA-256 of the images of N rows; empty text where the table has none."""
+    """Return the first digits of the SHA-256 of the images of N rows; empty text if the table has none."""
     if not len(rows) or SHA256 not in table.schema.names:
         return ("",) * len(rows)
     images = table.take(rows, [SHA256]).column(SHA256).to_pylist()

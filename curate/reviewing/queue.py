@@ -1,4 +1,4 @@
-"""The queue of a review: suspected images in groups of like ones, the largest consequence first."""
+"""The queue of a review: suspected images in groups of similar ones, the largest consequence first."""
 
 import hashlib
 from collections import Counter
@@ -35,7 +35,7 @@ OPEN = "undecided"
 OF_LOOKS = (JUNK, GROUPS, OPEN)  # kinds of which images are here for what they show, and not for one measure
 SIZES = ("width", "height")
 ROUNDED = 2.0  # pixels by which the sides of a resized image may be off
-NEAR_WORDS = "copies, or two things before one background"
+NEAR_WORDS = "copies, or two objects on one background"
 EQUAL = "bytes"  # the rule of equal files
 OF_DEDUP = ("reason", "rule", "score", "kept_key")
 Rows = NDArray[np.int64]
@@ -86,7 +86,7 @@ class Group:
         )
 
     def split(self, keys: Mapping[int, str]) -> list["Group"]:
-        """Return two groups, each more alike; this one alone where all images are the same."""
+        """Return two groups of more similar images; only this one if all images are equal."""
         if len(self.rows) < 2:
             return [self]
         parts = likely_and_not(self.weights)
@@ -142,7 +142,7 @@ def groups_of(
 
 
 def _numbered(groups: Sequence[Group]) -> list[Group]:
-    """Return the groups with a number in the words that several of a kind share."""
+    """Return the groups, those with equal words numbered."""
     number: Counter[tuple[str, str]] = Counter()
     total = Counter((each.kind, each.words) for each in groups)
     named_groups = []
@@ -189,7 +189,7 @@ def _parts(finding: Finding) -> Iterator[tuple[str, Finding]]:
 
 
 def _pairs(finding: Finding, table: Table) -> Iterator[tuple[str, Finding]]:
-    """Near copies by how their size differs from the image they are like: a resized copy keeps its shape."""
+    """Near copies by how their size differs from the similar image: a resized copy keeps its aspect ratio."""
     copies = finding.at(np.flatnonzero(finding.beside >= 0).tolist())
     if not len(copies.rows):
         return
@@ -226,7 +226,7 @@ def _weights(part: Finding, junk: NDArray[np.float64] | None) -> NDArray[np.floa
 
 
 def _divisions(part: Finding, weights: NDArray[np.float64], units: Vectors | None) -> list[Rows]:
-    """The places of a finding's images in groups."""
+    """The indices of a finding's images in groups."""
     if part.labels or part.kind in (NEAR, COPIED) or units is None:  # one question whatever the image shows
         return [np.arange(len(part.rows))]
     if part.kind in OF_LOOKS:

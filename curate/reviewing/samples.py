@@ -1,4 +1,4 @@
-"""A drawn sample under review: what is judged of each image, without a hint of what is expected."""
+"""A drawn sample under review: the question about each image, without a hint of the expected answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Drawn:
 
 
 def is_sample(path: object) -> bool:
-    """Return whether a path is a file of what was drawn."""
+    """Return whether a path is the file of a sample."""
     return str(path).endswith(ENDING)
 
 
@@ -77,12 +77,12 @@ def _read(path: Path) -> tuple[list[Drawn], str, str]:
 
 
 def _rows(path: Path, dataset: Dataset, keys: Sequence[str]) -> np.ndarray:
-    """The row of each key; InputError where one is not there."""
+    """The row of each key; InputError if one is missing."""
     rows = dataset.find(text_hashes(keys))
     gone = np.flatnonzero(rows < 0)
     if len(gone):
         raise InputError(
-            f"{path} is of another table: {dataset.table.path} has no image {keys[gone[0]][:80]!r}; give the "
-            "table that it was drawn from"
+            f"{path} belongs to another table: {dataset.table.path} has no image {keys[gone[0]][:80]!r}; pass "
+            "the table it was drawn from"
         )
     return rows

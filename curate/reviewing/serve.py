@@ -140,7 +140,7 @@ def _reviewed(options: ReviewOptions) -> Reviewed:
     path = Path(table) if isinstance(table, str) and "://" not in table else table
     if isinstance(path, Path) and (path / FILE).is_file():
         if results:
-            raise InputError(f"{path} names its results itself; leave them out, or name {path / SCORES} instead")
+            raise InputError(f"{path} contains its results; leave them out, or pass {path / SCORES} instead")
         step = read_steps(path).get("report", {})
         noted = step.get("source")
         if source is None and isinstance(noted, str):
@@ -161,7 +161,7 @@ def _reviewed(options: ReviewOptions) -> Reviewed:
         beside = path
     opened = open_table(table, require=[KEY])
     if verdicts is None and not isinstance(beside, Path):
-        raise InputError(f"{beside} is in a store; name a file of this machine for decisions with --verdicts")
+        raise InputError(f"{beside} is in a store; pass a local file for decisions as --verdicts")
     file = path_on_disk(verdicts, "--verdicts") if verdicts else beside.with_name(f"{beside.stem}{SUFFIX}")
     return Reviewed(opened, results, str(subset), file, source, label, listed)
 
@@ -171,7 +171,7 @@ def _sampled(
 ) -> Reviewed:
     """Return the sample of a table to judge."""
     if len(named) > 1:
-        raise InputError(f"expected one sample to judge, got {len(named):,} files; name {named[0]} alone")
+        raise InputError(f"expected one sample to judge, got {len(named):,} files; pass only {named[0]}")
     sample = path_on_disk(named[0], "a sample")
     file = path_on_disk(verdicts or verdicts_beside(sample), "--verdicts")
     return Reviewed(table, None, str(table.path), file, source, label, sample=sample)
@@ -204,7 +204,7 @@ def _under_review(about: Reviewed, reviewer: str) -> Review:
 
 
 def _listed_copies(folder: Path, dataset: Dataset) -> list[Finding]:
-    """Return the near copies that a cleaning listed, each with the image that it is like."""
+    """Return the near copies that a cleaning listed, each with the image it resembles."""
     pairs = [line for line in read_findings(folder) if line["kind"] == NEAR and line[LIKE]]
     value = np.array([float(line["value"]) for line in pairs], np.float64)
     by = [line["finding"].removeprefix(f"like {line[LIKE]}, by ") for line in pairs]

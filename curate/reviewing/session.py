@@ -1,4 +1,4 @@
-"""A review under way: which groups are open, what was decided, and what a random sample shows of the rest."""
+"""The state of a review: open groups, decisions, and what a random sample shows about the rest."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -67,8 +67,8 @@ class Review:
         verdicts = [line for line in file.verdicts.live() if line.keys]
         if verdicts and not any((self._rows_of(line) >= 0).any() for line in verdicts):
             raise InputError(
-                f"{file.path} is of another table: none of its images is in {self.table.path}; name another file with "
-                "--verdicts"
+                f"{file.path} belongs to another table: none of its images is in {self.table.path}; pass "
+                "another file as --verdicts"
             )
 
     # What the page asks for
@@ -105,7 +105,7 @@ class Review:
             group = self._standing.groups.get(id)
             rows = self._open(group) if group is not None else np.zeros(0, np.int64)
             if group is None or not len(rows):
-                raise InputError("this group is decided; go on with the next one")
+                raise InputError("this group is decided already; continue with the next one")
             places = np.flatnonzero(np.isin(group.rows, rows))
             if offset is None:
                 vectors = None if group.vectors is None else group.vectors[places]
@@ -155,13 +155,13 @@ class Review:
             return ""
 
     def judge(self, seq: int, good: Sequence[int], bad: Sequence[int]) -> None:
-        """Write the verdicts on rows of a random sample; arguments as of ``act``, and which rows are bad."""
+        """Write the verdicts on rows of a random sample; arguments as for ``act``, and which rows are bad."""
         with self._lock:
             self._check(seq)
             rows = np.array([*bad, *good], np.int64)
             allowed = self._population() & ~self._standing.audited
             if not len(rows) or not (rows >= 0).all() or not (rows < len(allowed)).all() or not allowed[rows].all():
-                raise InputError("expected rows of the sample; look at it again")
+                raise InputError("expected rows of the sample; load it again")
             keys, images = keys_of(self.table, rows), images_of(self.table, rows)
             self.file.append(
                 AUDIT, question=IMAGE, words="random sample", keys=keys, images=images, bad=tuple(range(len(bad)))
@@ -174,7 +174,7 @@ class Review:
         if self.file.verdicts.torn:
             notes.append(f"{self.file.path}: its last line was cut off and is left out; decide that group again")
         if gone:
-            notes.append(f"{self.file.path}: {gone:,} verdicts on images that the table does not have are left alone")
+            notes.append(f"{self.file.path}: {gone:,} verdicts on images that are not in the table are kept unchanged")
         if changed:
             notes.append(f"{self.file.path}: {changed:,} verdicts on images that changed since do not count")
         return notes
@@ -188,12 +188,12 @@ class Review:
         rows = self._open(group) if group is not None else np.zeros(0, np.int64)
         rows = rows[~np.isin(rows, list(out))] if out else rows
         if group is None or not len(rows):
-            raise InputError("no image is left in this group; put one back, or go on with the next group")
+            raise InputError("no image is left in this group; restore one, or continue with the next group")
         fields: dict[str, Any] = {}
         if action == RELABEL:
             label, column = label or group.label, self.column or (LABEL if group.kind == SAMPLE else None)
             if column is None or not label or len(label) > MOST_LABEL:
-                raise InputError("expected a table with labels and a new label; name the column with --label")
+                raise InputError("expected a table with labels and a new label; choose the column with --label")
             fields = {"column": column, "label": label}
         decisions = [(action, {**self._about(group, rows), **fields})]
         others = group.rows[np.isin(group.rows, list(out))] if out else rows[:0]
@@ -221,12 +221,12 @@ class Review:
     def _undo(self) -> str:
         last = self._last()
         if last is None:
-            raise InputError("there is nothing of yours to undo")
+            raise InputError("you have no decision to undo")
         self.file.append(UNDO, group=last.id)
         return last.group
 
     def _last(self) -> Line | None:
-        """The last line of this reviewer that can be taken back."""
+        """The last line of this reviewer that can be undone."""
         mine = (line for line in reversed(self.file.verdicts.live()) if line.reviewer == self.file.reviewer)
         return next((line for line in mine if line.verdict in (*DECISIONS, SPLIT, AUDIT)), None)
 
@@ -309,7 +309,7 @@ class Review:
         return groups
 
     def _waiting(self) -> list[tuple[Group, NDArray[np.int64]]]:
-        """The open groups and their open rows: those on which reviewers disagree, then where most is to be expected."""
+        """The open groups and their open rows: those on which reviewers disagree, then the most promising."""
         waiting = [(group, self._open(group)) for group in self._standing.groups.values()]
         return sorted(
             [each for each in waiting if len(each[1])],
@@ -333,7 +333,7 @@ class Review:
         return group.rows[~closed]
 
     def _rows_of(self, line: Line) -> NDArray[np.int64]:
-        """The row of each image of a line, shape (M,); -1 where it is gone or another image now."""
+        """The row of each image of a line, shape (M,); -1 if it is gone or has changed."""
         if line.id not in self._rows:
             rows = self.dataset.find(text_hashes(line.keys))
             known = np.flatnonzero(rows >= 0)
@@ -379,7 +379,7 @@ class Review:
     # What a random sample shows
 
     def _population(self) -> NDArray[np.bool_]:
-        """The rows that are kept as things are, and the sample's bad rows."""
+        """The rows kept by the decisions so far, and the sample's bad rows."""
         now = self._standing
         return (self._kept | now.restored) & (~now.dropped | now.bad)
 

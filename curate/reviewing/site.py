@@ -1,4 +1,4 @@
-"""The answers of a review's server: its page, groups, images and rows, and where decisions are sent."""
+"""The answers of a review's server: its page, groups, images and rows, and the address for decisions."""
 
 import json
 import re
@@ -78,13 +78,13 @@ class ReviewSite:
         return HTTPStatus.NOT_FOUND, JSON, problem("there is nothing here")
 
     def change(self, path: str, body: bytes) -> Answer:
-        """Take what a page sent; return the new state."""
+        """Apply what a page sent; return the new state."""
         if path not in ("decide", "judge"):
             return HTTPStatus.NOT_FOUND, JSON, problem("there is nothing here")
         sent = _read(body)
         seq = sent.get("seq")
         if type(seq) is not int:
-            raise InputError("expected the number of lines that the page knew of; load it again")
+            raise InputError("expected the number of lines that the page had loaded; load it again")
         if path == "decide":
             action, group, label = (_text(sent, name) for name in ("action", "group", "label"))
             shown = self.review.act(seq, action, group, rows=_numbers(sent, "out"), label=label)
@@ -94,7 +94,7 @@ class ReviewSite:
         return _json({**self.review.state(), "show": shown})
 
     def _seen(self, shown: dict[str, Any]) -> dict[str, Any]:
-        """Look up where the images of a group are, all together."""
+        """Look up the places of a group's images, all at once."""
         self.images.remember([item["row"] for item in shown["items"]])
         return shown
 

@@ -57,7 +57,7 @@ def export_problems(place: Path, noted: Mapping[str, Any], batch: pa.Table, sett
         return []
     if noted.get("format") != CSV:
         same = "sha256" not in noted or noted["sha256"] == file_sha256(path)
-        return [] if same else [f"{name} is not the file that was written for the annotators"]
+        return [] if same else [f"{name} changed after it was written for the annotators"]
     try:
         present = _cells(path)
     except InputError as error:
@@ -72,7 +72,7 @@ def export_problems(place: Path, noted: Mapping[str, Any], batch: pa.Table, sett
     return [
         f"{name} {what} ({', '.join(map(shown, keys[:N_SHOWN]))}{', ...' if len(keys) > N_SHOWN else ''})"
         for keys, what in (
-            (extra, f"has {counted(len(extra), 'row')} that the batch has not"),
+            (extra, f"has {counted(len(extra), 'row')} that the batch lacks"),
             (lacking, f"lacks {counted(len(lacking), 'row')} of the batch"),
             (other, f"shows other cells than the batch in {counted(len(other), 'row')}"),
         )
@@ -87,9 +87,9 @@ def _cells(path: Path) -> Cells:
     try:
         rows = list(lines)
     except csv.Error as error:
-        raise InputError(f"{path.name} is no CSV file any more: {error}") from None
+        raise InputError(f"{path.name} is no longer a CSV file: {error}") from None
     if KEY not in (lines.fieldnames or ()):
-        raise InputError(f"{path.name} has no column {KEY!r} any more")
+        raise InputError(f"{path.name} no longer has a column {KEY!r}")
     return {str(row[KEY]): {name: value for name, value in row.items() if name is not None} for row in rows}
 
 

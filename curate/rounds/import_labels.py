@@ -69,9 +69,7 @@ def run_round_import(options: RoundImportOptions) -> ImportResult:
     annotator, skip_rest = options.annotator, options.skip_rest
     with held(options.folder) as opened:
         if not opened.rounds:
-            raise InputError(
-                f"no batch was made yet in {opened.path}; make a batch with `curate round next {opened.path}`"
-            )
+            raise InputError(f"{opened.path} has no batch yet; create one with `curate round next {opened.path}`")
         path = Path(options.file)
         if path.exists() and not path.is_file() and not path.is_dir():
             raise InputError(

@@ -12,9 +12,9 @@ from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 
 MEANINGS = {
-    "label": "the class that most annotators gave; null where they are tied, or skipped the image",
+    "label": "the class most annotators chose; null if they are tied or skipped the image",
     "state": "labelled, tied or skipped",
-    "n_labels": "labels that count, one an annotator",
+    "n_labels": "labels that count, one per annotator",
     "entropy": "of the shares of the classes, in nats; 0 where all agree",
     "round": "in which it was requested",
     "arm": "why it was requested: strategy, control (at random) or holdout",
@@ -48,9 +48,7 @@ def run_round_labels(options: RoundLabelsOptions) -> dict[str, int]:
     opened.check()
     table = label_table(opened.votes, opened.requested, opened.arms)
     if not table.num_rows:
-        raise InputError(
-            f"no labels came back to {opened.path} yet; import some with `curate round import {opened.path}`"
-        )
+        raise InputError(f"{opened.path} has no labels yet; import some with `curate round import {opened.path}`")
     columns = describe_all(table.schema.names, MEANINGS)
     metadata = {"kind": "consensus", "rounds": len(opened.rounds), "head": opened.head, "columns": columns}
     if opened.settings.classes is not None:

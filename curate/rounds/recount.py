@@ -33,7 +33,7 @@ def measure_problems(
         if (now.right, now.n) != (then.right, then.n):
             problems.append(
                 f"the model is right on {now.right:,} of {now.n:,} held-out images now, on {then.right:,} of "
-                f"{then.n:,} then"
+                f"{then.n:,} as recorded"
             )
         try:
             expected = anytime_accuracy(then, state.look, state.model.anytime.confidence)
@@ -64,7 +64,7 @@ def _lift_problems(before: Folder | None, round_: Round, scored: TableRows, stan
         return [*problems, f"the lift cannot be measured again: {error}"]
     counts = None if now is None else (now.n, now.n_held_out, now.better, now.worse)
     if counts != (then.n, then.n_held_out, then.better, then.worse):
-        problems.append("the lift of the strategy is not what the labels give")
+        problems.append("the lift of the strategy is not what the labels show")
     return problems
 
 
@@ -75,4 +75,4 @@ def _interval(name: str, expected: Anytime | None, recorded: Anytime) -> list[st
         and math.isclose(expected.low, recorded.low, abs_tol=ROUNDING)
         and math.isclose(expected.high, recorded.high, abs_tol=ROUNDING)
     )
-    return [] if same else [f"the interval of its {name} is not what the counts and the look give"]
+    return [] if same else [f"the interval of its {name} does not follow from the counts and the look"]

@@ -123,7 +123,7 @@ def verify_rounds(
     names = numbered_folders(path)
     last = int(names[-1]) if names else 0
     if only is not None and only > last:
-        raise InputError(f"expected a round from 1 to {last} of {path}, got {only}; name one of them")
+        raise InputError(f"expected a round from 1 to {last} of {path}, got {only}; choose one of them")
     number = 0
     while number < last:
         number += 1
@@ -162,21 +162,21 @@ class _Past:
         self.initial_labels: dict[str, str] = {}
         self.held_out: tuple[str, ...] = ()
         if file_sha256(path / HOLDOUT) != settings.holdout_sha256:
-            self.lacking = f"{HOLDOUT} is not what {CONFIG} says"
+            self.lacking = f"{HOLDOUT} differs from what {CONFIG} records"
             return []
         self.held_out, self.initial_labels = held_out_keys(self.folder)
         drawn = self.scored.keys(held_out_rows(self.scored, settings))
         other = sorted(set(drawn) ^ set(self.held_out))
         if other:
             named = ", ".join(shown(key) for key in other[:N_SHOWN])
-            return [f"held out now or then, not both: {counted(len(other), 'image')} ({named})"]
+            return [f"held out only now or only then: {counted(len(other), 'image')} ({named})"]
         return []
 
     def lost(self, number: int, to: int) -> RoundCheck:
         """Return notes on missing rounds."""
         which = f"{ROUNDS}/{number:04}" + (f" to {to:04}" if to > number else "")
         self.lacking, self.before = self.lacking or f"{which} is missing", None
-        return RoundCheck(number, problems=[f"{which} is missing; take it from a copy"])
+        return RoundCheck(number, problems=[f"{which} is missing; restore it from a backup"])
 
     def check(self, number: int, *, derive_anyway: bool) -> RoundCheck:
         """Derive one round and compare it; then it is part of the past.
@@ -206,7 +206,7 @@ class _Past:
             check.problems += problems
             check.n_rows, check.n_different, check.different = len(batch), len(differing), differing[:N_NAMED]
             if differing and round_ is not None and round_.state.curate != __version__:
-                check.problems.append(f"it was drawn by version {round_.state.curate}, this is {__version__}")
+                check.problems.append(f"it was drawn by version {round_.state.curate}, and this is {__version__}")
         if round_ is not None and derived is not None and standing is not None:
             check.problems += measure_problems(self._before(), round_, self.scored, standing, derived.probe)
         if round_ is not None and batch is not None:
@@ -221,9 +221,9 @@ class _Past:
         """Name files that are not as the state says; return whether the batch is."""
         name = self.folder.name(round_.folder)
         if self.before is not None and round_.state.parent != self.before:
-            check.problems.append(f"what was before {name}/{STATE} is not what it was")
+            check.problems.append(f"the files before {name}/{STATE} have changed")
         for finding in round_.changed():
-            check.problems.append(f"{name}/{finding} is not what {name}/{STATE} says")
+            check.problems.append(f"{name}/{finding} differs from what {name}/{STATE} records")
         return BATCH in round_.state.files and BATCH not in round_.changed()
 
     def _votes(self, round_: Round | None, check: RoundCheck) -> RoundVotes | None:
@@ -240,10 +240,10 @@ class _Past:
                 self.named_imports.add(name)
         for name in self.labels:
             if name not in names:
-                check.problems.append(f"{name} did not exist then, and exists now")
+                check.problems.append(f"{name} did not exist when the round was drawn, and exists now")
                 self.named_imports.add(name)
         if lacking:
-            check.problems.append(f"cannot be chosen again: {'; '.join(lacking)}")
+            check.problems.append(f"cannot be selected again: {'; '.join(lacking)}")
             return None
         files = [file for name, file in self.labels.items() if name in names and isinstance(file, LabelFile)]
         return RoundVotes([file.votes for file in files])
@@ -256,7 +256,7 @@ class _Past:
         try:
             return standing_of(self.folder, self.scored, progress)
         except InputError as error:
-            check.problems.append(f"cannot be chosen again: {error}")
+            check.problems.append(f"cannot be selected again: {error}")
             return None
 
     def _before(self) -> Folder | None:
@@ -269,7 +269,7 @@ class _Past:
         try:
             return derive(self.scored, self.folder.settings, standing, number)
         except InputError as error:
-            check.problems.append(f"cannot be chosen again: {error}")
+            check.problems.append(f"cannot be selected again: {error}")
             return None
 
     def _go_on(self, number: int, place: Path, round_: Round | None, derived: Derived | None, batch: Any) -> None:
@@ -282,7 +282,7 @@ class _Past:
         if requested is not None:
             self.arms = self.arms | dict(zip(requested["key"].to_pylist(), requested["arm"].to_pylist(), strict=True))
         elif self.lacking is None:
-            self.lacking = f"what round {number} requested is not known any more"
+            self.lacking = f"what round {number} requested is no longer known"
         self.before = None if round_ is None else file_sha256(place / STATE)
         for path in label_paths(place):
             name = self.folder.name(path)
@@ -293,7 +293,7 @@ class _Past:
                 continue
             self.labels[name] = file
             if self.before is not None and file.parent != self.before:
-                self.loose.append(f"what was before {name} is not what it was")
+                self.loose.append(f"the files before {name} have changed")
             self.before = file.content
 
     def leftover(self) -> list[str]:
@@ -317,7 +317,7 @@ def compare_batches(now: pa.Table, then: pa.Table, *, as_written: bool) -> tuple
         one text a row that differs, and one a finding that is no row.
     """
     if [(field.name, field.type) for field in now.schema] != [(field.name, field.type) for field in then.schema]:
-        return [], ["the batch has other columns or types than what is chosen now"]
+        return [], ["the batch has other columns or types than the selection now has"]
     keys, noted = now[KEY].to_pylist(), then[KEY].to_pylist()
     place = {key: at for at, key in enumerate(keys)}
     rows = np.array([place.get(key, -1) for key in noted], np.int64)
@@ -332,5 +332,5 @@ def compare_batches(now: pa.Table, then: pa.Table, *, as_written: bool) -> tuple
             continue
         for at in unlike(now[name], then[name], rows).tolist():
             changes.setdefault(noted[at], []).append(f"another {name}")
-    problems = [f"{len(noted) - len(set(noted)):,} rows are there twice"] if len(set(noted)) < len(noted) else []
+    problems = [f"{len(noted) - len(set(noted)):,} rows occur twice"] if len(set(noted)) < len(noted) else []
     return [f"{key}: {', '.join(texts)}" for key, texts in changes.items()], problems

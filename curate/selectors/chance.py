@@ -80,7 +80,7 @@ class StratifiedRandom(Selector):
             when = turn.astype(np.float64) + labelled_in(pool, classes)[of_row]
         lot = generator.permutation(len(classes))[of_row]  # which class goes first among equals
         chosen = np.lexsort((lot, when))[:budget]
-        notes = ("no candidate has a class that is given, so these are random picks",) if (classes < 0).all() else ()
+        notes = ("no candidate has a known class, so these are random picks",) if (classes < 0).all() else ()
         return Selection(pool.candidates[order[chosen]], np.ones(budget), notes=notes)
 
 
@@ -172,19 +172,19 @@ def _refuse_negative(rows: NDArray[np.int64], loss: NDArray[np.float64]) -> None
         return
     raise InputError(
         f"small-loss takes losses of at least 0, as a cross-entropy is, got {loss.min():.4g} in row "
-        f"{rows[loss.argmin()]} of the pool; of a log-likelihood give the negative"
+        f"{rows[loss.argmin()]} of the pool; negate log-likelihoods"
     )
 
 
 def _notes(trusted: NDArray[np.bool_], unknown: NDArray[np.bool_], share: float) -> tuple[str, ...]:
     """Say what the picks are that are not trusted."""
     if unknown.all():
-        return ("no candidate has a class that is given, so these are random picks",)
+        return ("no candidate has a known class, so these are random picks",)
     rest = int((~trusted & ~unknown).sum())
     notes = []
     if rest:
         picks = counted(rest, "pick is", "picks are")
-        notes.append(f"{picks} not among the trusted {share:g} of the class, which has no more of them")
+        notes.append(f"{picks} not among the trusted {share:g} of the class, which is used up")
     if unknown.any():
-        notes.append(f"{counted(int(unknown.sum()), 'pick has', 'picks have')} no class: all rows with one were taken")
+        notes.append(f"{counted(int(unknown.sum()), 'pick has', 'picks have')} no class: all rows with one were picked")
     return tuple(notes)

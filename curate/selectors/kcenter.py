@@ -57,7 +57,7 @@ class KCenter(Selector):
             search.take(row)
             gains.append(distance)
         rest = search.fill(budget - len(gains))
-        notes = (f"the last {rest:,} picks are as good as copies of others",) if rest else ()
+        notes = (f"the last {rest:,} picks are near-copies of others",) if rest else ()
         return Selection(search.picks, np.array(gains + [0.0] * rest), notes=notes)
 
 

@@ -1,1 +1,1 @@
-"""The contract of scores, tried on the user's own images: what must move a score, and what must not."""
+"""The contract of scores, tried on the user's own images: what must change a score, and what must not."""

@@ -41,7 +41,7 @@ class Check:
     images: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; an end that is not known is null."""
+        """Return plain JSON values; an unknown bound is null."""
         record = {name: value for name, value in self.__dict__.items() if name != "measured"}
         if self.measured is not None:
             finite = {name: value if value == value else None for name, value in self.measured._asdict().items()}

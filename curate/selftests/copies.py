@@ -38,7 +38,7 @@ KINDS: Mapping[str, tuple[Callable[[Tensor], Tensor], float]] = {  # what is mad
 
 
 def less_unique(encoded: Iterable[bytes], scorer: BatchScorer, dataset: NDArray) -> list[Check]:
-    """Return a check for each kind of copy: is it nearer to the image than every other image that is no copy?
+    """Return a check for each kind of copy: is it nearer to the image than every other image that is not a copy?
 
     Args:
         encoded: images, all to be decoded: N of them.

@@ -107,7 +107,7 @@ def unchanged(
 
 
 def _missing(way: Way) -> str:
-    """Return why a way cannot be gone here; empty where it can."""
+    """Return why a way is not available here; empty if it is."""
     if way.needs == "cuda":
         return "" if torch.cuda.is_available() else "there is no GPU"
     return f"{way.needs} is not installed" if way.needs and find_spec(way.needs) is None else ""
@@ -189,9 +189,7 @@ def _values(column: Mapping[str, float], keys: Sequence[str]) -> NDArray[np.floa
 def _differences(way: Way, name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> Check:
     """Compare values by their largest difference."""
     if (np.isnan(before) != np.isnan(after)).any():
-        return Check(
-            SAME, way.what, name, BROKEN, "a score is there in one run and not in the other", images=len(before)
-        )
+        return Check(SAME, way.what, name, BROKEN, "a score is present in only one of the runs", images=len(before))
     known = ~np.isnan(before)
     unit = np.maximum(np.abs(before[known]), before[known].std() if known.any() else 0.0)
     gap = np.abs(after[known] - before[known])

@@ -95,7 +95,7 @@ class SelfTest(Printed):
         holding = [name for name in dict.fromkeys(check.column for check in tried) if name not in doubtful]
         lines.append(f"hold in all: {', '.join(holding) or 'none'}")
         unsure = sum(check.state == UNSURE for check in tried)
-        more = f"; {unsure:,} cannot be determined: take more with --images, or more labels" if unsure else ""
+        more = f"; {unsure:,} cannot be determined: use more --images, or more labels" if unsure else ""
         some = f"{counted(len(self.broken), 'check')} of {len(tried):,} broken"
         lines.append(f"{some if self.broken else f'of {len(tried):,} checks none is broken'}{more}")
         return lines

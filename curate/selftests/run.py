@@ -85,7 +85,7 @@ def run_selftest(options: SelftestOptions) -> SelfTest:
         announce(f"scoring {steps} corrupted versions of {len(tested.sample.keys):,} images")
         climbed = climb(tested.sample.data(), scorer, kinds=kinds, seed=options.seed)
         checks += less_certain(climbed)
-        announce("looking for copies among the others")
+        announce("searching for copies among the others")
         checks += less_unique(tested.sample.data(), scorer, tested.dataset)
         if label is not None:
             checks += better_than_chance_level(tested.table.path, label, options)

@@ -1,4 +1,4 @@
-"""Some of the user's own images, drawn by their keys, in small tables that can be scored again and again."""
+"""Some of the user's own images, drawn by their keys, in small tables that can be scored repeatedly."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -47,17 +47,17 @@ class ImageSample:
                 yield batch.column(0)[0].as_py()
 
     def first(self, n: int) -> pa.Table:
-        """Return the first n rows, or all where there are fewer."""
+        """Return the first n rows, or all if there are fewer."""
         with pq.ParquetFile(self.path) as file:
             return file.read_row_groups(range(min(n, file.num_row_groups)))
 
     def keywords(self) -> dict[str, Any]:
-        """Return how ``score`` is to read it."""
+        """Return the keywords with which ``score`` reads it."""
         return {"key": KEY, "image_column": IMAGE, "white": self.white}
 
 
 def of_table(table: Table, n: int, folder: Path, *, seed: int, source: str | None) -> ImageSample:
-    """Draw up to n images behind the rows of a scored table, and no more than half of them.
+    """Draw up to n images of a scored table, at most half of them.
 
     Raises:
         InputError: if fewer than 20 can be read, or it is not known where they are.
@@ -66,7 +66,7 @@ def of_table(table: Table, n: int, folder: Path, *, seed: int, source: str | Non
     rows = np.sort(rows[: min(n, -(-len(rows) // 2))])
     images = Images.of(table, rows, source=source, partial=True)
     if len(rows) and not images.named:
-        raise InputError(f"{table.path} holds no path to any image; name what was scored with --source")
+        raise InputError(f"{table.path} holds no path to any image; pass what was scored as --source")
     with _Writer(folder / "sample.parquet") as writer:
         for image in images.read(rows.tolist()):
             writer.add(image.key, image.data, problem=f"{image.key}: {image.problem}")
@@ -76,7 +76,7 @@ def of_table(table: Table, n: int, folder: Path, *, seed: int, source: str | Non
 def of_source(
     source: Any, n: int, folder: Path, *, seed: int, options: SourceOptions, announce: Callable[[str], None]
 ) -> tuple[ImageSample, ImageSample]:
-    """Draw up to n images of a source, and no more than half of them, and up to 1,000 others.
+    """Draw up to n images of a source, at most half of them, and up to 1,000 others.
 
     The same keys are drawn in whatever order the source has them.
 
@@ -161,7 +161,7 @@ def _enough(sample: ImageSample, name: str) -> ImageSample:
     if len(sample.keys) < FEWEST:
         raise InputError(
             f"expected at least {FEWEST} readable images to test, and as many others, got {len(sample.keys)} "
-            f"of {name}; take more, or name where they are"
+            f"of {name}; use more, or pass their place"
         )
     return sample
 

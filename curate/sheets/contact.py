@@ -56,8 +56,8 @@ def run_sheet(options: SheetOptions) -> SheetResult:
     ends = extremes(opened, options.column, top=options.top, bottom=options.bottom)
     if not ends.top and not ends.bottom:
         raise InputError(
-            f"expected rows with a value in {ends.column} and --top or --bottom above 0, got none to draw; name "
-            "another --column"
+            f"expected rows with a value in {ends.column} and --top or --bottom above 0, got none to draw; "
+            "choose another --column"
         )
     decided = None if options.decisions is None else open_table(options.decisions)
     cut = None if decided is None else around_cut(opened, decided, ends.top + ends.bottom)

@@ -114,7 +114,7 @@ def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Grou
     if absent:
         raise InputError(
             f"{decisions.path} has no row of group {absent[0]}, which {groups.path} names ({len(absent):,} of "
-            f"{len(rows):,} are missing); give the two files of one run"
+            f"{len(rows):,} are missing); pass the two files of one run"
         )
     members = _members(decisions, [row for places in rows.values() for row in places[:MOST_MEMBERS].tolist()])
     return [

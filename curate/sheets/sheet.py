@@ -87,7 +87,7 @@ def _places(sizes: Sequence[int], columns: int, fewest: int, row_height: int) ->
 def refuse_too_many(n: int) -> None:
     """Raise ``InputError`` unless ``n`` images fit on a sheet; ask before reading them."""
     if n > MOST_TILES:
-        raise InputError(f"a contact sheet holds at most {MOST_TILES} images, got {n}; ask for fewer")
+        raise InputError(f"a contact sheet holds at most {MOST_TILES} images, got {n}; draw fewer")
 
 
 def _draw_tile(

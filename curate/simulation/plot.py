@@ -142,11 +142,11 @@ def read_replay(path: Path) -> ReplayCurves:
     """
     replay = read_json(path, what="a folder of rounds, or what `curate round simulate` wrote,", most=MOST_BYTES)
     if not isinstance(replay, dict) or replay.get("kind") != "replay":
-        raise InputError(f"{path} is no replay; expected what `curate round simulate` wrote")
+        raise InputError(f"{path} is not a replay; expected what `curate round simulate` wrote")
     try:
         return ReplayCurves.of_json(replay)
     except InputError as error:
-        raise InputError(f"{path} is no replay; expected what `curate round simulate` wrote ({error})") from None
+        raise InputError(f"{path} is not a replay; expected what `curate round simulate` wrote ({error})") from None
 
 
 def _replay_panel(replay: ReplayCurves) -> Panel:

@@ -122,7 +122,7 @@ def _selectors(names: Sequence[str]) -> dict[str, Selector]:
         selector = make_selector(name)
         late = KNOWN_LATER & set(selector.needs)
         if late:
-            raise InputError(f"the strategy {name} uses a column, which a replay has not; replay another one")
+            raise InputError(f"the strategy {name} needs a column that a replay lacks; replay another one")
         selectors[name] = selector
     return selectors
 

@@ -28,7 +28,9 @@ def named_errors(file: Path | StorePath) -> Iterator[None]:
             raise InputError(f"{file} is not a Parquet file; expected a table that curate score or you wrote") from None
         if isinstance(error, PermissionError):
             raise InputError(f"{file} cannot be read: permission denied; check who owns it") from None
-        raise InputError(f"{file} is damaged or cannot be read ({text}); write it again or take a copy") from None
+        raise InputError(
+            f"{file} is damaged or cannot be read ({text}); write it again, or restore it from a backup"
+        ) from None
 
 
 def open_parquet(file: Path | StorePath, *, dictionary: Sequence[str] = ()) -> pq.ParquetFile:

@@ -225,7 +225,7 @@ def read_classes(classes: str | Path | Sequence[str], column: str = LABEL) -> tu
     twice = repeated(names)
     if not names or twice or not all(names):
         got = "none" if not names else f"{twice[0]!r} twice" if twice and twice[0] else "an empty name"
-        raise InputError(f"expected names of classes, each once, got {got} in {FLAG}; mend the list")
+        raise InputError(f"expected class names, each once, got {got} in {FLAG}; fix the list")
     return tuple(names)
 
 
@@ -238,8 +238,8 @@ def _typed_names(text: str, column: str) -> list[str]:
         listed = lists_of(table).get(column)
         return list(listed or ordered_names(pc.unique(plain(table.read([column])[column].combine_chunks()))))
     if isinstance(place, Path) and place.is_file():
-        lines = read_text(place, what="a text file with the name of a class a line").splitlines()
+        lines = read_text(place, what="a text file with one class name per line").splitlines()
         return [line.strip() for line in lines if line.strip()]
     if "," not in text and ("/" in text or place.suffix.lower() in FILES):
-        raise InputError(f"{text} does not exist; give names with commas, a text file or a table to {FLAG}")
+        raise InputError(f"{text} does not exist; pass names with commas, a text file or a table as {FLAG}")
     return [name.strip() for name in text.split(",")]

@@ -92,8 +92,8 @@ def read_dataset(
     column_names = table.schema.names
     if EMBEDDING not in column_names:
         raise InputError(
-            f"{table.path} has no column {EMBEDDING!r}, which a score is fitted to; score the images again without "
-            "--no-embedding, or name your own column with --embedding"
+            f"{table.path} has no column {EMBEDDING!r}, which fitting a score needs; score the images again "
+            "without --no-embedding, or choose your own column with --embedding"
         )
     junk = (JUNK,) if once and JUNK in column_names else ()
     looks = columns_for_copies(column_names) if once else frozenset()

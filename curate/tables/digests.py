@@ -35,8 +35,8 @@ def key_array(keys: pa.Array, where: object = "the table", first_row: int = 0) -
     if keys.null_count:
         row = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
         raise InputError(
-            f"expected a key in every row of {where}, got none in row {first_row + row} (from 0); give it one, or take "
-            "the row out"
+            f"expected a key in every row of {where}, got none in row {first_row + row} (from 0); add one, or "
+            "remove the row"
         )
     if not is_text(keys.type) and not pa.types.is_integer(keys.type):
         raise InputError(

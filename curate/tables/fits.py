@@ -26,7 +26,7 @@ def fitted_apart(table: Table, columns: Iterable[str]) -> list[str]:
         return []
     fits = {json.dumps(fit, sort_keys=True): fit for fit in (noted_of(file).get("fit") for file in table.files)}
     if len(fits) > 1:
-        return [_words(table, relative[0], f"its parts name {len(fits)} fits")]
+        return [_words(table, relative[0], f"its parts have {len(fits)} different fits")]
     fit = next(iter(fits.values()), None)
     if not isinstance(fit, dict) or type(fit.get("rows")) is not int or not set(fit) <= OF_SCORING:
         return []
@@ -38,6 +38,6 @@ def fitted_apart(table: Table, columns: Iterable[str]) -> list[str]:
 
 def _words(table: Table, column: str, why: str) -> str:
     return (
-        f"{table.path} holds rows that were fitted apart ({why}), and {column} compares a row with those that it was "
-        f"fitted with: fit them together with curate fit {table.path} --apply NAME.parquet"
+        f"{table.path} holds rows that were fitted separately ({why}), and {column} is relative to the "
+        f"rows it was fitted with: fit them together with curate fit {table.path} --apply NAME.parquet"
     )

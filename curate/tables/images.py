@@ -25,7 +25,7 @@ from scoring.errors import InputError
 CHANGED = "changed"  # the bytes are not those that were scored
 SHA256 = "sha256"
 STEP = 65_536  # rows of a source looked at together
-MOVED = "if the files moved, name their folder, or what was scored, with --source"
+MOVED = "if the files moved, pass their folder, or what was scored, as --source"
 WIDEST_GAP = 512  # rows of a source that are passed over rather than opening it again
 
 
@@ -140,7 +140,7 @@ class Images:
         elif not partial and len(self._uri) < len(self.key):
             raise InputError(
                 f"{name} holds no path to {len(self.key) - len(self._uri):,} of {len(self.key):,} images; "
-                "name what was scored with --source"
+                "pass what was scored as --source"
             )
 
     @classmethod
@@ -279,7 +279,7 @@ def _keys(rows: pa.Table, numbers: Sequence[int], name: object) -> list[str]:
 def _texts(rows: pa.Table, column: str, numbers: Sequence[int], name: object) -> dict[int, str]:
     """The values of a column by row, where there is one."""
     if column in rows.column_names and not is_text(kind := rows.column(column).type) and not pa.types.is_null(kind):
-        raise InputError(f"expected text in column {column!r} of {name}, got {kind}; cast it, or leave the column out")
+        raise InputError(f"expected text in column {column!r} of {name}, got {kind}; cast it, or remove the column")
     values = rows.column(column).to_pylist() if column in rows.column_names else []
     return {row: value for row, value in zip(numbers, values, strict=False) if value is not None}
 
@@ -300,5 +300,5 @@ def _refuse_absent(source: str, keys: Sequence[str], place: dict[str, int], *, p
     if absent and (not partial or len(absent) == len(keys)):
         raise InputError(
             f"--source: {source} has no image with the key {absent[0]!r} ({len(absent):,} of {len(keys):,} "
-            "are missing); give what was scored, or a table with the keys in a column named key"
+            "are missing); pass what was scored, or a table with the keys in a column named key"
         )

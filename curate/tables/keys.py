@@ -62,7 +62,7 @@ def check_unique(table: Table, hashes: NDArray[np.uint64]) -> None:
     if repeated:
         names = ", ".join(repr(key.decode("utf-8", "replace")) for key in repeated)
         raise InputError(
-            f"expected unique keys in {table.path}, got some more than once, such as {names}; make them differ"
+            f"expected unique keys in {table.path}, got some more than once, such as {names}; make them unique"
         )
 
 

@@ -97,7 +97,7 @@ def read_columns(
         if KEY not in names:
             raise InputError(
                 f"{path} has no column {KEY!r}{closest(KEY, names)} (columns: {name_list(names, KEY)}); "
-                "name the keys there"
+                "rename the column of keys"
             )
     else:
         opened = open_table(path, require=[KEY])
@@ -118,9 +118,11 @@ def known(path: str, keys: Sequence[str], labels: Sequence[str | None] | None = 
 
 def _read_text(path: AnyPath) -> pa.Table:
     if not path.is_file():
-        raise InputError(f"{path} does not exist; give a CSV or Parquet file with a column {KEY!r}")
+        raise InputError(f"{path} does not exist; pass a CSV or Parquet file with a column {KEY!r}")
     if path.stat().st_size > MAX_TABLE_BYTES:
-        raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MAX_TABLE_BYTES:,}; make it Parquet")
+        raise InputError(
+            f"{path} has {path.stat().st_size:,} bytes, more than {MAX_TABLE_BYTES:,}; convert it to Parquet"
+        )
     with local_copy(path) as local:
         data = read_bytes(local, what="text with keys")
     if path.suffix.lower() == ".txt":
@@ -133,7 +135,7 @@ def _read_text(path: AnyPath) -> pa.Table:
 
 def _texts(path: AnyPath, column: pa.ChunkedArray) -> list[str | None]:
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-        raise InputError(f"expected labels as names or numbers in {path}, got {column.type}; name another column")
+        raise InputError(f"expected labels as names or numbers in {path}, got {column.type}; choose another column")
     return list(texts(column.combine_chunks()).to_pylist())
 
 
@@ -149,7 +151,7 @@ def distinct(path: str, keys: list[bytes], labels: list[str | None] | None = Non
         if key in seen and labels and seen[key] != label:
             name = key.decode("utf-8", "replace")
             raise InputError(
-                f"expected one label a key in {path}, got {seen[key]!r} and {label!r} for {name!r}; decide for one"
+                f"expected one label a key in {path}, got {seen[key]!r} and {label!r} for {name!r}; keep one"
             )
         seen[key] = label
     once = list(seen)
@@ -174,5 +176,5 @@ def refuse_unknown_keys(known: Known, rows: NDArray[np.int64], table: str) -> No
         keys = counted(len(known.keys), "labelled key")
         raise InputError(
             f"expected the labelled keys of {known.path} in {table}, got {len(lost):,} of {keys} not there, such as "
-            f"{named}{f' ({known.hint})' if known.hint else ''}; write them as the table does, or take them out"
+            f"{named}{f' ({known.hint})' if known.hint else ''}; write them as the table does, or remove them"
         )

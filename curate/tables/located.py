@@ -47,8 +47,8 @@ class Located:
         self.missing = int((self._place < 0).sum())
         if self.missing == len(hashes):
             raise InputError(
-                f"--source: {source} has no image with the key of any of the {len(hashes):,} rows; give what was "
-                "scored, or a table with the keys in a column named key"
+                f"--source: {source} has no image with the key of any of the {len(hashes):,} rows; pass what "
+                "was scored, or a table with the keys in a column named key"
             )
 
     def readers(self, keys: Sequence[str]) -> Iterator[Reader]:

@@ -79,9 +79,9 @@ class Needs:
         names = list(dict.fromkeys(names))
         if EMBEDDING in self.representations and EMBEDDING not in table.schema.names:
             raise InputError(
-                f"{table.path} has no {EMBEDDING!r} column, which says how alike images are; score the images with "
-                "embeddings, name your own column with --embedding, or choose by "
-                "a column with --strategy score --score COLUMN"
+                f"{table.path} has no {EMBEDDING!r} column, by which images are compared; score the images "
+                "with embeddings, choose your own column with --embedding, or rank by a column with "
+                "--strategy score --score COLUMN"
             )
         table.require(names)
         self._check_types(table)
@@ -96,8 +96,7 @@ class Needs:
         """
         if table.embedding_column is not None and EMBEDDING not in self.representations:
             raise InputError(
-                f"--embedding {table.embedding_column} is for {readers}, and nothing else reads it; add that, or leave "
-                "this out"
+                f"--embedding {table.embedding_column} is only used with {readers}; add that, or leave --embedding out"
             )
 
     def _check_types(self, table: Table) -> None:
@@ -108,7 +107,7 @@ class Needs:
         ):
             for name in columns:
                 if not is_plain(table.schema.field(name).type):
-                    _refuse(table, name, expected, "name another column, or rename it")
+                    _refuse(table, name, expected, "choose another column, or rename it")
         refuse_other_status(table.schema, table.path)
         if PHASH in self.representations and not pa.types.is_integer(table.schema.field(PHASH).type):
             _refuse(table, PHASH, "whole numbers", "score the images again")

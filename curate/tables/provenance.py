@@ -75,7 +75,7 @@ def reading_of(table: Table) -> NotedOptions:
         expected = str if usual[name] is None else type(usual[name])
         if type(value) is not expected:
             raise InputError(
-                f"expected {expected.__name__} as {name} in the request that {table.path} notes, got "
+                f"expected {expected.__name__} as {name} in the request stored in {table.path}, got "
                 f"{value!r}; score the images again"
             )
     return NotedOptions(**reading)
@@ -120,8 +120,8 @@ def require_same_model(table: Table, other: Table, option: str, *, what: str = "
     digest, another = digest_of_model(table), digest_of_model(other)
     if digest and another and digest != another:
         raise InputError(
-            f"{option}: {other.path} was scored by another model ({another[:12]}, here {digest[:12]}), whose {what} do "
-            "not compare; score both with one model"
+            f"{option}: {other.path} was scored by another model ({another[:12]}, here {digest[:12]}), whose "
+            f"{what} are not comparable; score both with one model"
         )
 
 

@@ -40,8 +40,8 @@ def signal(text: str, table: Table, *, certain_first: bool, flag: str) -> Signal
     higher = describe(text).higher
     if higher not in ("more certain", "less certain"):
         raise InputError(
-            f"{flag} {text}: nothing says whether high or low values come first; "
-            f"write {flag} {MAX}{text} for high ones, or {flag} {MIN}{text} for low ones"
+            f"{flag} {text}: it is unknown whether high or low values come first; write {flag} {MAX}{text} "
+            f"for high ones, or {flag} {MIN}{text} for low ones"
         )
     return Signal(text, 1 if (higher == "more certain") == certain_first else -1)
 
@@ -89,8 +89,8 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
                 f"{table.path} has several {kind} columns; choose one with {flag}: {', '.join(candidates)}"
             )
     numbers = [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
-    first = "fit a score to it by curate fit" if EMBEDDING in table.schema.names else "score it first"
-    other = f", or name a column of numbers with {flag} (such as: {', '.join(numbers)})" if numbers else ""
+    first = "fit a score to it with curate fit" if EMBEDDING in table.schema.names else "score it first"
+    other = f", or choose a column of numbers with {flag} (such as: {', '.join(numbers)})" if numbers else ""
     raise InputError(f"{table.path} has no kappa column and no unc column; {first}{other}")
 
 

@@ -55,8 +55,9 @@ def refuse_unmatched(known: Known, option: str, table: Table) -> None:
     example = known.keys[0].decode("utf-8", "replace")
     example_in_table = next((texts(batch.column(0))[0].as_py() for batch in table.batches([KEY], rows=1)), None)
     raise InputError(
-        f"--{option}: expected keys of {table.path} in {known.path}, got {counted(len(known.keys), 'key')} that it has "
-        f"not, such as {example!r}{f' ({known.hint})' if known.hint else ''}; write them as the table does, as in "
+        f"--{option}: expected keys of {table.path} in {known.path}, got {counted(len(known.keys), 'key')} "
+        f"that are not there, such as {example!r}{f' ({known.hint})' if known.hint else ''}; write them as "
+        "the table does, as in "
         f"{example_in_table!r}, or add --allow-unmatched"
     )
 
@@ -175,8 +176,8 @@ def _note(known: Known, changed: Mapping[int, str], table: str) -> str:
         return ""
     at, new = next(iter(changed.items()))
     return (
-        f"{len(changed):,} of {counted(len(known.keys), 'key')} of {known.path} are written otherwise in {table}, such "
-        f"as {_shown(known.keys[at].decode(), new)}: taken as the same"
+        f"{len(changed):,} of {counted(len(known.keys), 'key')} of {known.path} are spelled differently in "
+        f"{table}, such as {_shown(known.keys[at].decode(), new)}: matched anyway"
     )
 
 

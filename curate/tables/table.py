@@ -33,8 +33,8 @@ METADATA_KEY = b"curate"
 PART_FILES = "part-*.parquet"
 HINTS = {  # on a column that is missing
     KEY: "; images that a table holds are scored first, with curate score",
-    LABEL: f"; where folders are classes, name the column {FOLDER}",
-    FOLDER: ", and no key names a folder of the source",
+    LABEL: f"; if folders are classes, use the column {FOLDER}",
+    FOLDER: ", and no key starts with a folder of the source",
 }
 CLEANED = "subset.parquet"  # of a folder that curate clean wrote
 LOOKED_AT = 1000  # files of a folder that is no table, among which an image is looked for
@@ -68,7 +68,7 @@ class Table:
                 schema, footer = without_views(parquet.schema_arrow), parquet.metadata
                 rows = [footer.row_group(at).num_rows for at in range(footer.num_row_groups)]
                 if min(rows, default=0) < 0 or sum(rows) != footer.num_rows:
-                    raise InputError(f"{file} is damaged: its footer counts rows in two ways; take it from a copy")
+                    raise InputError(f"{file} is damaged: its footer has two row counts; restore it from a backup")
                 self._groups += [(index, at, n) for at, n in enumerate(rows)]
             if index == 0:
                 self.schema = schema.remove_metadata()
@@ -77,12 +77,12 @@ class Table:
             elif schema.remove_metadata() != self.schema:
                 raise InputError(
                     f"{file} has other columns or types than {self.files[0].name}; "
-                    "expected one schema in all parts: take out the parts that belong to another table"
+                    "expected one schema in all parts: remove the parts that belong to another table"
                 )
         self.n_rows = sum(n for _, _, n in self._groups)
         self.stored = self
         if twice := repeated(self.schema.names):
-            raise InputError(f"{path} has several columns named {twice[0]!r}; rename them so that each differs")
+            raise InputError(f"{path} has several columns named {twice[0]!r}; give each its own name")
 
     @cached_property
     def moved(self) -> Moved | None:
@@ -257,7 +257,7 @@ def open_table(path: str | Path | StorePath, *, require: Sequence[str] = (), emb
             of different schema, or a missing column.
     """
     if not str(path):
-        raise InputError(f"expected a Parquet file or a folder of {PART_FILES}, got an empty text; name the table")
+        raise InputError(f"expected a Parquet file or a folder of {PART_FILES}, got an empty text; pass a table")
     path = path_to_read(path)
     table = Table(path, _stored_files(path) if isinstance(path, StorePath) else _local_files(path))
     table.require(require)
@@ -271,32 +271,32 @@ def _local_files(path: Path) -> list[Path]:
     except OSError as error:
         if error.errno != ENAMETOOLONG:
             raise
-        raise InputError(f"no file has a name as long as {str(path)[:40]}...; give a Parquet file") from None
+        raise InputError(f"no file has a name as long as {str(path)[:40]}...; pass a Parquet file") from None
     if is_file:
         return [path]
     if not path.is_dir():
         if path.exists():
             raise InputError(f"expected a Parquet file or a folder of them, got {path}, which is neither")
-        raise InputError(f"{path} does not exist; give a Parquet file or a folder of {PART_FILES}")
+        raise InputError(f"{path} does not exist; pass a Parquet file or a folder of {PART_FILES}")
     if files := sorted(path.glob(PART_FILES)):
         return files
     if (path / CLEANED).is_file():
-        raise InputError(f"expected a table, and {path} is a folder of curate clean; name its table: {path / CLEANED}")
+        raise InputError(f"expected a table, and {path} is a folder of curate clean; pass its table: {path / CLEANED}")
     if any(is_image_name(each.name) for each in islice(path.rglob("*"), LOOKED_AT)):
         raise InputError(f"expected a scored table, and {path} holds images; run: curate score {path} -o NAME.parquet")
-    raise InputError(f"expected {PART_FILES} in the folder {path}, found none; give a table that curate wrote")
+    raise InputError(f"expected {PART_FILES} in the folder {path}, got none; pass a table that curate wrote")
 
 
 def _stored_files(path: StorePath) -> list[StorePath]:
     """Return the files of a table in a store."""
     names = [file.name for file in path.files()]
     if UNFINISHED in names:
-        raise InputError(f"{path} is being written, or that was cut off; repeat the command that makes it")
+        raise InputError(f"{path} is being written, or was interrupted; repeat the command that writes it")
     if parts := [path / name for name in names if fnmatch(name, PART_FILES)]:
         return parts
     if path.is_file():
         return [path]
-    raise InputError(f"{path} does not exist; give a Parquet file or a folder of {PART_FILES}")
+    raise InputError(f"{path} does not exist; pass a Parquet file or a folder of {PART_FILES}")
 
 
 def noted_in(file: Path | StorePath, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:

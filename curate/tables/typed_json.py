@@ -31,20 +31,20 @@ def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[st
         InputError: if it is no object, or a field is missing, unknown or of another type; the text names it.
     """
     if not isinstance(value, Mapping):
-        raise InputError(f"expected {what} as a JSON object, got {_short(value)}; take a copy")
+        raise InputError(f"expected {what} as a JSON object, got {_short(value)}; restore it from a backup")
     hints, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
     names = [each.name for each in known]
     for name in sorted(map(str, set(value) - {*names, *ignored})):
         raise InputError(
-            f"{what} has {name!r}, which this version does not know{closest(name, names)}; "
-            "take a copy, or use the version that wrote it"
+            f"{what} has {name!r}, which this version does not know{closest(name, names)}; restore a backup, "
+            "or use the version that wrote it"
         )
     arguments = {}
     for each in known:
         if each.init and each.name in value:
             arguments[each.name] = read_value(value[each.name], hints[each.name], what=f"{each.name} of {what}")
         elif each.init and (complete or (each.default is MISSING and each.default_factory is MISSING)):
-            raise InputError(f"{what} has no {each.name!r}; take a copy, or use the version that wrote it")
+            raise InputError(f"{what} has no {each.name!r}; restore a backup, or use the version that wrote it")
     return kind(**arguments)
 
 
@@ -59,7 +59,7 @@ def read_value(value: object, hint: Any, *, what: str) -> Any:
     """
     kind = next((each for each in _alternatives(hint) if _fits(value, each)), None)
     if kind is None:
-        raise InputError(f"expected {_words(hint)} as {what}, got {_short(value)}; take a copy")
+        raise InputError(f"expected {_words(hint)} as {what}, got {_short(value)}; restore it from a backup")
     origin, args = get_origin(kind) or kind, get_args(kind)
     if origin in (list, tuple) and args:
         return origin(read_value(item, args[0], what=what) for item in value)  # type: ignore[attr-defined]

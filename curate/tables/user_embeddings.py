@@ -28,8 +28,8 @@ def unit_field(field: pa.Field, where: object) -> pa.Field:
     kind = field.type
     if not is_list(kind) or kind.value_type not in KINDS:
         raise InputError(
-            f"--embedding: expected lists of float16, float32 or float64 in column {field.name!r} of {where}, got "
-            f"{kind}; name another column, or cast it"
+            f"--embedding: expected lists of float16, float32 or float64 in column {field.name!r} of {where}, "
+            f"got {kind}; choose another column, or cast it"
         )
     number = pa.float16() if kind.value_type == pa.float16() else pa.float32()
     if pa.types.is_fixed_size_list(kind):
@@ -107,6 +107,6 @@ def units(matrix: NDArray[np.floating]) -> NDArray[np.floating]:
 
 def _ragged(lengths: Sequence[int], column: str, where: object) -> InputError:
     return InputError(
-        f"--embedding: expected as many numbers in every row of column {column!r} of {where}, got "
-        f"{', '.join(map(str, sorted(lengths)[:5]))}; take out the rows of another model"
+        f"--embedding: expected equally many numbers in every row of column {column!r} of {where}, got "
+        f"{', '.join(map(str, sorted(lengths)[:5]))}; remove the rows of another model"
     )

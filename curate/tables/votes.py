@@ -87,14 +87,12 @@ def read_votes(path: str | Path, label: str | None = None) -> Votes:
     of_folder = next((read(path) for name, read in FOLDERS.items() if (path / name).is_file()), None)
     votes = _of_file(path, label) if of_folder is None else pl.DataFrame(of_folder, TEXTS, orient="row")
     if not len(votes):
-        raise InputError(f"expected labels in {path}, got none on any key; name another file with --labelled")
+        raise InputError(f"expected labels in {path}, got none on any key; pass another file as --labelled")
     votes = votes.cast({KEY: pl.Binary}).unique().sort(KEY, ANNOTATOR, LABEL)
     keys = votes.group_by(KEY, maintain_order=True).len()
     counts = keys["len"].to_numpy()
     if counts.max() > MOST_VOTES:
-        raise InputError(
-            f"expected at most {MOST_VOTES:,} labels a key in {path}, got {counts.max():,}; leave some out"
-        )
+        raise InputError(f"expected at most {MOST_VOTES:,} labels a key in {path}, got {counts.max():,}; remove some")
     once = distinct(str(path), keys[KEY].to_list())
     (who, annotators), (code, classes) = _codes(votes[ANNOTATOR]), _codes(votes[LABEL])
     return Votes(once, np.repeat(np.arange(len(counts)), counts), who, code, annotators, classes, _digest(votes))
@@ -105,7 +103,7 @@ def _of_file(path: Path, label: str | None) -> pl.DataFrame:
     keys, columns = read_columns(path, [column, ANNOTATOR])
     if column not in columns:
         raise InputError(
-            f"{path} has no column {column!r} of classes (columns: {name_list(columns)}); name it with --label"
+            f"{path} has no column {column!r} of classes (columns: {name_list(columns)}); choose it with --label"
         )
     names = pl.Series(ANNOTATOR, columns.get(ANNOTATOR) or [None] * len(keys), pl.String).fill_null(NOBODY)
     labels = pl.Series(LABEL, columns[column], pl.String)
@@ -114,8 +112,8 @@ def _of_file(path: Path, label: str | None) -> pl.DataFrame:
     for who, then, key, now in first.filter(pl.col(LABEL) != pl.col("first")).head(1).iter_rows():
         of = f"{key.decode('utf-8', 'surrogateescape')!r}{f' by {who!r}' if who else ''}"
         raise InputError(
-            f"expected one label a key and annotator in {path}, got {now!r} and {then!r} for {of}; decide for "
-            f"one, or name who said it in a column {ANNOTATOR!r}"
+            f"expected one label a key and annotator in {path}, got {now!r} and {then!r} for {of}; keep one, "
+            f"or add a column {ANNOTATOR!r} with who labelled it"
         )
     return votes
 

@@ -171,7 +171,7 @@ class _Reader:
             if token is None:
                 rest = self.text[at:].strip()
                 if sign := re.match(r"&&?|\|\|?", rest):
-                    raise self.fail(f"{sign[0]!r} is no operator here: write {'and' if '&' in sign[0] else 'or'!r}")
+                    raise self.fail(f"{sign[0]!r} is not an operator here: write {'and' if '&' in sign[0] else 'or'!r}")
                 raise self.fail(f"unexpected {rest[:20]!r} at character {at + 1}")
             at, word = token.end(), " ".join(token[0].lower().split())
             if word == "is":
@@ -262,14 +262,14 @@ class _Reader:
 
     def _compared(self, left: _Operand, compare: Callable[[pl.Expr, pl.Expr], pl.Expr], right: _Operand) -> pl.Expr:
         if left.type is None and right.type is None:
-            raise self.fail(f"{left.name!r} and {right.name!r} are both values; name a column")
+            raise self.fail(f"{left.name!r} and {right.name!r} are both values; one must be a column")
         if right.type is None:
             return compare(*self._exact(left, right))
         if left.type is None:
             column, value = self._exact(right, left)
             return compare(value, column)
         if left.kind != right.kind or left.kind == TIME:
-            raise self.fail(f"columns {left.with_type} and {right.with_type} do not compare")
+            raise self.fail(f"columns {left.with_type} and {right.with_type} are not comparable")
         if left.kind != NUMBER:
             return compare(left.expression, right.expression)
         kind = common_type(left.type, right.type)
@@ -283,10 +283,10 @@ class _Reader:
             try:
                 return column.expression, pl.lit(pa.scalar(typed).cast(kind).value, dtype=pl.Int64)
             except pa.ArrowException:
-                zone = "; end it with its zone: '2024-05-01T12:00:00Z'" if getattr(kind, "tz", None) else ""
+                zone = "; end it with its time zone: '2024-05-01T12:00:00Z'" if getattr(kind, "tz", None) else ""
                 raise self.fail(f"{value.name} is not a value of column {column.with_type}{zone}") from None
         if value.kind != column.kind:
-            raise self.fail(f"column {column.name!r} is {kind}, which does not compare with {value.name}")
+            raise self.fail(f"column {column.name!r} is {kind}, which cannot be compared with {value.name}")
         if value.kind != NUMBER:
             return column.expression, value.expression
         if pa.types.is_integer(kind) and isinstance(typed, int):
@@ -316,7 +316,7 @@ class _Reader:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             return self._function(node, self._name(node.func))
         if isinstance(node, ast.Constant):
-            raise self.fail("compare with null by 'is null' or 'is not null'")
+            raise self.fail("compare with null as 'is null' or 'is not null'")
         raise self.fail(f"expected a column or a value, got {self._where(node.lineno, node.end_lineno)}")
 
     def _function(self, node: ast.Call, word: str) -> _Operand:
@@ -362,12 +362,12 @@ class _Reader:
     def _column(self, name: str, kinds: tuple[str, ...]) -> _Operand:
         if name not in self.schema.names:
             raise InputError(
-                f"{self.flag} {self.text!r} names a column {name!r} that the table does not have"
+                f"{self.flag} {self.text!r} uses a column {name!r} that the table does not have"
                 f"{closest(name, self.schema.names)} (text is written in quotes; columns: "
                 f"{name_list(self.schema.names, name)})"
             )
         kind = self.schema.field(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if kind_of(kind) not in kinds:
-            raise self.fail(f"column {name!r} is {kind}, which can only be requested 'is null' or 'is not null'")
+            raise self.fail(f"column {name!r} is {kind}, which can only be tested with 'is null' or 'is not null'")
         return _Operand(kind_of(kind), name, pl.col(str(self.columns.setdefault(name, len(self.columns)))), kind)

@@ -1,4 +1,4 @@
-"""Defaults that were not typed, lowered to the images that there are."""
+"""Defaults, lowered to the number of images."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def fitted(
     config: "TrainConfig", n: int, typed: Mapping[str, Any], line: Callable[[str], None] = lambda text: None
 ) -> "TrainConfig":
-    """Return a recipe whose batch, queue and the like suit n images, where they are defaults; say what changed.
+    """Return a recipe whose default batch, queue and the like suit n images; report what changed.
 
     Args:
         config: the recipe.
@@ -24,7 +24,7 @@ def fitted(
     from trainers.methods.table import METHODS
 
     if typed["batch_size"] is None and n < config.batch_size:
-        line(f"{n:,} images are fewer than a batch of {config.batch_size:,}: each step takes them all (--batch-size)")
+        line(f"{n:,} images are fewer than a batch of {config.batch_size:,}: each step uses them all (--batch-size)")
         config = replace(config, batch_size=n)
     settings, suits = config.settings, METHODS[config.method].fitted(config.settings, config.batch_size, n)
     stay = parse_settings(typed["set_"] or [], example="queue=512")

@@ -96,7 +96,7 @@ cache = callable_of(CacheOptions, run_cache)
 
 
 def _network_of(start: "Start") -> "ScoringModel":
-    """Return the model whose features are cached; InputError for weights that no digest names."""
+    """Return the model whose features are cached; InputError for weights without a digest."""
     network = start.model
     if network is None:
         raise ValueError(f"a start with a digest ({start.backbone_digest}) has a model")

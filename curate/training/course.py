@@ -34,7 +34,7 @@ FEWEST = 3  # images of a probe
 
 @dataclass(frozen=True)
 class Probe:
-    """Labelled images that a model is measured on while it learns; it never learns from them.
+    """Labelled images that a model is measured on during training; it never learns from them.
 
     Attributes:
         pixels: as the model reads them, uint8, shape (N, 3, S, S).
@@ -81,14 +81,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class Best:
-    """Where the best model so far goes, by which measure of the probe."""
+    """The path of the best model so far, and the probe's measure that chooses it."""
 
     measure: str
     save: Callable[[ScoringModel, Row], None]
 
 
 class RunCourse:
-    """Writes the course of one run into a folder; a run that goes on keeps the rows of the epochs that it has done.
+    """Writes the course of one run into a folder; a resumed run keeps the rows of finished epochs.
 
     Args:
         folder: made if it is missing.
@@ -110,14 +110,14 @@ class RunCourse:
         digest = hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
         if (folder / FILE).exists() or (folder / RUN).exists():
             if _digest_in(folder / RUN) != digest:
-                raise InputError(f"{folder} holds the course of another run; name another folder with --course")
+                raise InputError(f"{folder} holds the course of another run; choose another folder with --course")
             self._rows = read_course(folder)
         else:
             with AtomicFile(folder / RUN) as file:
                 file.write(json.dumps({"digest": digest, "run": run}, indent=1, sort_keys=True).encode())
 
     def begin(self, step: int) -> None:
-        """Drop the rows after a step: their epochs come again."""
+        """Drop the rows after a step: their epochs are repeated."""
         self._rows = [row for row in self._rows if (row["step"] or 0) <= step]
         self._since = time.monotonic(), step
         self._write()
@@ -127,7 +127,7 @@ class RunCourse:
             self._board = SummaryWriter(str(self._folder), purge_step=step + 1)
 
     def add(self, epoch: "Epoch") -> None:
-        """Measure the model where it is due, write the row of an epoch, and keep the model if it is the best."""
+        """Measure the model if due, write the row of an epoch, and keep the model if it is the best."""
         (since, before), now = self._since, time.monotonic()
         speed = (epoch.step - before) / max(now - since, 1e-9)
         row: Row = {"epoch": epoch.number, "step": epoch.step, "lr": epoch.lr, "steps_per_second": speed}
@@ -194,5 +194,5 @@ def load_probe(
     )
     say_failures(images.failures, line)
     if images.n < FEWEST or images.labels is None:
-        raise InputError(f"expected at least {FEWEST} labelled images in --measure-on, got {images.n}; give more")
+        raise InputError(f"expected at least {FEWEST} labelled images in --measure-on, got {images.n}; pass more")
     return Probe(images.pixels, images.labels, precision, typed["every"])

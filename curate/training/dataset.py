@@ -50,7 +50,7 @@ def root_of(data: Sequence[str]) -> "Path | None":
 
 
 def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str], None]) -> int:
-    """Return the value that is white in the 16-bit images of a source: as typed, or found, which is reported."""
+    """Return the white level of the 16-bit images of a source: as typed, or found and reported."""
     from curate.engines.white import find_white
 
     if typed.get("white") is not None:
@@ -70,8 +70,8 @@ def label_column(manifest: "Manifest", label: str, method: str) -> "pa.Array":
     if not names_classes(manifest, label):
         columns = name_list(manifest.schema.names, label)
         raise InputError(
-            f"{method} needs labels, and there is no column {label!r} (columns: {columns}); "
-            "name one with --label, or use --label-from-folder"
+            f"{method} needs labels, and there is no column {label!r} (columns: {columns}); choose one with "
+            "--label, or use --label-from-folder"
         )
     from trainers.data import is_missing
 
@@ -90,7 +90,7 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
 
 
 def names_classes(manifest: "Manifest", label: str) -> bool:
-    """Return whether a source has a column of classes of this name, or it is the folder of each key."""
+    """Return whether a source has this column of classes, or it is the folder of each key."""
     return label in manifest.schema.names or label == FOLDER
 
 
@@ -120,7 +120,7 @@ def class_column(manifest: "Manifest", label: str) -> "pa.Array":
     if pa.types.is_floating(kind):
         return _class_numbers(column, label)
     raise InputError(
-        f"expected one class an image in {label!r}, got {kind}; name a column of text, whole numbers or truth values "
+        f"expected one class an image in {label!r}, got {kind}; choose a column of text, integers or booleans "
         "with --label"
     )
 
@@ -137,7 +137,7 @@ def _class_numbers(column: "pa.Array", label: str) -> "pa.Array":
     if len(wrong):
         raise InputError(
             f"expected classes in {label!r}, got numbers with fractions ({len(wrong):,} of {len(values):,}, such as "
-            f"{wrong[0].as_py():g}); name the column of classes with --label"
+            f"{wrong[0].as_py():g}); choose the column of classes with --label"
         )
     return values.cast(pa.int64())
 
@@ -157,12 +157,12 @@ def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float |
 
     if column not in manifest.schema.names:
         raise InputError(
-            f"there is no column {column!r} to take losses from (columns: {name_list(manifest.schema.names, column)}); "
-            f"name one with {option}"
+            f"there is no column {column!r} to take losses from (columns: "
+            f"{name_list(manifest.schema.names, column)}); choose one with {option}"
         )
     kind = manifest.schema.field(column).type
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-        raise InputError(f"expected numbers in the column of losses {column!r}, got {kind}; name another")
+        raise InputError(f"expected numbers in the column of losses {column!r}, got {kind}; choose another")
     return manifest.rows(0, manifest.n_rows).column(column).to_pylist()
 
 
@@ -229,7 +229,7 @@ class _Images:
         from trainers.stream import ImageStream
 
         if self.manifest.n_rows < 2:
-            raise InputError("training needs at least 2 images, got 1; give more")
+            raise InputError("training needs at least 2 images, got 1; pass more")
         numbers, classes = (None, []) if self.labels is None else number_labels(self.labels)
         return ImageStream(
             self.manifest.n_rows,
@@ -253,7 +253,7 @@ def image_inputs(
     *,
     room: int | None = None,
 ) -> Inputs:
-    """Return the images that were named: in memory, and what was left out is reported, or read while the run goes on.
+    """Return the images of a source: in memory, with a report of what was left out, or streamed during the run.
 
     With marks, in the folder of the run, images among which a process died are decoded each in its own one.
 
@@ -301,7 +301,7 @@ def image_inputs(
 
 
 def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable[[str], None]) -> Inputs:
-    """Return a cache as what a run is trained on, and say what it is.
+    """Return a cache as training data, and print its facts.
 
     Raises:
         InputError: if it lacks the labels or losses that the method reads.
@@ -327,7 +327,7 @@ def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable
 
 
 def say_failures(failures: dict[str, int], line: Callable[[str], None], after: str = "") -> None:
-    """Say how many images could not be read, and why."""
+    """Print how many images could not be read, and why."""
     from curate.counted import counted
 
     if failures:

@@ -1,4 +1,4 @@
-"""`curate.info`: what a file or folder is, of all that curate reads and writes."""
+"""`curate.info`: the facts of any file or folder that curate reads and writes."""
 
 from pathlib import Path
 

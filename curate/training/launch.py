@@ -1,4 +1,4 @@
-"""``--devices``: the command again in several processes on this machine, which find one another as under torchrun."""
+"""``--devices``: the command in several processes on this machine, connected as under torchrun."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def _n_started() -> int:
 
 
 def is_launcher(devices: int) -> bool:
-    """Return whether this process is to start others, and not one that was started.
+    """Return whether this process starts others, and was not started by one.
 
     Raises:
         InputError: for no number of devices, or another than ``torchrun`` started.
@@ -79,8 +79,8 @@ def _raise(status: int, who: str, is_first: bool) -> NoReturn:
     if status > 0 or not is_first:
         raise SystemExit(abs(status))
     raise InputError(
-        f"{who} was ended by {signal.Signals(-status).name}, perhaps by a lack of memory; repeat the command to go on "
-        "from the last state that was kept"
+        f"{who} was ended by {signal.Signals(-status).name}, perhaps for lack of memory; repeat the command "
+        "to resume from the last saved state"
     )
 
 

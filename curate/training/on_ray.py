@@ -28,11 +28,11 @@ from trainers.ranks import PATIENCE, LostError
 MARKER = "marker"
 POLLED = 0.2  # seconds
 GOODBYE = 5.0  # seconds for Ray Train to end its helpers after a signal
-AGAIN = "repeat the command to go on from the last state"
+AGAIN = "repeat the command to resume from the last saved state"
 
 
 def train_on_ray(request: TrainOptions, address: str | None, n: int) -> TrainResult:
-    """Train in several processes on a Ray cluster; the same result as from as many on this machine.
+    """Train in several processes on a Ray cluster; the same result as from equally many on this machine.
 
     Args:
         request: as for ``run_train``; its ``report`` and ``announce`` are called here.
@@ -74,7 +74,7 @@ def _share(nodes: list[dict[str, float]], cluster: Cluster, device: str, n: int)
 
 
 def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path) -> TrainResult:
-    """Train, and return what the first process made; pass on what it says.
+    """Train, and return the first process's result; forward its messages.
 
     Ray Train runs in a task of the cluster. This process never waits within Ray, which would swallow the signals that
     end a command, and crash where a thread of it waits when the connection ends.
@@ -161,13 +161,13 @@ def _fit(
         raise _first_cause(error.worker_failures, n) or error from None
     except ControllerError as error:
         raise InputError(
-            f"{counted(n, 'worker')} could not start on the Ray cluster ({_why(error.controller_failure)}): its cores "
-            f"or GPUs may be taken; {AGAIN} when there are some"
+            f"{counted(n, 'worker')} could not start on the Ray cluster ({_why(error.controller_failure)}): "
+            f"its cores or GPUs may be busy; {AGAIN} when some are free"
         ) from None
 
 
 def _first_cause(failures: Mapping[int, BaseException], n: int) -> InputError | None:
-    """Return what one of n processes said at its end; else that one was lost; None for a bug.
+    """Return the error of one of n processes; else that one was lost; None for a bug.
 
     Args:
         failures: by number of the process; of an error that several meet, one says so.
@@ -186,24 +186,24 @@ def _first_cause(failures: Mapping[int, BaseException], n: int) -> InputError | 
 
 
 def _why(error: BaseException) -> str:
-    """Return why Ray lost something; of an error that it passes on, the last line."""
+    """Return why Ray lost something: the last line of a forwarded error."""
     why = reason(error)
     return why if why in REASONS.values() else str(error).strip().splitlines()[-1][:160]
 
 
 def _nothing(message: object) -> None:
-    """Do nothing: what a request has while it is on its way."""
+    """Do nothing: the callback of a request in transit."""
 
 
 def _train_in_worker(task: dict[str, Any]) -> None:
-    """Train in this process, one of several, and let the command know what is said."""
+    """Train in this process, one of several, and send its messages to the command."""
     facts = process_facts(task["marker"])
     refuse_node(task["facts"], facts, f"the folder of {task['request'].out}")
     try:
         os.chdir(task["folder"])
     except OSError as error:
         raise InputError(
-            f"node {facts['node']} cannot enter {task['folder']} ({error.strerror}); start the command in a folder "
+            f"node {facts['node']} cannot access {task['folder']} ({error.strerror}); start the command in a folder "
             "that all nodes share"
         ) from None
 

@@ -21,7 +21,7 @@ def _means(meaning: str) -> Any:
 
 @dataclass(frozen=True)
 class ViewSettings:
-    """How views are drawn; None is the method's own."""
+    """How views are drawn; None for the method's default."""
 
     scale: float | None = _means("least share of the area in a standard view")
     jitter: float | None = _means("probability of colour jitter on a view")
@@ -62,7 +62,7 @@ DEFAULT_LABEL = "label"  # of --label; whether it was typed is unknown
 def recipe_of(
     typed: dict[str, Any], start: "Start", cache: "CachedFeatures | None", *, precision: str
 ) -> "TrainConfig":
-    """Return the recipe of what was typed at `curate train`.
+    """Return the recipe of the options typed at `curate train`.
 
     Args:
         typed: every parameter of the command by name.
@@ -100,7 +100,7 @@ def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
         return typed
     if typed["cached"] is not None:
         raise InputError(
-            "a recipe is for images, and a cache has its views and its network already; leave --recipe out"
+            "a recipe is for images, and a cache already has its views and its network; leave --recipe out"
         )
     from trainers.named_recipes import named_recipe
 
@@ -134,22 +134,22 @@ def typed_settings(settings: Mapping[str, object] | None) -> list[str]:
 
 
 def _require_frozen(typed: dict[str, Any], why: str) -> None:
-    """Raise ``InputError`` for an option that is about a backbone that moves."""
+    """Raise ``InputError`` for an option that only a trained backbone uses."""
     of_moving = {"--freeze-batchnorm": typed["freeze_batchnorm"], "--set backbone_lr": typed["backbone_lr"] is not None}
     wrong = [option for option, is_typed in of_moving.items() if is_typed]
     if wrong:
-        raise InputError(f"{wrong[0]} is for a backbone that moves, and {why} holds it as it is; leave one of them out")
+        raise InputError(f"{wrong[0]} is for a backbone that trains, and {why} freezes it; leave one of them out")
 
 
 def _require_no_images(typed: dict[str, Any], settings: Mapping[str, str], config: "TrainConfig") -> None:
-    """Raise ``InputError`` for an option about images, or views, that a cache has already."""
+    """Raise ``InputError`` for an option on images or views, which a cache already has."""
     wrong = [f"--set {name}" for name in AUGMENTATION if typed[name] is not None]
     wrong += [
         f"--{name.replace('_', '-')}" for name in (*READING, "white", "stream") if typed.get(name) not in (None, False)
     ]
     wrong += [f"--set {name}" for name in settings if config.settings.about()[name].is_of_views]
     if wrong:
-        raise InputError(f"{wrong[0]} is for images, and a cache has its views already; leave it out")
+        raise InputError(f"{wrong[0]} is for images, and a cache already has its views; leave it out")
 
 
 def _require_label(label: str, cache: "CachedFeatures") -> None:
@@ -186,7 +186,7 @@ def recipe(method: str, typed: Mapping[str, Any], settings: Mapping[str, object]
 
 
 def augmentation(default: "Augmentation", typed: Mapping[str, Any]) -> "Augmentation":
-    """Return how views are drawn: what was typed instead of a method's own.
+    """Return how views are drawn: typed settings over the method's.
 
     Args:
         default: of the method.

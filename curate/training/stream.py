@@ -1,4 +1,4 @@
-"""A source of images -> what reads its rows in the order of training, in bounded memory."""
+"""A source of images -> readers of its rows in the order of training, in bounded memory."""
 
 import tempfile
 import threading
@@ -24,7 +24,7 @@ AT_ONCE = 2  # windows: while images of one are used, the next one is read
 
 
 def stream_readers(manifest: Manifest, windows: Iterable[Tensor]) -> Iterator[Reader]:
-    """Yield what reads each row, in the order of the windows, with requests ahead to stores and servers.
+    """Yield a reader of each row, in the order of the windows, requesting ahead from stores and servers.
 
     Images inside a table are read a window at a time, in the order of the table, while the window before is used.
 
@@ -53,7 +53,7 @@ def _emptied(readers: list[Reader]) -> Iterator[Reader]:
 
 
 def _window(manifest: Manifest, rows: np.ndarray) -> list[Reader]:
-    """Return a reader of each of some rows, in their order; bytes that are in memory with others are copied."""
+    """Return a reader of each of some rows, in their order; bytes in shared memory are copied."""
     order = np.argsort(rows)
     readers: list[Reader | None] = [None] * len(rows)
     held = _HeldBytes()
@@ -63,7 +63,7 @@ def _window(manifest: Manifest, rows: np.ndarray) -> list[Reader]:
 
 
 class _HeldBytes:
-    """Encoded images: some in memory, those after them in a file without a name."""
+    """Encoded images: some in memory, the rest in an unnamed file."""
 
     def __init__(self) -> None:
         self._n_bytes = 0
@@ -71,7 +71,7 @@ class _HeldBytes:
         self._lock = threading.Lock()
 
     def keep(self, reader: HeldReader) -> Reader:
-        """Read an image now; return what gives its bytes later."""
+        """Read an image now; return a function that returns its bytes later."""
         try:
             data = reader()
         except ReadError:

@@ -71,7 +71,7 @@ train = callable_of(TrainOptions, run_train)
 def _train(typed: dict[str, Any]) -> TrainResult:
     data, cached = typed["data"], typed["cached"]
     if (data is None) == (cached is None):
-        raise InputError("expected images to train on, or a cache of features, got both or neither; give one of them")
+        raise InputError("expected images to train on, or a cache of features, got both or neither; pass one of them")
     from scoring.atomic import refuse_existing
     from trainers import ranks
     from trainers.work import TrainingFolder, sweep_finished
@@ -129,7 +129,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
         made_of = _made_of(config, inputs, start, typed, cache=cache is not None)
         course = _course(config, typed, fresh, work, origin, made_of, line) if ranks.is_first() else None
         if work.state.exists():
-            line(f"going on from {work.state}")
+            line(f"resuming from {work.state}")
         model, measures = fit(
             config,
             inputs.data,
@@ -141,7 +141,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
             monitor=Monitor(course=course, report=typed["report"]),
         )
     if isinstance(inputs.data, ImageStream):
-        say_failures(inputs.data.failures, line, after="; the next of its batch took the place of each")
+        say_failures(inputs.data.failures, line, after="; each was replaced by the next of its batch")
         made_of["replaced"] = inputs.data.failures
     card = {"method": config.method, "training": made_of, "metrics": measures, "data_licence": typed["licence"]}
     exact = exact_parts(config, model) if typed["half"] else None
@@ -180,7 +180,7 @@ def _course(
     if folder is None and typed["measure_on"] is None:
         return None
     if folder is None:
-        raise InputError("--measure-on writes what it measures to --course FOLDER, and got none; name one")
+        raise InputError("--measure-on writes what it measures to --course FOLDER, and got none; add one")
     probe = None
     if typed["measure_on"] is not None:
         sources = [str(source) for source in several(typed["measure_on"])]
@@ -199,7 +199,7 @@ def _course(
 
 
 def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:
-    """Say what makes a run slow, or of little use, before it begins."""
+    """Warn of what makes a run slow or useless, before it begins."""
     if slow:
         line("training on the CPU: this is slow; small images, a small backbone and --backbone CHECKPOINT help")
     if start.model is None and config.freeze == "trunk":
@@ -209,7 +209,7 @@ def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line)
 def _made_of(
     config: "TrainConfig", inputs: "Inputs", start: "Start", typed: dict[str, Any], *, cache: bool
 ) -> dict[str, Any]:
-    """Return the data and start that a model is trained from, for its card."""
+    """Return the data and the start of a trained model, for its card."""
     of_cache = {"cache": inputs.digest} if cache else {}
     of_name = {} if typed["recipe"] is None else {"recipe_name": typed["recipe"]}
     return {
@@ -232,7 +232,7 @@ def _save(
     overwrite: bool,
     line: Line,
 ) -> str:
-    """Write the checkpoint, as float16 but for the weights that begin with ``exact`` where that is a list."""
+    """Write the checkpoint, as float16 except weights whose names begin with ``exact``, if that is a list."""
     import torch
 
     from scoring.checkpoint import save_checkpoint
@@ -241,14 +241,14 @@ def _save(
     stored = stored_names(model)
     weights = [value for name, value in model.named_parameters() if name in stored and name.startswith("backbone.")]
     if exact and not all(torch.equal(v.half().float(), v.float()) for v in weights):
-        line("the backbone is stored as float32: as float16 it would give other embeddings")
+        line("the backbone is stored as float32: as float16 it would compute other embeddings")
     dtype = torch.float32 if exact is None else torch.float16
     kept = exact or []
     return save_checkpoint(work.out, model, card, dtype=dtype, exact=kept, foretell=work.foretell, overwrite=overwrite)
 
 
 def _start(typed: dict[str, Any]) -> "tuple[CachedFeatures | None, Start]":
-    """Return the cache, if there is one, and where the run starts; of a cache that must be the model it was made by."""
+    """Return the cache, if any, and where the run starts: for a cache, the model it was built with."""
     from scoring.backbones import parse_backbone_options
     from trainers.cache import open_cache
     from trainers.start import find_start, start_of
@@ -257,7 +257,7 @@ def _start(typed: dict[str, Any]) -> "tuple[CachedFeatures | None, Start]":
     if typed["cached"] is None:
         return None, find_start(typed["backbone"], size=typed["size"], settings=options)
     if options:
-        raise InputError("--backbone-set is for a network that is built, and a cache has its features; leave it out")
+        raise InputError("--backbone-set is for a new network, and a cache has its features; leave it out")
     cache = open_cache(typed["cached"])
     return cache, start_of(cache, typed["backbone"])
 
@@ -273,14 +273,14 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def exact_parts(config: "TrainConfig", model: "ScoringModel") -> list[str]:
-    """Return the prefixes of the weights that must be stored without loss: those that were not to change."""
+    """Return the prefixes of the weights that must be stored without loss: those that must not change."""
     if config.freeze != "trunk":
         return []
     return ["backbone.", *(f"heads.{name}." for name in model.heads if name != config.method)]
 
 
 def _say_views(config: "TrainConfig", model: "ScoringModel", method: "Method[Any]", line: Line) -> None:
-    """Say which views cost more than they should, and where the network ends in a map of 1 x 1."""
+    """Warn of views that cost more than they should, and of a network that ends in a 1 x 1 map."""
     from trainers.build import small_map
 
     if method.n_small and method.small_size > config.size:
@@ -293,7 +293,7 @@ def _say_views(config: "TrainConfig", model: "ScoringModel", method: "Method[Any
 
 
 def _say_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", line: Line) -> None:
-    """Say which heads of the start stay and which do not."""
+    """Report which heads of the start are kept and which are not."""
     before = [] if start.model is None else list(start.model.spec.heads)
     kept = [name for name in before if name in model.heads and name != config.method]
     if kept:
@@ -302,4 +302,4 @@ def _say_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", lin
         line(f"the head {config.method} is trained again")
     gone = [name for name in before if name not in kept and name != config.method]
     if gone:
-        line(f"left behind, since the backbone moves: {', '.join(gone)}; --freeze keeps them")
+        line(f"dropped, because the backbone trains: {', '.join(gone)}; --freeze keeps them")

@@ -140,7 +140,7 @@ class PowerSpherical(_Symmetric):
 
 
 class NonIsotropicVMF(_Spherical):
-    """Another concentration along every axis; see ``scoring.distributions.nivmf``.
+    """A different concentration along every axis; see ``scoring.distributions.nivmf``.
 
     Its entropy and divergence have no closed form. They are exact but for one expectation, which is the mean over
     ``draws`` samples of a fixed seed; where all concentrations of a distribution are equal its entropy is exact.

@@ -1,4 +1,4 @@
-"""Regions of a sphere that hold a query's match with a stated probability, where no concentration is known beforehand.
+"""Regions of a sphere that contain a query's match with a stated probability, without a known concentration.
 
 A certainty that is no concentration on the sphere at hand, only an order, becomes one: with r the share of images that
 are less certain, log kappa(r) = base + slope (r - 1/2), slope >= 0, in M dimensions. Base, slope and M have
@@ -74,7 +74,7 @@ class Calibration:
 
 
 def calibrate(cosine: NDArray[np.float64], rank: NDArray[np.float64], fitted: NDArray[np.bool_]) -> Calibration:
-    """Return the regions that hold matches as often as they say.
+    """Return regions that contain matches with the stated probability.
 
     Args:
         cosine: of each query with its match, shape (N,), in [-1, 1].

@@ -1,4 +1,4 @@
-"""The non-isotropic von Mises-Fisher distribution: another concentration along every axis of the space.
+"""The non-isotropic von Mises-Fisher distribution: a different concentration along every axis of the space.
 
 With K = diag(kappa_1 .. kappa_M) > 0 the map T(z) = K z / |K z| takes the sphere to itself. Where T(Z) is von
 Mises-Fisher around T(mu) with concentration |K mu|, Z has the density
@@ -95,7 +95,7 @@ def sample(mu: Tensor, kappas: Tensor, n: int, generator: torch.Generator | None
 
 
 def _checked(z: Tensor, mu: Tensor, kappas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return all three in float64, after refusing what has no density."""
+    """Return all three in float64, after checking that they define a density."""
     shapes = [tuple(part.shape) for part in (z, mu, kappas)]
     dims = {shape[-1] if shape else 0 for shape in shapes}
     if len(dims) > 1 or min(dims) < 2:

@@ -38,7 +38,7 @@ def _log_uniform(dim: int) -> float:
 
 
 def _checked(kappa: Tensor, dim: int) -> Tensor:
-    """Return kappa in float64, after refusing what cannot be a concentration."""
+    """Return kappa in float64, after checking that it is a concentration."""
     if dim < 2:
         raise ValueError(f"the sphere needs dim >= 2, got {dim}")
     kappa = kappa.double()

@@ -1,4 +1,4 @@
-"""Quantiles of the cosine of a von Mises-Fisher distribution: how far from its mean direction the mass lies.
+"""Quantiles of the cosine of a von Mises-Fisher distribution: how far the mass extends from its mean direction.
 
 In the coordinates of the sampler, w = (x0 + t) / (1 + x0 t) and t = cos(angle), the density of the angle is
 

@@ -1,4 +1,4 @@
-"""Which image of several represents a file: the first, or where that is flat, the next of most contrast."""
+"""Which image of several represents a file: the first, or if that is flat, the one with the most contrast."""
 
 import numpy as np
 from PIL import ImageFile
@@ -37,5 +37,5 @@ def seek_same_size(picture: ImageFile.ImageFile, number: int, size: tuple[int, i
 
 
 def n_looked_at(width: int, height: int) -> int:
-    """Return how many images of this size are looked at, the first among them; at least 1."""
+    """Return how many images of this size are examined, including the first; at least 1."""
     return max(1, min(MOST_PICTURES, MOST_PIXELS // (width * height)))

@@ -54,7 +54,7 @@ BUDGET = PixelBudget()  # of this process
 
 
 class NeedsMemory(Exception):
-    """Raised where so many bytes cannot be held now; the decoder whose turn it is waits and tries again.
+    """Raised if that many bytes cannot be held now; the decoder whose turn it is waits and tries again.
 
     Args:
         n_bytes: of one image.
@@ -69,11 +69,11 @@ class Holder(Protocol):
     """The count of bytes held for one image. A number replaces the one before it."""
 
     def may_take(self, n_bytes: int) -> bool:
-        """Hold so many bytes if they are free at once; always true for fewer than before."""
+        """Hold that many bytes if they are free now; always true for fewer than before."""
         ...
 
     def take(self, n_bytes: int) -> None:
-        """Hold so many bytes: wait until they are free, or raise ``NeedsMemory`` where waiting is not for this one."""
+        """Hold that many bytes: wait until they are free, or raise ``NeedsMemory`` if this holder must not wait."""
         ...
 
 
@@ -110,7 +110,7 @@ class ByteBudget:
 
     @contextmanager
     def image(self) -> Iterator[None]:
-        """Read and decode one image in this thread: what it takes inside is given back at the end of the block."""
+        """Read and decode one image in this thread: bytes held inside are released at the end of the block."""
         if isinstance(self.holder(), _Turn):  # a block inside a block: waiting there would hold something
             yield
             return
@@ -137,7 +137,7 @@ class ByteBudget:
         return holder
 
     def take(self, n_bytes: int) -> None:
-        """Hold so many bytes for the image of this thread, before memory is taken for them."""
+        """Hold that many bytes for the image of this thread, before memory is allocated."""
         self.holder().take(n_bytes)
 
     def hand_over(self) -> Callable[[], None]:
@@ -151,7 +151,7 @@ class ByteBudget:
         return give_back
 
     def replace(self, before: int, n_bytes: int, *, wait: bool) -> bool:
-        """Give back what an image held and hold another number instead; return whether it is held."""
+        """Release the bytes of an image and hold another number instead; return whether it is held."""
         with self._changed:
             rest = self._held - before
             if n_bytes > before and not wait and (self._waiting or (rest and rest + n_bytes > self.limit)):
@@ -187,7 +187,7 @@ class _Turn:
         self._replace(n_bytes, wait=True)
 
     def let_go(self) -> int:
-        """Return how many bytes it holds, which others are to give back."""
+        """Return how many bytes it holds, which others must release."""
         n_bytes, self._n_bytes = self._n_bytes, 0
         return n_bytes
 

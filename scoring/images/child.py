@@ -1,4 +1,4 @@
-"""A decoder's own process: takes encoded images over a socket, gives back pixels, one at a time.
+"""A decoder's own process: receives encoded images over a socket, returns pixels, one at a time.
 
 What is reported: a frame is 4 bytes of length, then JSON. The parent sends a request and the encoded bytes; the child
 answers with the header; the parent asks for the pixels or nothing more; the child answers. So the parent
@@ -67,7 +67,7 @@ def answer_all(connection: socket.socket, answer: Answer) -> None:
 
 
 def _settle() -> None:
-    """Do what keeps this process small, silent and mortal."""
+    """Limit this process's memory and output, and let it end with its parent."""
     silent = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # libraries written in C print there their remarks on a file
         os.dup2(silent, stream)
@@ -110,7 +110,7 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """End this process after so much processor time, where the system can; elsewhere the parent's clock does."""
+    """End this process after this much processor time, if the system can; otherwise the parent's clock does."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
@@ -161,7 +161,7 @@ def send_frame(peer: socket.socket, value: dict[str, Any], place: int | None = N
 
 
 def receive_frame(peer: socket.socket) -> dict[str, Any] | None:
-    """Return the next JSON value, or None where the other end is closed."""
+    """Return the next JSON value, or None if the other end is closed."""
     try:
         head = receive_bytes(peer, 4)
     except EOFError:
@@ -171,7 +171,7 @@ def receive_frame(peer: socket.socket) -> dict[str, Any] | None:
 
 
 def receive_bytes(peer: socket.socket, n_bytes: int) -> bytes:
-    """Return exactly so many bytes; raises EOFError where the other end is closed before."""
+    """Return exactly that many bytes; raises EOFError if the other end is closed before."""
     buffer = io.BytesIO(bytes(n_bytes))  # which gives its bytes without a second copy
     with buffer.getbuffer() as view:
         at = 0

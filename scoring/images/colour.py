@@ -46,12 +46,12 @@ def to_rgb(image: Image.Image, *, white: int = WHITE, is_inverted: bool = False)
 
 
 def is_transparent(image: Image.Image) -> bool:
-    """Return whether an image of 8-bit channels has alpha in any form, be it all opaque."""
+    """Return whether an image of 8-bit channels has alpha in any form, even if fully opaque."""
     return image.mode in _ALPHA or (image.mode in _PLAIN and image.has_transparency_data)
 
 
 def background(histogram: NDArray[np.int64]) -> int:
-    """Return the grey on which a drawing is composited: 255, or 0 where it would be lost on white.
+    """Return the grey on which a drawing is composited: 255, or 0 if it would be invisible on white.
 
     It would be lost where the drawn pixels differ from white by less than 10 % of white, root mean square over them
     and their channels: a white drawing, but no pale product photograph that has shadows or edges.
@@ -119,7 +119,7 @@ def _on(band: Image.Image, behind: int) -> NDArray[np.uint8]:
 
 
 def _drawn(image: Image.Image) -> NDArray[np.int64]:
-    """Return the levels of the pixels that are at least half opaque, or of all visible ones where none is.
+    """Return the levels of the pixels that are at least half opaque, or of all visible ones if none is.
 
     Shape (256,), over red, green and blue; zeros where nothing is seen, or nothing is transparent.
     """

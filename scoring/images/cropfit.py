@@ -74,7 +74,7 @@ def refine(
 
 
 def as_they_are(images: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
-    """Return the cosine of each pair of whole images by the frequencies that ``refine`` judges by; 0 with zeros.
+    """Return the cosine of each pair of whole images by the frequencies that ``refine`` uses; 0 for zeros.
 
     Args:
         images: signatures, int8, shape (P, 255).
@@ -85,7 +85,7 @@ def as_they_are(images: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[n
 
 
 def _judged(signatures: NDArray[np.int8]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """The lowest 12 x 12 frequencies, whole numbers whose sums of products are exact, and their length or 1."""
+    """The lowest 12 x 12 frequencies, integers whose sums of products are exact, and their length or 1."""
     check(signatures)
     numbers = signatures[:, _JUDGED_BY].astype(np.float32)
     length = np.linalg.norm(numbers.astype(np.float64), axis=1)

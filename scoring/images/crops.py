@@ -40,7 +40,7 @@ WEIGHT = np.concatenate([[0.0], WEIGHTS]).reshape(KEPT, KEPT).astype(np.float32)
 
 
 def check(signatures: NDArray[np.int8]) -> None:
-    """Raise ValueError for what is no array of signatures."""
+    """Raise ValueError for anything but an array of signatures."""
     if signatures.ndim != 2 or signatures.shape[1] != WIDTH or signatures.dtype != np.int8:
         raise ValueError(f"signatures must be int8 of shape (N, {WIDTH}), got {signatures.dtype} {signatures.shape}")
 
@@ -88,7 +88,7 @@ def axis_maps(ends: NDArray[np.float64], kept: int) -> Tensor:
 
 @cache
 def _grid() -> Tensor:
-    """The map from what signatures hold of a whole to the coarse vectors of all frames, (99, F x 24), float32."""
+    """The map from the signature of a whole image to the coarse vectors of all frames, (99, F x 24), float32."""
     maps = axis_maps(INTERVALS, LOW)[:, 0, :, :HELD]
     down, across = maps[_FRAME[:, 0]], maps[_FRAME[:, 1]]  # (F, 5, 10)
     every = torch.einsum("fua,fvb->abfuv", down, across) * torch.from_numpy(WEIGHT[:LOW, :LOW])

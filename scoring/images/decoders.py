@@ -35,7 +35,7 @@ APART = ("pixels", "signature", "quality")  # what is not in the frame as it is
 
 
 def decoder_for(threads: int, n_images: int) -> tuple[Callable[..., DecodedImage], int]:
-    """Return the fastest decoder for so many images, with the signature of ``decode``, and the number of threads."""
+    """Return the fastest decoder for a number of images, and the number of threads."""
     processes = min(threads + threads // 4, MOST)  # while some are read, others are decoded
     if (free := free_memory()) is not None:
         processes = min(processes, free // 2 // MEMORY)
@@ -103,7 +103,7 @@ class Decoder(Child):
     module = "scoring.images.decoders"
 
     def answered(self, data: bytes, request: dict[str, Any], take: Callable[[socket.socket, dict[str, Any]], T]) -> T:
-        """Send a request, and take the answer while what the image takes of the budget is held.
+        """Send a request, and receive the answer while the image's share of the budget is held.
 
         Raises:
             OSError, EOFError: the process is gone.
@@ -156,7 +156,7 @@ DECODERS = Children(Decoder)  # those that are idle hold 0.3 GB each: they end w
 
 @contextmanager
 def closing_decoders() -> Iterator[None]:
-    """End the processes that are idle once the block is left."""
+    """End idle processes when the block is left."""
     try:
         yield
     finally:

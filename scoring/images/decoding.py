@@ -1,4 +1,4 @@
-"""Bytes to pixels: which road each format takes, and one outcome for any bytes whatever."""
+"""Bytes to pixels: the decoder of each format, and one outcome for any bytes."""
 
 import hashlib
 from dataclasses import replace
@@ -153,7 +153,7 @@ def _small_picture(raster: Raster) -> Pixels:
 
 
 def _measures(raster: Raster, resized: Pixels, small: Pixels, preprocessing: Preprocessing, header: Header) -> Quality:
-    """Measure an image; where the model's own resize is the one that quality is defined by, it is not made twice."""
+    """Measure an image; the model's resized image is reused if quality is defined on the same size."""
     is_reduced = (preprocessing.resize, preprocessing.interpolation) == (QUALITY_SIDE, "bicubic") and min(
         raster.width, raster.height
     ) >= QUALITY_SIDE
@@ -170,7 +170,7 @@ def outcome_of(
     pixels: Pixels | None = None,
     small: Pixels | None = None,
 ) -> DecodedImage:
-    """Return the record of an image, with what follows from its image of 32 x 32.
+    """Return the record of an image, with the hash and signature of its 32 x 32 reduction.
 
     Args:
         data: the encoded image.

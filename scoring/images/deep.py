@@ -1,4 +1,4 @@
-"""Pixels of 9 to 16 bits a channel: which value is white, and the bits of colours that Pillow leaves out.
+"""Pixels of 9 to 16 bits a channel: which value is white, and the colour bits that Pillow drops.
 
 Cameras and scanners store 10, 12 or 14 bits in files of 16. The file does not say so: read by the white of 16 bits,
 all of it is nearly black. So the caller states the white, which ``curate score`` finds for a whole dataset.
@@ -39,7 +39,7 @@ def white_for(highest: int) -> int:
 
 
 def may_be_deep(data: bytes) -> bool:
-    """Return whether an encoded image may hold 16 bits a channel: a PNG that says so, any TIFF or PGM."""
+    """Return whether an encoded image may hold 16 bits a channel: a PNG that declares it, any TIFF or PGM."""
     name = sniff(data)
     if name == "png":
         return data[24:25] == b"\x10"  # the depth in IHDR, which comes first
@@ -47,7 +47,7 @@ def may_be_deep(data: bytes) -> bool:
 
 
 def to_eight_bits(values: NDArray[np.uint16], white: int) -> NDArray[np.uint8]:
-    """Return v x 255 / white, rounded; what is above white is white.
+    """Return v x 255 / white, rounded; values above white are clipped.
 
     >>> to_eight_bits(np.array([0, 2047, 4095, 5000], np.uint16), 4095)
     array([  0, 127, 255, 255], dtype=uint8)
@@ -79,7 +79,7 @@ def highest_colour(picture: Image.Image) -> int:
 
 
 def low_bytes(picture: ImageFile.ImageFile) -> None:
-    """Let an image of 16-bit colour that is not loaded yet give the low byte of each channel, not the high one.
+    """Make an unloaded image of 16-bit colour return the low byte of each channel, not the high one.
 
     A reader of the other byte order takes the other byte of each pair. Grey with alpha, for which there is no such
     reader, is read as four channels: high and low byte of grey, then of alpha.

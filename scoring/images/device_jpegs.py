@@ -1,4 +1,4 @@
-"""JPEGs decoded and reduced on a device: what the CPU checks first, and the same image for the model from there.
+"""JPEGs decoded and reduced on a device: after checks on the CPU, with the same model input.
 
 nvJPEG, which decodes on a GPU, is made for speed: nothing says that it notices an image that ends early or whose codes
 make no sense. So libjpeg-turbo reads all codes first, and what it objects to never gets here.
@@ -58,7 +58,7 @@ class Reduced:
 
 
 def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = False) -> SoundJpeg | None:
-    """Return a JPEG that a device may decode, or None for whatever has to go through ``decode``.
+    """Return a JPEG that a device may decode, or None if it must go through ``decode``.
 
     That is any other format, and a JPEG that is not plainly built or not whole, of other colours than YCbCr and grey,
     of a long side above 8 short ones or over 32 megapixels; and one that ``decode`` would shrink while it reads it,
@@ -91,7 +91,7 @@ def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = 
 
 
 class DeviceJpegs:
-    """Decodes JPEGs on a device and reduces them there; each image for itself, so a batch decides no pixel.
+    """Decodes JPEGs on a device and reduces them there; each image alone, so that pixels do not depend on the batch.
 
     Args:
         device: a GPU; on the CPU the same calls run, more slowly than ``decode``.
@@ -140,7 +140,7 @@ class DeviceJpegs:
         return square, _oriented(_resized(levels, SIDE, SIDE, "bilinear"), orientation)
 
     def _try_out(self) -> None:
-        """Decode an image in colour and one in grey, and compare both with what libjpeg-turbo makes of them."""
+        """Decode an image in colour and one in grey, and compare both with libjpeg-turbo's result."""
         for colours, subsampling in (("RGB", "420"), ("GRAY", "Gray")):
             data = _ramps(colours, subsampling)
             try:

@@ -9,7 +9,7 @@ MOST_STEPS = 200_000  # blocks of a GIF, directories of a TIFF; beyond it the co
 
 
 def count_gif(data: bytes) -> int | None:
-    """Return the number of images in a GIF (at least 1), or None where it has more blocks than we walk.
+    """Return the number of images in a GIF (at least 1), or None if it has too many blocks.
 
     Source: GIF89a specification, sections 18 to 27.
     """
@@ -36,7 +36,7 @@ def count_gif(data: bytes) -> int | None:
 
 
 def count_tiff(data: bytes) -> int | None:
-    """Return the number of directories in a TIFF or BigTIFF (at least 1), or None where there are too many.
+    """Return the number of directories in a TIFF or BigTIFF (at least 1), or None if there are too many.
 
     A chain that comes back to a directory ends there.
     """

@@ -1,4 +1,4 @@
-"""The fast road for JPEG: libjpeg-turbo, shrinking by 2, 4 or 8 while it decodes."""
+"""The fast path for JPEG: libjpeg-turbo, shrinking by 2, 4 or 8 while it decodes."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -49,7 +49,7 @@ class JpegHeader:
 
 
 def read_jpeg_header(data: bytes) -> JpegHeader | None:
-    """Return the header of a JPEG, or None where the segments make no sense.
+    """Return the header of a JPEG, or None if the segments are invalid.
 
     Source: ITU-T T.81, annex B.
     """
@@ -94,7 +94,7 @@ def _is_usual(marker: int, frame: bytes) -> bool:
 
 
 def quality_setting(segment: bytes) -> int | None:
-    """Return libjpeg's quality, 1 to 100, that gives the luminance table of a segment, or is nearest to it by its sum.
+    """Return libjpeg's quality, 1 to 100, whose luminance table is that of a segment, or nearest to it by its sum.
 
     Args:
         segment: the payload of a DQT segment; the luminance table is number 0.
@@ -167,7 +167,7 @@ def decode_strictly(data: bytes, short_side: int | None, max_pixels: int) -> Ras
 
 
 def check_strictly(data: bytes) -> tuple[str, str]:
-    """Find whatever ``decode_strictly`` objects to in the coding of a JPEG, without its pixels.
+    """Find the coding errors that ``decode_strictly`` would reject in a JPEG, without its pixels.
 
     It is decoded as grey at an eighth of its size: every code is read, but of a block of 8 x 8 only the mean is made.
 

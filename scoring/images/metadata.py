@@ -1,4 +1,4 @@
-"""Metadata next to the pixels of a file, taken out of it: damage there must not cost a sound image."""
+"""Metadata next to the pixels of a file, taken out of it: damage there must not lose a sound image."""
 
 import re
 import struct

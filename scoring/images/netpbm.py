@@ -1,4 +1,4 @@
-"""PBM, PGM and PPM: how much their headers claim, held against the bytes that are there, and grey of 16 bits."""
+"""PBM, PGM and PPM: the size in their headers, checked against the bytes present, and 16-bit grey."""
 
 import io
 
@@ -12,7 +12,7 @@ _DEEP = 65535  # the largest value of 16 bits
 
 
 class NetpbmFile(PpmImagePlugin.PpmImageFile):
-    """An opened PBM, PGM or PPM; grey of more than 8 bits is of the mode that all deep grey has here."""
+    """An opened PBM, PGM or PPM; grey of more than 8 bits has the mode of all deep grey here."""
 
     def load(self) -> "Image.core.PixelAccess | None":
         """Decode it."""

@@ -53,7 +53,7 @@ def luma(image: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 
 def hamming(a: int, b: int) -> int:
-    """Return in how many of their bits two hashes differ: 0 for equal, about 32 for unrelated images.
+    """Return the number of bits in which two hashes differ: 0 for equal, about 32 for unrelated images.
 
     >>> hamming(0b1100, 0b1010)
     2

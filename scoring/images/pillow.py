@@ -1,4 +1,4 @@
-"""The road of every format but plain JPEG: Pillow, one plugin by name, never by guessing."""
+"""The path of every format but plain JPEG: Pillow, one plugin by name, never by guessing."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -140,7 +140,7 @@ class PillowFile:
             check_size(width, height, self._max_pixels)
 
     def orientation(self) -> tuple[int, str | None]:
-        """Return the EXIF orientation that is still to be applied, 1 to 8, and a warning where the EXIF is damaged.
+        """Return the EXIF orientation that is still to be applied, 1 to 8, and a warning if the EXIF is damaged.
 
         Pillow's TIFF reader and pillow-heif turn the pixels themselves; AVIF's own rotation comes as EXIF. A PNG may
         state it behind the pixels, so it is read again when they are loaded.
@@ -157,7 +157,7 @@ class PillowFile:
         return (value if isinstance(value, int) and 1 <= value <= 8 else 1), None
 
     def count_frames(self) -> int | None:
-        """Return how many images the file holds, or None where counting them is not cheap."""
+        """Return how many images the file holds, or None if counting them is expensive."""
         if self.name == "gif":
             return count_gif(self._data)
         if self.name == "tiff":
@@ -192,7 +192,7 @@ class PillowFile:
             return ReadPicture(to_rgb(self.image, white=white, is_inverted=is_inverted), warning, highest)
 
     def _read_deep_colour(self, *, allow_truncated: bool, white: int) -> ReadPicture:
-        """Decode 16-bit colour twice, for Pillow gives one of the two bytes of a channel at a time."""
+        """Decode 16-bit colour twice, because Pillow returns one of the two bytes of a channel at a time."""
         low = PillowFile(self._data, self.name, self._max_pixels)
         with named_failures(self._data, self.name):
             low.image.seek(self.image.tell())
@@ -205,7 +205,7 @@ class PillowFile:
             return ReadPicture(to_rgb(scaled), warning, highest)
 
     def read_shown(self, *, n_frames: int | None, allow_truncated: bool, white: int) -> ReadPicture:
-        """Decode the image that represents the file: the first, or where that is flat, the one of most contrast.
+        """Decode the image that represents the file: the first, or if that is flat, the one with the most contrast.
 
         Of the first 64 images of that size, as far as they have 64 million pixels together.
 
@@ -272,7 +272,7 @@ class PillowFile:
         return white, _tag(self.image, 262) == 0  # PhotometricInterpretation: white is zero
 
     def bits(self) -> int:
-        """Return the bits a channel that a PNG, PGM or TIFF states; 8 where Pillow gives no more, or scales them."""
+        """Return the bits a channel that a PNG, PGM or TIFF states; 8 if Pillow returns no more, or scales them."""
         if self.name == "tiff":
             return _tag(self.image, 258)  # BitsPerSample
         if isinstance(self.image, NetpbmFile):

@@ -38,7 +38,7 @@ Grey = NDArray[np.uint8] | NDArray[np.int16]  # (H, W)
 
 @dataclass(frozen=True)
 class Quality:
-    """Measures of one image; None where its pixels do not show.
+    """Measures of one image; None where they cannot be measured.
 
     Attributes:
         brightness: mean grey, 0 (black) to 1 (white).
@@ -110,7 +110,7 @@ def measure(raster: Raster, thumbnail: Pixels, *, reduced: Pixels | None = None,
 
 
 def reduce(raster: Raster) -> Pixels:
-    """Return an image at the size at which it is measured: a short side of 128 pixels, or less where it has less."""
+    """Return an image at the size at which it is measured: a short side of 128 pixels, or its own if smaller."""
     middle = cut_middle(raster)
     side = min(SIDE, middle.width, middle.height)
     return resize(middle.pixels, *resized_size(middle.width, middle.height, side), "bicubic")
@@ -259,7 +259,7 @@ def colours(pixels: Pixels) -> int:
 
 
 def _codes(pixels: Pixels) -> NDArray[np.uint32]:
-    """Return the colours of the pixels that are looked at as numbers, ascending."""
+    """Return the colours of the sampled pixels as numbers, ascending."""
     top, left = (max(0, (side - _CROP) // 2) for side in pixels.shape[:2])
     some = pixels[top : top + _CROP : _EVERY, left : left + _CROP : _EVERY]
     codes = some[..., 0].astype(np.uint32).ravel()

@@ -59,7 +59,7 @@ def _put_first() -> None:
 
 @cache
 def silence_libtiff() -> bool:
-    """Take out the handlers by which libtiff prints errors and warnings on stderr; return whether it could be done.
+    """Remove libtiff's handlers, which print on stderr; return whether that was possible.
 
     What is wrong with a file comes back from Pillow as an exception all the same. A Pillow whose libtiff shows no
     such functions goes on printing.

@@ -1,4 +1,4 @@
-"""The signature: 255 small numbers whose cosine says how alike two images are, mirrored or turned ones included.
+"""The signature: 255 small numbers whose cosine is the similarity of two images, mirrored or turned ones included.
 
 Of its grey: what is red in one image and blue in another looks the same. So 32 numbers of colour are stored behind it.
 """
@@ -68,7 +68,7 @@ _SIGN = [_signs(index) for index in range(8)]
 
 
 def signature(image: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """Return the signature of a 32 x 32 image; the cosine of two is near 1 where they show the same.
+    """Return the signature of a 32 x 32 image; the cosine of two is near 1 if they show the same.
 
     The grey image (0.299 R + 0.587 G + 0.114 B) goes through the orthonormal two-dimensional DCT-II. Its 16 x 16
     lowest frequencies but the constant one, row after row (vertical frequency u, horizontal v), are multiplied by

@@ -1,4 +1,4 @@
-"""The format of an image, from its first bytes; what a file is called plays no part."""
+"""The format of an image, from its first bytes, not from the file name."""
 
 import re
 import struct

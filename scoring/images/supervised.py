@@ -1,4 +1,4 @@
-"""Decoders in their own processes, which may crash, hang or grow without harm to anybody else.
+"""Decoders in their own processes, which may crash, hang or grow without harm to other processes.
 
 Each is started when a thread first needs one and none is idle, serves one image after another, and is replaced when it
 dies. It has a limit on its processor time and on its memory for each image, and is gone when this process is: it ends
@@ -151,7 +151,7 @@ class Child:
         return more, places
 
     def _pixels(self, n_bytes: int, until: float) -> bytearray:
-        """Return the pixels that follow a frame; grows with what comes, whatever the decoder claims."""
+        """Return the pixels that follow a frame; grows with what arrives, whatever the decoder claims."""
         pixels = bytearray()
         while len(pixels) < n_bytes:
             self._socket.settimeout(max(0.001, until - time.monotonic()))
@@ -276,7 +276,7 @@ class Children(Generic[C]):
                 self._idle.pop().end()
 
     def _forget(self) -> None:
-        """Leave them to the process that started them, of which this one is a fork."""
+        """Leave them to the process that started them; this one is a fork of it."""
         self._lock = threading.Lock()
         for child in self._idle:
             child.forget()
@@ -314,7 +314,7 @@ class ChildImage:
         return raster, reply["warning"]
 
     def close(self) -> None:
-        """Show the decoder, if it still waits for what to do, that it was all."""
+        """Tell the decoder, if it still waits, that nothing follows."""
         if self._child is not None:
             with suppress(Lost):
                 self._ask({"what": "nothing"})
@@ -374,7 +374,7 @@ def _raise_failure(reply: dict[str, Any]) -> None:
 
 @contextmanager
 def opened_in_child(data: bytes, name: str, options: DecodeOptions) -> Iterator[ChildImage]:
-    """Read the header of an image in its own process, whose pixels are to be had inside the block.
+    """Read the header of an image in its own process, whose pixels can be read inside the block.
 
     Raises:
         DecodeError: as ``LocalImage``; also ``timeout`` and ``crashed``.

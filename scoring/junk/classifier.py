@@ -79,7 +79,7 @@ class JunkClassifier:
 
 @dataclass(frozen=True)
 class TrainedClassifier:
-    """A classifier, and what it reports for the images that it was trained on.
+    """A classifier, and its results on the images it was trained on.
 
     Attributes:
         classifier: the classifier.
@@ -224,7 +224,7 @@ def _cross_fitted(inputs: _Inputs, folds: _Folds, normal: NDArray[np.bool_]) -> 
 
 
 def _logistic(rows: Floats, corrupted: NDArray[np.bool_]) -> Floats:
-    """Return the coefficients and the intercept of a ridge logistic regression in which both classes count the same.
+    """Return the coefficients and the intercept of a ridge logistic regression in which both classes have equal weight.
 
     By Newton's method, whose step is halved until the loss falls; the loss is convex, so this ends at its minimum.
     """

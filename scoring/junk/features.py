@@ -48,7 +48,7 @@ class JunkInputs:
         return len(self.embedding)
 
     def features(self, names: Sequence[str]) -> Floats:
-        """Return the features that some of the columns give, shape (N, F); see ``features_of``."""
+        """Return the features of some columns, shape (N, F); see ``features_of``."""
         return features_of(self.columns, names) if names else np.zeros((len(self), 0))
 
     def take(self, rows: NDArray) -> "JunkInputs":
@@ -72,7 +72,7 @@ def columns_read(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def features_of(columns: Mapping[str, NDArray[np.floating]], names: Iterable[str]) -> Floats:
-    """Return the features that some columns give, shape (N, F): quality columns as they are and in logarithms.
+    """Return the features of some columns, shape (N, F): quality columns and their logarithms.
 
     Columns of heads count in logarithms, a probability in log odds; a value without logarithm counts as the least.
 
@@ -99,7 +99,7 @@ def _log_odds(values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Scale:
-    """How features become comparable numbers.
+    """The scaling of features to comparable numbers.
 
     Attributes:
         centre: median of each feature among the images of the dataset, shape (F,).

@@ -42,7 +42,7 @@ class HeldOut:
 
     @property
     def problem(self) -> str:
-        """Why the score does not apply to this dataset; empty where it does."""
+        """Why the score does not apply to this dataset; empty if it does."""
         if not self.auroc.value >= LEAST_AUROC:
             return f"held-out AUROC {self.auroc.value:.3f}, at least {LEAST_AUROC} is needed"
         if self.detected.value < LEAST_DETECTED:

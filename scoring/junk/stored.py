@@ -67,7 +67,7 @@ def from_json(value: Mapping[str, Any]) -> JunkClassifier:
 
 
 def rounded(classifier: JunkClassifier) -> JunkClassifier:
-    """Return a classifier as it will be read again: what is judged by it now is judged the same then."""
+    """Return a classifier as it will be read again, so that scores are equal before and after."""
     return from_json(to_json(classifier))
 
 

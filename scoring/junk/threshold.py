@@ -1,4 +1,4 @@
-"""Where junk begins: above the tail of a dataset's own images, below most of their corrupted copies."""
+"""The threshold of junk: above the tail of a dataset's own images, below most of their corrupted copies."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -12,20 +12,28 @@ CLASS = "unc_class"  # where there are labels to learn from
 LESS = "less certain"
 PER_IMAGE: Mapping[str, Column] = {  # what a fitted model says of any image
     JUNK: Column(
-        "probability that the image is a corrupted one rather than one of this dataset; 0.5 is the threshold; null "
-        "where it does not apply to the dataset",
+        (
+            "probability that the image is a corrupted one rather than one of this dataset; 0.5 is the threshold; "
+            "null if it does not apply to the dataset"
+        ),
         "1",
         LESS,
     ),
-    NEIGHBOUR: Column("1 - cosine to the nearest other image that is no copy, less the dataset's mean", "1", LESS),
-    AMBIGUOUS: Column("how near to the boundary between groups of this dataset: share that is clearer", "1", LESS),
-    FITTED: Column("above 0.5: unusable, by p_junk; up to 0.5: how ambiguous, by unc_ambiguous", "1", LESS),
-    LOCAL: Column("order of dropping: of similar images the least certain first, unusable ones before all", "1", LESS),
+    NEIGHBOUR: Column(
+        "1 - cosine to the nearest other image that is not a copy, with the dataset's mean subtracted", "1", LESS
+    ),
+    AMBIGUOUS: Column(
+        "closeness to the boundary between groups of this dataset: the share of images that are less ambiguous",
+        "1",
+        LESS,
+    ),
+    FITTED: Column("above 0.5: junk, by p_junk; up to 0.5: ambiguity, by unc_ambiguous", "1", LESS),
+    LOCAL: Column("order of dropping: among similar images the least certain first, junk before all", "1", LESS),
     CLUSTER: Column("number of the cluster of similar images, from 0"),
     UNLIKE: Column("number of the group of images unlike the rest, from 1; null for the rest"),
 }
 COLUMNS: Mapping[str, Column] = {
     **PER_IMAGE,
-    COPIES: Column("images of the table that are copies of this one, equal or nearly equal, itself among them"),
+    COPIES: Column("images of the table equal or nearly equal to this one, itself included"),
 }
 OF_CLASSES = Column("entropy of the classes that a linear classifier of the labels expects, out of fold", "nats", LESS)

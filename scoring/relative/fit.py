@@ -57,7 +57,7 @@ def fit_dataset(
 
 
 def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0) -> DatasetFit:
-    """Return the fit that ``fit_dataset`` makes without labels, and judge no row of the dataset by it.
+    """Return the fit that ``fit_dataset`` makes without labels, without scoring the rows.
 
     Args:
         embeddings: shape (N, D), as of ``fit_dataset``.
@@ -74,11 +74,11 @@ def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0
 def _kept(
     embeddings: NDArray, most: int, labels: KnownLabels | None, seed: int
 ) -> tuple[NDArray[np.float16], DatasetFit, LaidOutRows, NDArray[np.int64]]:
-    """Return rows as stored, a fit without quantiles, the rows that it keeps laid out, and which these are."""
+    """Return rows as stored, a fit without quantiles, the kept rows as a search index, and their numbers."""
     if len(embeddings) < LEAST_ROWS:
         raise InputError(
             f"expected at least {LEAST_ROWS} different images with an embedding to fit a score to, got "
-            f"{len(embeddings):,}; score more of them, or use the model's own columns"
+            f"{len(embeddings):,}; score more images, or use the model's own columns"
         )
     rows = stored(embeddings)
     drawn = _drawn(len(rows), most, labels, seed)
@@ -104,7 +104,7 @@ def _stood(bare: DatasetFit, kept: LaidOutRows, junk: NDArray | None) -> Dataset
 
 
 def _drawn(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[np.int64]:
-    """Return the rows that are kept, ascending: all, or a draw with as many labelled ones as half of it holds."""
+    """Return the rows to keep, ascending: all, or a sample of which up to half is labelled."""
     if n <= most:
         return np.arange(n)
     order = np.random.default_rng(seed).permutation(n)
@@ -116,7 +116,7 @@ def _drawn(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[
 
 
 def _scores_of(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None, seed: int) -> FittedScores:
-    """Return the scores of the rows of a fit's dataset: by their own ranks, and when amounts drop each."""
+    """Return the scores of the rows of a fit's dataset: their ranks, and the order in which amounts drop them."""
     fit = bare.with_quantiles(full.signals)
     columns = fit.columns_of(full.rows, full.signals, junk, full.near)[0]
     columns[LOCAL] = in_turns(columns[LOCAL], columns[FITTED], full.rows.units, seed=seed)
@@ -131,7 +131,7 @@ def _with_labels(
     labels: KnownLabels,
     seed: int,
 ) -> tuple[DatasetFit, FittedScores]:
-    """Learn from labels on the whole dataset, or where it is too large on what is kept of it."""
+    """Learn from labels on the whole dataset, or on the kept rows if it is too large."""
     drawn, kept, full = laid
     on, known = (kept, labels.among(drawn)) if full is None else (full, labels)
     lesson = learn(on, known, seed=seed)
@@ -152,8 +152,8 @@ def _with_labels(
     return fit, replace(scores, learned=learned)
 
 
-def said_of(embeddings: NDArray, column: str) -> dict[str, NDArray[np.float32]]:
-    """Return one column of a dataset, every row judged among all others; zeros for fewer than two rows.
+def column_of(embeddings: NDArray, column: str) -> dict[str, NDArray[np.float32]]:
+    """Return one column of a dataset, every row compared with all others; zeros for fewer than two rows.
 
     Args:
         embeddings: shape (N, D); more than 100,000 rows find their neighbours by the inverted-file search.

@@ -1,4 +1,4 @@
-"""Quantiles of a dataset, which turn a number into the share below it: the same for a row seen alone."""
+"""Quantiles of a dataset, which turn a value into the share below it, also for a single new row."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -57,7 +57,7 @@ class Lesson:
 
 
 def check_labels(labels: KnownLabels) -> None:
-    """Refuse labels that teach nothing.
+    """Refuse labels from which nothing can be learned.
 
     Raises:
         InputError: for fewer than 50 labelled rows, one class alone, or more than 1,000 classes.
@@ -70,13 +70,13 @@ def check_labels(labels: KnownLabels) -> None:
         raise InputError(f"expected labels of at least two classes, got {n:,} of one alone; {without}")
     if len(labels.classes) > MOST_CLASSES:
         raise InputError(
-            f"expected at most {MOST_CLASSES:,} classes, got {len(labels.classes):,}; name a coarser column, or fit "
-            "without labels"
+            f"expected at most {MOST_CLASSES:,} classes, got {len(labels.classes):,}; choose a coarser "
+            "column, or fit without labels"
         )
 
 
 def learn(on: LaidOutRows, labels: KnownLabels, *, seed: int = 0) -> Lesson:
-    """Spread labels over a dataset; of each labelled row also by the other folds alone.
+    """Spread labels over a dataset; for each labelled row, also from the other folds alone.
 
     Args:
         on: the dataset.
@@ -111,7 +111,7 @@ def learn(on: LaidOutRows, labels: KnownLabels, *, seed: int = 0) -> Lesson:
 def weighed(
     bare: DatasetFit, on: LaidOutRows, lesson: Lesson, labels: KnownLabels, *, seed: int = 0
 ) -> tuple[Learned, Mapping[str, float]]:
-    """Choose the weight of what was learned, and compare the fit with it to the one without, on held-out labels.
+    """Choose the weight of the labels, and compare the fits with and without them on held-out labels.
 
     Returns:
         how good it was, and the weights of the rule.
@@ -122,7 +122,7 @@ def weighed(
     rows, wrong = measured_rows(on.rows, labels, seed=seed)
     if wrong.all() or not wrong.any():
         always = (
-            "another class: name a coarser column" if wrong.all() else "its own class, which the dataset shows alone"
+            "another class: choose a coarser column" if wrong.all() else "its own class, as the dataset alone shows"
         )
         raise InputError(
             f"expected labels of which the nearest labelled images differ, got {len(labels.rows):,} "
@@ -167,8 +167,8 @@ def measured_rows(rows: Centred, labels: KnownLabels, *, seed: int = 0) -> tuple
     return at[has_neighbour], (codes[first.clip(0)] != codes)[has_neighbour]
 
 
-def telling(rows: Centred, score: NDArray[np.floating], labels: KnownLabels, *, seed: int = 0) -> Interval | None:
-    """Return how well a score shows labelled rows whose nearest labelled row is of another class: AUROC, 95 % interval.
+def label_auroc(rows: Centred, score: NDArray[np.floating], labels: KnownLabels, *, seed: int = 0) -> Interval | None:
+    """Return how well a score finds labelled rows whose nearest labelled row is of another class: AUROC, 95 % interval.
 
     Args:
         rows: of a dataset, N of them.

@@ -1,4 +1,4 @@
-"""How a row stands among its neighbours, so that a cut takes the same share of every part of a dataset."""
+"""The rank of a row among its neighbours, so that a cut drops the same share of every part of a dataset."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from scoring.relative.signals import CLOSE
 
 
 def among_neighbours(fitted: NDArray[np.floating], near: Near, of_others: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Return the share of a row's 10 nearest rows that are clearer than it, halved; junk keeps its score.
+    """Return the share of a row's 10 nearest rows that are less ambiguous, halved; junk keeps its score.
 
     Cut by it, each neighbourhood of images loses the same share, where a cut by the score itself empties the parts of
     a dataset in which all is hard to recognise: the parts from which a model has most to learn.

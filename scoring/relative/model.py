@@ -34,12 +34,12 @@ NO_CLUSTERS = NO_GROUPS = np.zeros((0, 0), np.float32)
 
 
 def far_from(outside: int, rows: int) -> str:
-    """Return a warning where many of N rows lie outside of the dataset that a model was fitted to, else nothing."""
+    """Return a warning if many of N rows lie outside of the dataset a model was fitted to, else an empty text."""
     if outside <= max(FAR_SHARE * rows, FEW_FAR):
         return ""
     return (
-        f"{outside / rows:.0%} of the images lie farther from the dataset that the model was fitted to than 99 % "
-        "of its own: what unc_fitted says of them is a guess; fit again with them"
+        f"{outside / rows:.0%} of the images are farther from the dataset the model was fitted to than 99 "
+        "% of its images: unc_fitted is unreliable for them; fit again with them"
     )
 
 
@@ -63,7 +63,7 @@ class FittedScores:
 
 @dataclass(frozen=True)
 class RowStanding:
-    """The part of near rows in a row's score: of N rows, each float32 and of shape (N,).
+    """The influence of near rows on a row's score: of N rows, each float32 and of shape (N,).
 
     Attributes:
         share: how ambiguous each is.
@@ -127,7 +127,7 @@ class DatasetFit:
 
     @cached_property
     def _placed(self) -> tuple[Centred, RowPlaces]:
-        """The references centred, and where each lies."""
+        """The centred references, and the place of each."""
         rows = centred(self.references, self.mean)
         return rows, place_of(rows, self.centres)
 
@@ -156,7 +156,7 @@ class DatasetFit:
         )
 
     def score_images(self, seen: JunkInputs) -> FittedScores:
-        """Score images that are no rows of the dataset, each on its own, and say whether they are junk.
+        """Score images that are not rows of the dataset, each on its own, junk scores included.
 
         Args:
             seen: N images, with the columns that ``junk`` reads.
@@ -173,7 +173,7 @@ class DatasetFit:
         return replace(scores, columns={JUNK: junk, **scores.columns})
 
     def with_quantiles(self, signals: Mapping[str, Floats]) -> Self:
-        """Return the fit with the quantiles of signals, of the dataset's, and of what the rule makes of them."""
+        """Return the fit with the quantiles of the dataset's signals and of their combination by the rule."""
         quantiles = {name: quantiles_of(values) for name, values in signals.items()}
         fit = replace(self, quantiles=quantiles)
         return replace(fit, quantiles={**quantiles, AMBIGUITY: quantiles_of(fit.ambiguity(signals))})
@@ -219,7 +219,7 @@ class DatasetFit:
         return {CLUSTER: cluster, UNLIKE: np.where((cluster >= 0) & (group > 0), group, -1).astype(np.int32)}
 
     def with_recall(self, columns: Columns, recall: Recall | None = None) -> FittedScores:
-        """Return columns with how many of the rows lie outside of what was fitted."""
+        """Return columns with the number of rows outside of the fitted dataset."""
         distance = columns.get(NEIGHBOUR, NOBODY.share)
         outside = float((distance > self.far).mean()) if len(distance) else 0.0
         return FittedScores(columns, outside, recall or Recall.of_everything())
@@ -227,7 +227,7 @@ class DatasetFit:
 
 @dataclass(frozen=True)
 class LaidOutRows:
-    """N rows laid out among one another: as directions, their neighbours, and their signals."""
+    """N rows of one dataset: their directions, neighbours and signals."""
 
     rows: Centred
     near: Near
@@ -241,7 +241,7 @@ class LaidOutRows:
 
 
 def laid_out(rows: Centred, centres: Centroids) -> LaidOutRows:
-    """Lay the rows of a dataset out among one another."""
+    """Compute the directions, neighbours and signals of a dataset's rows."""
     place, near = place_of(rows, centres), near_in(rows)
     bare = LaidOutRows(rows, near, {})
     return replace(bare, signals=signals_of(RowsAmongOthers(near, place, place, bare.closest)))
@@ -253,7 +253,7 @@ def signals_of(view: RowsAmongOthers) -> dict[str, Floats]:
 
 
 def place_of(rows: Centred, centres: Centroids) -> RowPlaces:
-    """Return where rows lie, each on its own."""
+    """Return the places of rows, each on its own."""
     return RowPlaces(labels_of(rows.units, centres))
 
 

@@ -1,4 +1,4 @@
-"""The nearest rows of a dataset that are no copies."""
+"""The nearest rows of a dataset that are not copies."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ QUERIES = 512  # rows at a time that look again, past all their copies
 
 @dataclass(frozen=True)
 class Near:
-    """The nearest rows of N rows that are no copies of them, the nearest first.
+    """The nearest rows of N rows that are not copies of them, the nearest first.
 
     Attributes:
         index: among the rows compared with, shape (N, K), int64; -1 where there is no further one.
@@ -84,7 +84,7 @@ def _without_copies(
     recall: Recall,
     excluded: NDArray[np.int64] | None,
 ) -> Near:
-    """Keep the first k candidates that are no copies; rows that have more copies than candidates look again."""
+    """Keep the first k candidates that are not copies; rows that have more copies than candidates look again."""
     exists = index >= 0
     cosine = np.where(exists, cosine, 0)
     is_copy = (rows.raw(others, index.clip(0), cosine) > copy) & exists

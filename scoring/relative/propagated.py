@@ -37,14 +37,14 @@ class KnownLabels:
     classes: tuple[str, ...]
 
     def among(self, rows: NDArray[np.int64]) -> "KnownLabels":
-        """Return the labels of some rows (M,), ascending, as places among these."""
+        """Return the labels of some rows (M,), ascending, as indices into these."""
         inside = np.isin(self.rows, rows)
         return KnownLabels(np.searchsorted(rows, self.rows[inside]), self.codes[inside], self.classes)
 
 
 @dataclass(frozen=True)
 class Learned:
-    """How good labels were: how well a score shows labelled rows whose nearest labelled row is of another class.
+    """The value of labels: how well a score finds labelled rows whose nearest labelled row is of another class.
 
     Attributes:
         rows: labelled ones.

@@ -44,7 +44,7 @@ def lifted(
     nearest: NDArray[np.int64],
     of_others: tuple[NDArray[np.floating], NDArray[np.floating]],
 ) -> NDArray[np.floating]:
-    """Return shares of rows, each above the share of a nearest row that is more of an image.
+    """Return shares of rows, each raised above the share of a nearest row of better quality.
 
     A corrupted version of an image lies close to it, and its place would call it clear. By the data processing
     inequality it cannot show more than what it was made from. It lies above that by .05 (1 - exp(-d / 2)), d being how

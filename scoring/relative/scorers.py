@@ -1,4 +1,4 @@
-"""Scorers of a whole table: where a row lies among the others, without training and without labels."""
+"""Scorers of a whole table: the place of a row among the others, without training and without labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NeighbourScorer:
-    """How far a row lies from every other one that is no copy: 1 - cosine, less the mean of all."""
+    """How far a row lies from every other one that is not a copy: 1 - cosine, less the mean of all."""
 
     needs: ClassVar[str] = TABLE
     passes: ClassVar[int] = 0
@@ -22,14 +22,14 @@ class NeighbourScorer:
 
     def score(self, embeddings: "NDArray") -> Mapping[str, Any]:
         """Return the column for embeddings, shape (N, D); zero for fewer than two rows."""
-        from scoring.relative.fit import said_of
+        from scoring.relative.fit import column_of
 
-        return said_of(embeddings, NEIGHBOUR)
+        return column_of(embeddings, NEIGHBOUR)
 
 
 @dataclass(frozen=True)
 class AmbiguousScorer:
-    """How little the dataset reports what a row is: far from others, among rows of other clusters."""
+    """Ambiguity: far from other rows, or among rows of other clusters."""
 
     needs: ClassVar[str] = TABLE
     passes: ClassVar[int] = 0
@@ -37,6 +37,6 @@ class AmbiguousScorer:
 
     def score(self, embeddings: "NDArray") -> Mapping[str, Any]:
         """Return the column for embeddings, shape (N, D); zero for fewer than two rows."""
-        from scoring.relative.fit import said_of
+        from scoring.relative.fit import column_of
 
-        return said_of(embeddings, AMBIGUOUS)
+        return column_of(embeddings, AMBIGUOUS)

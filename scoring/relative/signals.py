@@ -15,7 +15,7 @@ LEAST = 1e-6
 
 @dataclass(frozen=True)
 class RowPlaces:
-    """Where N rows lie, each on its own.
+    """The places of N rows, each on its own.
 
     Attributes:
         clusters: in each of S clusterings, shape (N, S).
@@ -26,7 +26,7 @@ class RowPlaces:
 
 @dataclass(frozen=True)
 class RowsAmongOthers:
-    """How N rows lie among R others, which may be themselves.
+    """N rows relative to R others, which may be themselves.
 
     Attributes:
         near: their neighbours among the others.
@@ -42,7 +42,7 @@ class RowsAmongOthers:
 
 
 def distance(view: RowsAmongOthers) -> NDArray[np.float64]:
-    """Return 1 - cosine to the nearest other row that is no copy, centred, in [0, 2]; 2 where all are copies."""
+    """Return 1 - cosine to the nearest other row that is not a copy, centred, in [0, 2]; 2 where all are copies."""
     first = 1 - view.near.cosine[:, 0].astype(np.float64)
     return np.where(view.near.exists[:, 0], first, ALONE)
 

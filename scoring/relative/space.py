@@ -1,4 +1,4 @@
-"""Embeddings as directions from the dataset's own mean, and how alike the stored rows were."""
+"""Embeddings as directions from the dataset's mean, and cosines of the stored rows."""
 
 from dataclasses import dataclass
 

@@ -82,7 +82,7 @@ def tensors_of(fit: DatasetFit) -> dict[str, Tensor]:
 
 
 def read_fit(model: str | Path, card: Mapping[str, Any]) -> DatasetFit | None:
-    """Return the dataset fit of a model, or None where it has none.
+    """Return the dataset fit of a model, or None if it has none.
 
     Args:
         model: as for ``load_model``, which has checked the file's digest.
@@ -155,7 +155,7 @@ def _propagated(record: Mapping[str, Any], arrays: Mapping[str, NDArray], n_rows
 
 
 def digest_of_fit(fit: DatasetFit) -> str:
-    """Return sha256 over what a fit keeps: equal fits have equal ones."""
+    """Return the SHA-256 of a fit's contents: equal fits have equal ones."""
     total = hashlib.sha256()
     facts = {
         "weights": dict(fit.weights),

@@ -1,4 +1,4 @@
-"""Groups of images unlike the rest: sets of rows that one direction separates, that lie apart and look different.
+"""Groups of images unlike the rest: sets of rows that one direction separates from the rest by a wide margin.
 
 A group begins as a branch of a dendrogram (Ward 1963) of embeddings and of what the images look like. Fisher's
 discriminant of its rows against the rest then decides which rows belong to it, until none changes or for 10 rounds. A
@@ -131,7 +131,7 @@ def separation(area: float) -> float:
 
 
 def _listed(groups: list[UnlikeGroup], units: NDArray[np.float32]) -> list[UnlikeGroup]:
-    """Return the best groups of which each is mostly new, with the rows that are new."""
+    """Return the best groups that mostly hold new rows, with these rows."""
     least = max([LEAST_SCORE, *(OF_BEST * each.score for each in groups)])
     good = sorted((each for each in groups if each.score >= least), key=lambda each: (-each.score, -each.rows))
     listed: list[UnlikeGroup] = []
@@ -149,7 +149,7 @@ def _listed(groups: list[UnlikeGroup], units: NDArray[np.float32]) -> list[Unlik
 
 
 def _principal(units: NDArray[np.float32]) -> tuple[Floats, Floats]:
-    """Return the principal components of rows, shape (N, P), and what gives them of a row and 1, shape (D + 1, P)."""
+    """Return the principal components of rows, shape (N, P), and the affine map to them, shape (D + 1, P)."""
     mean = units.mean(0, dtype=np.float64)
     moved = units - mean
     count = max(1, min(DIMENSIONS, units.shape[1], len(units) // ROWS_A_DIMENSION))
@@ -235,7 +235,7 @@ def _nearest_outside(cosine: NDArray[np.float32], inside: Inside) -> tuple[NDArr
 
 
 def left_out_auroc(looks: Floats, inside: Inside) -> float:
-    """Return the AUROC of a ridge discriminant by what it says of each row without it (Allen 1974, PRESS)."""
+    """Return the leave-one-out AUROC of a ridge discriminant (Allen 1974, PRESS)."""
     wide = np.concatenate([looks, np.ones((len(looks), 1))], axis=1)
     target = np.where(inside, 1.0, -1.0)
     weighted = wide * np.where(inside, 0.5 / inside.sum(), 0.5 / (~inside).sum())[:, None]

@@ -1,4 +1,4 @@
-"""All codes that differ from a query in at most so many of 64 bits, found by the parts in which they are equal.
+"""All codes within a Hamming distance of a query, found by the parts in which they are equal.
 
 Cut 64 bits into four bands of 16 and let s_1 ... s_4 be whole numbers with (s_1 + 1) + ... + (s_4 + 1) = r + 1. Two
 codes that differ in at most r bits differ, in at least one band i, in at most s_i: else they would differ in more than

@@ -219,7 +219,7 @@ def _looks(spans: Spans, may: NDArray[np.bool_], most: float) -> Iterator[Look]:
 
 
 def _portions(looks: Iterable[Look], least: float) -> Iterator[list[Look]]:
-    """Yield looks together, each time so many that they are of as many pairs at least."""
+    """Yield looks in batches of at least a given number of pairs."""
     some: list[Look] = []
     pairs = 0
     for look in looks:

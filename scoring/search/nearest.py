@@ -136,7 +136,7 @@ class NearestSearch:
     def _settled(
         self, unit: Tensor, best: Tensor, index: Tensor, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the best k; cosines that are too close to call are made again in float64, ties by row."""
+        """Return the best k; nearly equal cosines are computed again in float64, ties by row."""
         near = ((best[:, :-1] - best[:, 1:]) < CLOSE) & (index[:, 1:] >= 0)
         close = torch.zeros_like(index, dtype=torch.bool)
         close[:, :-1] |= near

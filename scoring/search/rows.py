@@ -1,4 +1,4 @@
-"""Stored rows of any length as unit rows in bfloat16, and what that rounding did to each."""
+"""Stored rows of any length as unit rows in bfloat16, and the rounding error of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -112,7 +112,7 @@ def test_ties_go_by_the_hash_of_the_key_whatever_the_order_or_the_parts_of_the_t
     assert decided(first.decisions) == decided(second.decisions)
     assert set(keys_of(first.subset)) == set(keys_of(second.subset))
     assert first.input_digest == second.input_digest
-    with pytest.raises(InputError, match=r"is part of .*, which is never changed"):
+    with pytest.raises(InputError, match=r"is part of .*, which is never overwritten"):
         run(policy, tmp_path / "parts", tmp_path / "parts" / "out.parquet")
 
 
@@ -141,7 +141,7 @@ def test_the_table_itself_is_never_an_output(policy, scores, tmp_path):
     before = scores.read_bytes()
     (tmp_path / "link.parquet").symlink_to(scores)
     for out in (scores, tmp_path / "link.parquet", tmp_path / "." / "scores.parquet"):
-        with pytest.raises(InputError, match=r"is part of .*, which is never changed"):
+        with pytest.raises(InputError, match=r"is part of .*, which is never overwritten"):
             run(policy, scores, out, overwrite=True)
     assert scores.read_bytes() == before
 

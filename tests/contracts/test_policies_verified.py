@@ -24,7 +24,7 @@ def test_verify_says_identical_and_does_not_mind_the_order_or_the_place(policy, 
     shuffled = pq.read_table(scores).take(np.random.default_rng(0).permutation(N))
     moved = write(tmp_path / "away" / "moved.parquet", shuffled)
     scores.unlink()
-    with pytest.raises(InputError, match="no longer there; name where it is now with --table"):
+    with pytest.raises(InputError, match="no longer exists; pass its new place as --table"):
         verify(result.receipt)
     assert verify(result.receipt, moved).identical
     moved.rename(tmp_path / "scores.parquet")
@@ -44,7 +44,7 @@ def test_verify_notices_any_table_that_was_edited_or_is_gone(policy, scores, tmp
             path.write_bytes(content + b" ")
         verification = verify(result.receipt)
         assert not verification.identical
-        assert any(f"{path.name} is not the file that was written" in note for note in lines_of(verification)["notes"])
+        assert any(f"{path.name}was changed after it was written" in note for note in lines_of(verification)["notes"])
         path.unlink()
         if name in ("subset", "decisions"):
             with pytest.raises(InputError, match=f"{path.name} does not exist"):
@@ -96,7 +96,7 @@ def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_w
         (lambda r: {**r, "policy": [{**r["policy"][0], "extra": 1}]}, "'extra', which this version does not know"),
         (
             lambda r: {**r, "outputs": {**r["outputs"], "subset": {"file": "../../etc/passwd", "sha256": ""}}},
-            "outside its own folder",
+            "outside its folder",
         ),
     ],
 )

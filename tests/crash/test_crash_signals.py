@@ -18,7 +18,7 @@ def test_a_command_told_to_stop_cleans_up_and_says_how_to_go_on(lab, name, actio
     middle = next(n for n, call in enumerate(trial.calls, 1) if call.kind == "fsync")
     ended = trial.disturbed(fault={"action": action, "n": middle})
     assert ended.code == 128 + number
-    assert ended.said.splitlines()[-1] == f"{SAID[number]}; repeat the command to go on"
+    assert ended.said.splitlines()[-1] == f"{SAID[number]}; repeat the command to resume"
     assert "Traceback" not in ended.said
     assert trial.half_written() == trial.repeat() == []
 

@@ -193,14 +193,14 @@ REFUSED = {
     ),
     "evaluate": (
         lambda table, **how: curate.evaluate(table, against=table, **how),
-        "measured against labels; add --label",
+        "measures against labels; add --label",
     ),
     "model": (lambda table, **how: curate.fit(table, "m.safetensors", **how), "-o m.safetensors is a model"),
     "recall": (
         lambda table, **how: curate.dedup(table, None, "embedding", estimate_recall=9, dry_run=True, **how),
         "--estimate-recall embeds edited images",
     ),
-    "image": (lambda table, **how: curate.filter(table, like=__file__, dry_run=True, **how), "give the key of a row"),
+    "image": (lambda table, **how: curate.filter(table, like=__file__, dry_run=True, **how), "pass the key of a row"),
 }
 
 

@@ -118,7 +118,7 @@ def test_weights_follow_the_direction_of_the_score(table):
             assert (first < second) == bool(weights[1 + i] < weights[1 + j])
     assert torch.equal(data.weights("unc_x")[3:], data.weights("min:unc_x")[3:])
     assert torch.equal(data.weights("max:aesthetic"), weights)
-    with pytest.raises(InputError, match="weights aesthetic: nothing says whether high or low values come first"):
+    with pytest.raises(InputError, match="weights aesthetic: it is unknown whether high or low values come first"):
         data.weights("aesthetic")
     drawn = WeightedRandomSampler(weights, 2000, generator=torch.Generator().manual_seed(0))
     counts = np.bincount(list(drawn), minlength=len(data))

@@ -140,7 +140,7 @@ def test_a_mistake_is_one_line_and_exit_1_and_an_interrupt_exit_130(name, tmp_pa
     monkeypatch.setattr(CALLS[name][0], interrupt)  # what is imported while the patch holds would keep it: now all is
     result = run(name, *CALLS[name][1])
     assert result.exit_code == 130
-    assert result.stderr == "interrupted; repeat the command to go on\n"
+    assert result.stderr == "interrupted; repeat the command to resume\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -122,7 +122,7 @@ def test_a_card_that_names_another_backbone_does_not_fit(saved, tmp_path, monkey
 def test_an_unknown_name_lists_what_ships(tmp_path):
     with pytest.raises(InputError, match="unknown model 'visimsian'"):
         find_checkpoint("visimsian")
-    with pytest.raises(InputError, match="found none at"):
+    with pytest.raises(InputError, match="got none at"):
         find_checkpoint(tmp_path / "absent.safetensors")
 
 
@@ -135,7 +135,7 @@ def test_an_unknown_name_lists_what_ships(tmp_path):
         ("worl", "did you mean 'world'"),
         ("mymodel", "timm:NAME"),
         ("min.safetensors", "did you mean 'mine.safetensors'"),
-        ("none/x.safetensors", "found none at none/x.safetensors"),
+        ("none/x.safetensors", "got none at none/x.safetensors"),
     ],
 )
 def test_a_model_that_is_not_there_is_named_with_what_could_be_meant(tmp_path, monkeypatch, name, words):

@@ -162,7 +162,7 @@ def test_a_file_that_would_unfold_to_more_than_it_is_is_left_alone(published_mod
     weights = {name: torch.zeros(1).expand(value.shape) for name, value in published_model.state_dict().items()}
     torch.save(published(published_model, state_dict=weights), tmp_path / "views.pth.tar")
     assert (tmp_path / "views.pth.tar").stat().st_size < 500_000
-    with pytest.raises(InputError, match=r"claims [0-9,]+ bytes of weights in [0-9,]+; it is left alone"):
+    with pytest.raises(InputError, match=r"claims [0-9,]+ bytes of weights in [0-9,]+; it was not changed"):
         convert(tmp_path / "views.pth.tar")
 
 
@@ -198,7 +198,7 @@ def test_numbers_and_names_without_bound_do_not_reach_the_card(published_model, 
     )
     _, facts = convert(tmp_path / "w.pth.tar", VIT)
     assert set(facts) == {"architecture", "file", "sha256"}
-    with pytest.raises(InputError, match="does not say which model it holds"):
+    with pytest.raises(InputError, match="does not record which model it holds"):
         convert(tmp_path / "w.pth.tar")
 
 
@@ -210,14 +210,14 @@ def test_what_is_no_file_of_weights_is_one_line(published_model, file, tmp_path,
     torch.save({"epoch": 3}, tmp_path / "empty.pth")
     torch.save(published_model.model.state_dict(), tmp_path / "nameless.pth")
     for path, words in {
-        tmp_path / "none.pth": "found none at",
+        tmp_path / "none.pth": "got none at",
         tmp_path / "text.pth": "is not a file of PyTorch 1.6 or later",
         tmp_path / "short.pth.tar": "is not a file of PyTorch 1.6 or later",
         tmp_path / "text.safetensors": "is not a safetensors file",
         tmp_path / "list.pth": "holds a list; expected a dictionary",
         tmp_path / "empty.pth": "holds no weights",
-        tmp_path / "nameless.pth": "name it with --backbone",
-        tiny_checkpoint: "is a checkpoint of curate's already",
+        tmp_path / "nameless.pth": "pass its timm name as --backbone",
+        tiny_checkpoint: "is a curate checkpoint already",
     }.items():
         with pytest.raises(InputError, match=words) as caught:
             convert(path)

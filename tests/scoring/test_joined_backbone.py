@@ -222,11 +222,11 @@ BAD = {
     "a field": (lambda path: {"parts": changed(path, colour="red")}, "cannot be read"),
     "an outside file": (
         lambda path: {"parts": changed(path, packaged={**changed(path)[0]["packaged"], "file": "../../etc/passwd"})},
-        "is no path inside a package",
+        "is not a path inside a package",
     ),
     "an absolute file": (
         lambda path: {"parts": changed(path, packaged={**changed(path)[0]["packaged"], "file": "/dev/zero"})},
-        "is no path inside a package",
+        "is not a path inside a package",
     ),
     "no digest": (lambda path: {"parts": changed(path, packaged={"package": "tiny-weights"})}, "cannot be read"),
 }

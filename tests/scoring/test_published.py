@@ -58,7 +58,7 @@ def test_the_digest_is_that_of_the_weights_wherever_they_lie(weights, tmp_path):
             "timm:resnet18@{weights}",
             r"does not hold the weights of 'resnet18.*name the right one with the model's name",
         ),
-        ("timm:resnet18@{weights}.absent.safetensors", "expected a file of weights, found none"),
+        ("timm:resnet18@{weights}.absent.safetensors", "expected a file of weights, got none"),
         ("timm:resnet18@{weights}.pth", r"expected weights in a \.safetensors file"),
         ("timm:resnet18@", r"expected weights in a \.safetensors file"),
         ("timm:resnet81@{weights}", r"no model 'resnet81'.*close names"),

@@ -276,7 +276,7 @@ def test_a_start_is_a_checkpoint_a_shipped_name_or_a_bare_architecture(tiny_chec
     assert (named.size(None, frozen=False), named.size(64, frozen=False), bare.size(None, frozen=True)) == (32, 64, 224)
     with pytest.raises(InputError, match="views of 32 pixels, got --size 64; leave --size out"):
         named.size(64, frozen=True)
-    with pytest.raises(InputError, match=r"found none at nowhere.safetensors"):
+    with pytest.raises(InputError, match=r"got none at nowhere.safetensors"):
         find_start("nowhere.safetensors")
 
 

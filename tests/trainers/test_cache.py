@@ -148,7 +148,7 @@ def test_another_recipe_on_the_same_folder_is_refused_by_name(copy, model, files
 def test_a_folder_with_something_else_is_left_alone(model, files, tmp_path):
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "thesis.txt").write_text("precious")
-    with pytest.raises(InputError, match=r"holds 'thesis.txt' and no cache; it is left alone"):
+    with pytest.raises(InputError, match=r"holds 'thesis.txt' and no cache; it was not changed"):
         make(tmp_path / "f", model, files)
     assert (tmp_path / "f" / "thesis.txt").read_text() == "precious"
 

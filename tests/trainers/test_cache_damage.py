@@ -98,7 +98,7 @@ def test_an_epoch_without_features_is_refused(copy):
 
 
 def test_a_folder_that_is_no_cache_says_what_makes_one(tmp_path):
-    with pytest.raises(InputError, match="is not a cache of features; expected a folder that `curate cache` made"):
+    with pytest.raises(InputError, match="is not a cache of features; expected a folder that `curate cache` wrote"):
         open_cache(tmp_path)
     (tmp_path / "cache.json").write_text("{")
     with pytest.raises(InputError, match="damaged"):

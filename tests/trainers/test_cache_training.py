@@ -139,5 +139,5 @@ def test_a_recipe_whose_trunk_moves_cannot_read_a_cache(made, model, tmp_path):
 
 def test_a_method_that_reads_pixels_cannot_read_a_cache(made, model, tmp_path, monkeypatch):
     monkeypatch.setattr("trainers.methods.losspred.LossPred.needs_pixels", True)
-    with pytest.raises(InputError, match=r"losspred reads pixels, and .* holds features; give images"):
+    with pytest.raises(InputError, match=r"losspred reads pixels, and .* holds features; pass images"):
         train(config(), open_cache(made), state=tmp_path / "s", device=CPU, start=build(config(), 3, init=model))

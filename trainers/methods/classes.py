@@ -35,9 +35,7 @@ class HetXLSettings(Settings):
 
     latent_dim: int = setting(512, "width M before the classifier, where the noise is", least=2, most=WIDEST_INSIDE)
     rank: int = setting(1, "of the covariance next to its diagonal", least=1, most=256)
-    samples: int = setting(
-        20, "draws, of each image while it learns, of all when it scores", least=2, most=MOST_SAMPLES
-    )
+    samples: int = setting(20, "draws: of each image in training, of all in scoring", least=2, most=MOST_SAMPLES)
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def ranking_loss(predicted: Tensor, loss: Tensor, *, gap: float = 0.1, leeway: f
         predicted: uncertainties, shape (N,), N >= 2, in random order.
         loss: of the task, shape (N,); only its order counts, and no gradient flows through it.
         gap: margin, in the unit of the uncertainty.
-        leeway: losses that differ by less than this ask for no order (s = 0).
+        leeway: pairs whose losses differ by less are not ranked (s = 0).
 
     Raises:
         ValueError: if the shapes differ, or there is no pair.
@@ -117,7 +117,7 @@ class LossPredSettings(Settings):
         "", "a column of the data that holds the loss, computed elsewhere; then there is no classifier"
     )
     margin: float = setting(0.1, "of the ranking, in the unit of the uncertainty", above=0)
-    leeway: float = setting(0.0, "losses that differ by less than this ask for no order", least=0)
+    leeway: float = setting(0.0, "pairs whose losses differ by less are not ranked", least=0)
     hidden: int = setting(512, "width of the head's hidden layers", least=1, most=MOST_WIDTH)
     depth: int = setting(2, "hidden layers of the head", least=0, most=DEEPEST)
     within: float = setting(
@@ -130,7 +130,7 @@ class LossPredSettings(Settings):
         least=1,
         most=100,
     )
-    stop_gradient: bool = setting(True, "keep the head off the backbone; the ranking always does")
+    stop_gradient: bool = setting(True, "stop the head's gradient before the backbone; the ranking always does")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -201,7 +201,7 @@ class LossPred(Method[LossPredSettings]):
         batch = self._batch or Batch(torch.arange(n, device=flat.device))
         if self.classifier is None:
             if batch.losses is None:
-                raise ValueError("the recipe names a column of losses, and the batch has none")
+                raise ValueError("the recipe has a column of losses, and the batch has none")
             task, total = batch.losses.repeat(n_views), flat.new_zeros(())
         else:
             if labels is None:
@@ -248,12 +248,12 @@ def _check_gradient(settings: LossPredSettings, task: Task) -> None:
     """Raise ``InputError`` where nothing would teach the backbone, or what is frozen is to be taught."""
     if task.is_frozen and not settings.stop_gradient:
         raise InputError(
-            "stop_gradient=false is for a backbone that moves, and --freeze or --cached holds it as it is; leave one "
-            "of them out"
+            "stop_gradient=false is for a backbone that trains, and --freeze or --cached freezes it; leave "
+            "one of them out"
         )
     if settings.loss_column and settings.stop_gradient and not task.is_frozen:
         raise InputError(
-            f"the losses in {settings.loss_column!r} teach the head alone and nothing would teach the backbone; add "
+            f"the losses in {settings.loss_column!r} train only the head, and nothing would train the backbone; add "
             "--freeze, or let gradients through with --set form=l2 --set stop_gradient=false"
         )
 

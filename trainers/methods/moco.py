@@ -88,7 +88,7 @@ class MoCo(Method[MoCoSettings]):
     def __init__(self, settings: MoCoSettings, task: Task) -> None:
         super().__init__(settings, task)
         if task.backbone is None:
-            raise ValueError("MoCo copies the backbone that learns, and got none")
+            raise ValueError("MoCo copies the trained backbone, and got none")
         self.projector = nn.Sequential(
             nn.Linear(task.width, settings.hidden_dim), nn.ReLU(), nn.Linear(settings.hidden_dim, settings.latent_dim)
         )

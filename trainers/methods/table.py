@@ -49,7 +49,7 @@ class MethodTable(Lazy[Any]):
         from trainers.methods.method import Method
 
         if not (isinstance(method, type) and issubclass(method, Method)):
-            raise InputError(f"the plug-in {name!r} is no method: expected a subclass of Method, got {method!r}")
+            raise InputError(f"the plug-in {name!r} is not a method: expected a subclass of Method, got {method!r}")
         return method
 
     def __contains__(self, name: object) -> bool:

@@ -40,7 +40,7 @@ class UMMSettings(Settings):
     branches: int = setting(1, "C, Gaussians an image", least=1, most=MOST_BRANCHES)
     samples: str = setting("5,3@0.5,1@0.75", "draws of each Gaussian, and how many from which share of the steps on")
     temperature: float = setting(0.1, "by which inner products are divided", above=0, most=1e3)
-    lambda_s: float = setting(1.0, "weight of telling images apart by their sets of draws; 0: off", least=0, most=1e6)
+    lambda_s: float = setting(1.0, "weight of separating images by their sets of draws; 0: off", least=0, most=1e6)
     lambda_n: float = setting(
         1.0, "weight of the divergence of two views' Gaussians, a dimension; 0: off", least=0, most=1e6
     )
@@ -70,7 +70,7 @@ class UMMSettings(Settings):
         schedule(self.samples)
         if not self.lambda_s + self.lambda_n + self.lambda_r:
             raise InputError(
-                "lambda_s, lambda_n and lambda_r are all 0, and nothing would be learned; leave one of them"
+                "lambda_s, lambda_n and lambda_r are all 0, and nothing would be learned; keep one of them"
             )
 
 
@@ -145,7 +145,7 @@ class UMM(Method[UMMSettings]):
         self.slow: MomentumEncoder | None = None
         if settings.learner == "moco":
             if task.backbone is None or task.head is None:
-                raise ValueError("the learner moco copies the backbone and the head that learn, and got none")
+                raise ValueError("the learner moco copies the trained backbone and head, and got none")
             self.slow = MomentumEncoder(
                 [task.backbone, task.head],
                 momentum=settings.momentum,

@@ -56,9 +56,9 @@ class VICRegSettings(Settings):
 
     latent_dim: int = setting(2048, "width D of what the terms are of; 8,192 in the paper", least=2, most=MOST_WIDTH)
     hidden_dim: int = setting(2048, "width of the two hidden layers of the expander", least=1, most=MOST_WIDTH)
-    invariance: float = setting(25.0, "weight of views of one image lying apart", least=0, most=1e6)
-    variance: float = setting(25.0, "weight of numbers whose spread over the batch is below 1", least=0, most=1e6)
-    covariance: float = setting(1.0, "weight of numbers that go with one another", least=0, most=1e6)
+    invariance: float = setting(25.0, "weight of the distance between views of one image", least=0, most=1e6)
+    variance: float = setting(25.0, "weight of dimensions whose spread over the batch is below 1", least=0, most=1e6)
+    covariance: float = setting(1.0, "weight of the correlation between dimensions", least=0, most=1e6)
 
     def __post_init__(self) -> None:
         super().__post_init__()

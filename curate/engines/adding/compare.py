@@ -161,7 +161,7 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
     may_pass = is_present & np.isin(was.status, list(retry))
     if (is_present & np.asarray(pc.fill_null(pc.not_equal(uris.cast(pa.string()), was.uris), False))).any():
         comparison.uris = uris
-        setup.request.options.announce("images have other paths than in the table: the table gets their new paths")
+        setup.request.options.announce("images have new paths: the table is updated")
     changed = is_present & ((was.status == GONE) | (_both(sizes, was.sizes) & (sizes != was.sizes)))
     moved = _both(times, was.times) & (times != was.times)
     changed |= is_present & moved & ~was.has_digest
@@ -178,8 +178,8 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
     if not setup.request.options.check and not (times != UNKNOWN).any():
         _check_sample(table, setup, np.flatnonzero(is_present & ~changed & ~comparison.renamed & was.has_digest), was)
         comparison.notes.append(
-            "the source names no times of its images: an image that changed under its key and kept its size is found "
-            "with --check"
+            "the source has no modification times: only --check finds an image that changed under its key at "
+            "the same size"
         )
     failed, again = np.flatnonzero(may_pass & ~changed & ~comparison.renamed), np.zeros(manifest.n_rows, bool)
     again[failed] = changed_rows(setup, failed, was.status[failed].tolist(), retry)
@@ -239,7 +239,7 @@ def as_stored(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(
             f"column {field.name!r} holds {field.type} in {table.path}, and {values.type} in the source now ({error}): "
-            "make it the same, or score to another --out"
+            "give it the same type, or score to another --out"
         ) from None
 
 
@@ -254,7 +254,7 @@ def _find_renamed(setup: RunSetup, known: _Known, changed: NDArray[np.bool_], co
     candidates = np.flatnonzero(is_other & (sizes != UNKNOWN) & np.isin(sizes, known.sizes[lost]))
     if not len(candidates):
         return
-    setup.request.options.announce(f"comparing {counted(len(candidates), 'new image')} with those that are gone")
+    setup.request.options.announce(f"comparing {counted(len(candidates), 'new image')} with those that disappeared")
     rows_by_digest: dict[str, list[int]] = {}
     for row, digest in zip(lost[::-1].tolist(), known.sha256.take(pa.array(lost[::-1])).to_pylist(), strict=True):
         rows_by_digest.setdefault(digest, []).append(row)
@@ -304,13 +304,13 @@ def _missing(at: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 def _refuse_other(table: Table, manifest: Manifest, comparison: Comparison, n_images: int, any_known: bool) -> None:
     if not any_known:
         raise InputError(
-            f"{table.path} and the source ({manifest.description}) have no key in common: expected the source that was "
-            "scored, and more; score this one to another --out"
+            f"{table.path} and the source ({manifest.description}) have no key in common: expected the source "
+            "that was scored, with more images; score this one to another --out"
         )
     if comparison.n_gone > MOST_GONE * n_images:
         raise InputError(
-            f"{comparison.n_gone:,} of the {counted(n_images, 'image')} of {table.path} are not in the source any more "
-            f"({manifest.description}), which is more than half: give all of it, or score it to another --out"
+            f"{comparison.n_gone:,} of the {counted(n_images, 'image')} of {table.path} are no longer in the "
+            f"source ({manifest.description}), which is more than half: pass all of it, or score it to another --out"
         )
 
 
@@ -342,9 +342,7 @@ def _other_bytes(setup: RunSetup, rows: NDArray[np.int64], was: _Known, comparis
         unreadable += digests.count(UNREADABLE)
         other[some] = [now not in (UNREADABLE, then) for now, then in zip(digests, before, strict=True)]
     if unreadable:
-        comparison.notes.append(
-            f"{counted(unreadable, 'known image')} could not be read now, and kept as scored before"
-        )
+        comparison.notes.append(f"{counted(unreadable, 'known image')} could not be read now, and keep their scores")
     return other
 
 

@@ -163,7 +163,7 @@ def _read(path: AnyPath) -> tuple[str, DatasetFit] | None:
 
 def _not_ours(path: AnyPath, why: str) -> InputError:
     return InputError(
-        f"expected the fit that curate keeps at {path}, or nothing, got something else ({why}); rename or remove it"
+        f"expected the fit that curate keeps at {path}, or no file, got something else ({why}); rename or remove it"
     )
 
 
@@ -173,7 +173,7 @@ def words_on(lacking: Sequence[str], is_judged: bool, rows: str) -> list[str]:
     fitted = [name for name in lacking if describe(name) is not CUSTOM and name not in calibrated]
     lines = []
     if fitted:
-        how = "judged by the fit of the table as it was, but for" if is_judged else "null in"
+        how = "scored by the existing fit of the table, except" if is_judged else "null in"
         lines.append(f"{rows} added, {how} {', '.join(fitted)}: run curate fit again, or --refit")
     if calibrated:
         lines.append(f"{rows} added, null in {', '.join(calibrated)}: run curate calibrate again")

@@ -75,7 +75,7 @@ def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog
     """
     if request.out.suffix != ".parquet" and not isinstance(request.out, Path):
         raise InputError(
-            f"--add takes NAME.parquet in a store, or a table of this machine, got the folder {request.out}: score the "
+            f"--add takes NAME.parquet in a store, or a table on this machine, got the folder {request.out}: score the "
             "new images to another --out"
         )
     options, settings = request.options, engine.settings
@@ -129,7 +129,7 @@ def _refuse_refit(table: Table, setup: RunSetup) -> None:
     if not setup.request.options.refit:
         return
     if setup.request.out.suffix != ".parquet" or not (setup.opened.fits or setup.opened.of_table):
-        raise InputError(f"{table.path} has no fitted scores that --refit could make again; leave it out")
+        raise InputError(f"{table.path} has no fitted scores for --refit to fit again; leave it out")
     if CLASS in table.schema.names or not is_of_scoring(table.metadata.get("fit")):
         raise InputError(
             f"{table.path} was fitted by curate fit: leave out --refit, and run curate fit again on the table that has "
@@ -141,7 +141,7 @@ def _refuse_moved(table: Table) -> None:
     """Refuse to add to a table that another process replaced since it was opened."""
     now = open_table(table.path)
     if now.file_metadata != table.file_metadata or now.n_rows != table.n_rows:
-        raise InputError(f"{table.path} was written by another process meanwhile; repeat the command")
+        raise InputError(f"{table.path} was written by another process in the meantime; repeat the command")
 
 
 def _nothing(state: _State) -> ScoreResult:
@@ -226,7 +226,7 @@ def _judged(state: _State, part: Table | None) -> dict[str, pa.Array]:
     table = state.table
     if FITTED not in table.schema.names or state.opened.fit is not None or not (part or state.comparison.n_gone):
         return {}
-    state.request.options.announce("judging new rows by the fit of the table")
+    state.request.options.announce("scoring new rows by the fit of the table")
     fit = frozen_fit(table)
     if fit is None or part is None:
         return {}

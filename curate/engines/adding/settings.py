@@ -128,7 +128,7 @@ def model_as_scored(table: Table, model: str | Path | None) -> str | Path:
         if path is not None and read_header(path)["digest"] == digest:
             return name
     raise InputError(
-        f"{table.path} was scored by the model {named or str(digest)[:12]}, which is not found: name it with --model"
+        f"{table.path} was scored by the model {named or str(digest)[:12]}, which is not found: pass it as --model"
     )
 
 

@@ -43,13 +43,13 @@ def kept_rows(path: str | Path, table: Table, rows: Rows) -> tuple[NDArray[np.bo
             hashes = key_hashes(opened)
             check_unique(opened, hashes)
     if not len(hashes):
-        raise InputError(f"--subset: expected kept rows in {path}, got none; nothing can be trained on an empty subset")
+        raise InputError(f"--subset: expected kept rows in {path}, got none; an empty subset cannot be trained on")
     place = rows.find(hashes)
     lost = int((place < 0).sum())
     if lost:
         raise InputError(
             f"--subset: expected rows of {table.path}, got {counted(lost, 'key')} in {path} of {len(hashes):,} that it "
-            "does not have; give the table that the subset was made of"
+            "does not have; pass the table that the subset was made from"
         )
     kept = np.zeros(len(rows), bool)
     kept[place] = True

@@ -52,7 +52,7 @@ def read_pictures(pool: SubsetPool, *, source: str | None) -> PixelSquares:
             pixels[place[row]] = thumbnail(square)
             is_read[place[row]] = True
     if not is_read.any():
-        raise InputError("--network: expected images that can be read, got none; name what was scored with --source")
+        raise InputError("--network: expected images that can be read, got none; pass what was scored as --source")
     at = np.flatnonzero(is_read)
     return PixelSquares(at, torch.from_numpy(pixels[at]))
 

@@ -121,7 +121,7 @@ def read_pool(
     if EMBEDDING not in table.schema.names:
         raise InputError(
             f"{table.path} has no column {EMBEDDING!r}, which models are trained on; score the images again without "
-            "--no-embedding, or name your own column with --embedding"
+            "--no-embedding, or choose your own column with --embedding"
         )
     columns = tuple(dict.fromkeys([*group, *([test.column] if test.column else [])]))
     rows = read_rows(table, Needs(names=columns, representations=EMBEDDINGS), by_hash=True)
@@ -217,7 +217,7 @@ def _equal(codes: Codes, test: TestSide) -> NDArray[np.bool_]:
     """Return where a column has the value that is tested on, shape (N,)."""
     if test.value not in codes.names:
         some = ", ".join(map(repr, codes.names[:5])) + (", ..." if len(codes.names) > 5 else "")
-        raise InputError(f"--test: expected {test.value!r} in column {test.column!r}, got {some}; name one of these")
+        raise InputError(f"--test: expected {test.value!r} in column {test.column!r}, got {some}; choose one of these")
     return np.asarray(codes.codes == codes.names.index(test.value))
 
 
@@ -272,11 +272,11 @@ def _with_tests(pool: SubsetPool, path: Path, label: str, embedding: str | None,
         examples = sorted({str(name) for name in side.names})[:3] if side.names is not None else []
         raise InputError(
             f"--test: expected classes such as {pool.classes[0]!r} in column {label!r} of {path}, got "
-            f"{', '.join(map(repr, examples)) or 'no labels'}; give both tables the same names"
+            f"{', '.join(map(repr, examples)) or 'no labels'}; use the same class names in both tables"
         )
     left = {**pool.left_out, **{f"{why}, in {path.name}": n for why, n in left_out.items()}}
     if not known.all():
-        left[f"of a class that the table has not, in {path.name}"] = int((~known).sum())
+        left[f"of a class that the table lacks, in {path.name}"] = int((~known).sum())
     n = int(known.sum())
     return replace(
         pool,

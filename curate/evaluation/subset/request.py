@@ -93,6 +93,6 @@ class SubsetSettings:
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
         if self.sample is not None and self.sample < 100:
-            raise InputError(f"--sample must be at least 100 rows for --subset, got {self.sample}; take more")
+            raise InputError(f"--sample must be at least 100 rows for --subset, got {self.sample}; choose more")
         if not 0 <= self.network <= MOST_STEPS:
             raise InputError(f"--network must be between 0 and {MOST_STEPS:,} steps, got {self.network}; 400 is usual")

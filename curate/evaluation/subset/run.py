@@ -63,7 +63,7 @@ def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) 
     n_copies, left_out = 0, False
     if label is not None:
         _refuse_tests(pool)
-        announce(f"{len(pool.tests):,} test rows: looking for near-copies among {len(pool.trainable):,} to train on")
+        announce(f"{len(pool.tests):,} test rows: searching for near-copies among {len(pool.trainable):,} to train on")
         pool, n_copies, left_out = _without_copies(pool)
         _refuse_tests(pool)
     sides = draw_sides(pool, seeds=settings.seeds, seed=settings.seed)
@@ -122,11 +122,11 @@ def _refuse_tests(pool: SubsetPool) -> None:
     if n < FEWEST_TESTED:
         left = ", ".join(f"{count:,} {why}" for why, count in pool.left_out.items()) or "none"
         alone = int((pool.of_class == 1).sum())
-        advice = "give more with --test: a larger share, COLUMN=VALUE or another table"
+        advice = "test on more with --test: a larger share, COLUMN=VALUE or another table"
         if alone > MOST_ALONE * pool.of_class.sum():
             advice = (
-                f"{len(pool.classes):,} classes, of which {alone:,} have one row, cannot be both trained and tested "
-                "on; name a column of classes that rows share with --label"
+                f"{len(pool.classes):,} classes, of which {alone:,} have one row, cannot be both trained "
+                "and tested on; choose a column of classes that rows share with --label"
             )
         raise InputError(
             f"expected at least {FEWEST_TESTED} labelled rows to test on, got {n} (left out: {left}); {advice}"
@@ -134,7 +134,7 @@ def _refuse_tests(pool: SubsetPool) -> None:
     if len(np.unique(pool.label[pool.tests])) < 2:
         raise InputError(
             f"expected test rows of at least two classes, got {n:,} of {pool.classes[pool.label[pool.tests[0]]]!r} "
-            "alone; name others with --test"
+            "alone; choose others with --test"
         )
 
 
@@ -148,7 +148,7 @@ def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
     twin = np.isin(vector_hashes(pool.vectors[tests]), vector_hashes(pool.vectors[pool.trainable]))
     twin |= pool.same_bytes()  # the same image scored in another precision has another vector
     if twin.any():
-        pool = pool.without_tests(tests[twin], "of the test side that may be trained on, too")
+        pool = pool.without_tests(tests[twin], "of the test side that may also be trained on")
         tests = pool.tests
         if not len(tests):
             return pool, 0, False
@@ -188,7 +188,7 @@ def _train_all(
     if n_classes > training.MOST_CLASSES:
         models.pop(training.LINEAR)
         evaluation.not_trained[training.LINEAR] = (
-            f"{n_classes:,} classes are more than the {training.MOST_CLASSES:,} that it is fitted for"
+            f"{n_classes:,} classes are more than the {training.MOST_CLASSES:,} it can be fitted for"
         )
     for name, train in models.items():
         right = train_on_sides(

@@ -14,8 +14,8 @@ SUBSET, ALL_ROWS, RANDOM, BY_CLASS = "subset", "whole", "random", "random by cla
 MEANS = {
     SUBSET: "the rows of the subset",
     ALL_ROWS: "all rows but those that are tested on",
-    RANDOM: "as many rows of the whole as the subset has, at random",
-    BY_CLASS: "as many rows of each class as the subset has, at random",
+    RANDOM: "random rows of the whole, as many as the subset has",
+    BY_CLASS: "random rows of each class, as many as the subset has",
 }
 Rows = NDArray[np.int64]
 

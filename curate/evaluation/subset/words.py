@@ -170,14 +170,17 @@ def notes(findings: SubsetFindings) -> list[str]:
     lines = []
     if findings.share < 1:
         lines.append(
-            f"{findings.share:.1%} of the rows that can be trained on were looked at, by a hash of their keys; all "
-            "sides are as much smaller: --sample N takes more"
+            f"{findings.share:.1%} of the rows that can be trained on were used, by a hash of their keys; all "
+            "sides are smaller in proportion: --sample N uses more"
         )
     if findings.copies:
         what = (
-            "were left out, for every side may have seen them"
+            "were left out, because every side may have seen them"
             if findings.copies_left_out
-            else "are most of them, and are kept: they measure memory in part; deduplicate, or name others with --test"
+            else (
+                "are most of them, and are kept: they partly measure memorisation; deduplicate, or choose "
+                "others with --test"
+            )
         )
         lines.append(f"{counted(findings.copies, 'test row')} with a near-copy (cosine above 0.97) to train on {what}")
     if findings.lost:
@@ -185,14 +188,15 @@ def notes(findings: SubsetFindings) -> list[str]:
         lines.append(f"the subset has no row of {counted(len(findings.lost), 'class', 'classes')}: {named}")
     lines += [f"no {model} model: {why}" for model, why in findings.not_trained.items()]
     lines += [
-        f"{counted(trained.n_unread, 'image')} could not be read, and have no part in the {trained.model}"
+        f"{counted(trained.n_unread, 'image')} could not be read, and were left out of the {trained.model}"
         for trained in findings.trained
         if trained.n_unread
     ]
     if findings.noise is not None and findings.noise.tested.low > NOISY:
         lines.append(
-            "labels of the test side are wrong in part, too: right models are counted as wrong there, which makes "
-            "differences smaller; see the line 'labels confirmed', or test on labels that were checked, with --test"
+            "some labels of the test side are wrong, too: right predictions count as errors there, which "
+            "makes differences smaller; see the line 'labels confirmed', or test on labels that were checked, "
+            "with --test"
         )
     if findings.noise is not None:
         lines.append(
@@ -205,7 +209,7 @@ def notes(findings: SubsetFindings) -> list[str]:
 def verdict(findings: SubsetFindings) -> list[str]:
     """Return whether the subset helps, in plain words."""
     if not findings.trained:
-        return ["cannot be determined whether it helps: no model was trained; name classes with --label"]
+        return ["cannot be determined whether it helps: no model was trained; choose the classes with --label"]
     model, judged = findings.trained[0], findings.verdicts[0]
     gap = model.gaps[RANDOM]
     memory = "in part memory: " if _from_memory(findings) else ""
@@ -273,14 +277,16 @@ def _of_classes_or_rows(model: SideAccuracies, says: str, of_rows: str) -> list[
     gap = _points(model.gaps[BY_CLASS])
     same = f"random rows with the subset's own number of each class: {gap} points"
     if says == of_rows:
-        return [f"it is the rows, and not only how many of each class: {same}"]
+        return [f"it is the choice of rows, not only the number of each class: {same}"]
     if of_rows in (NO_HELP, UNKNOWN):
         if beside(model.gaps[BY_CLASS]) != AS_GOOD:  # too wide to say that the rows are no matter
-            return [f"whether what {says} is the rows or how many there are of each class cannot be determined: {same}"]
-        return [f"what {says} may be how many there are of each class, and not which rows: {same}"]
+            return [
+                f"whether what {says} is the choice of rows or the number of each class cannot be determined: {same}"
+            ]
+        return [f"what {says} may be the number of each class rather than the choice of rows: {same}"]
     if says in (NO_HELP, UNKNOWN):
         return [f"with as many rows of each class on both sides it {of_rows}: {same}"]
-    return [f"the rows and the numbers of each class pull apart: {same}"]
+    return [f"the choice of rows and the number of each class have opposite effects: {same}"]
 
 
 def _losers(model: SideAccuracies) -> list[str]:
@@ -301,7 +307,9 @@ def _losers(model: SideAccuracies) -> list[str]:
 
 def _unknown(gap: Gap) -> str:
     low, high = (100 * value for value in gap.interval[1:])
-    return f": anything from {low:+.1f} to {high:+.1f} is likely; more test rows (--test) or draws (--seeds) show more"
+    return (
+        f": anything from {low:+.1f} to {high:+.1f} is plausible; more test rows (--test) or draws (--seeds) narrow it"
+    )
 
 
 def _name(trained: SideAccuracies) -> str:

@@ -42,7 +42,7 @@ def run_review_plan(options: ReviewPlanOptions) -> AuditPlan:
     goal = parse_goal(options.max_bad_rate, options.confidence)
     opened = open_table(options.table, require=[KEY, *([options.label] if options.label else [])])
     name = options.column or default_column(opened)
-    rows = read_rows(opened, Needs(exact=(name,), advice="name a score with --column"))
+    rows = read_rows(opened, Needs(exact=(name,), advice="choose a score with --column"))
     population = Population.of(rows, name)
     if not len(population):
         raise InputError(f"{opened.path} has no scored row with a value of {name}; there is nothing to judge")
@@ -94,11 +94,12 @@ def _images(typed: int | None, needed: int | None, among: int, goal: Goal, guess
     if needed is None:
         raise InputError(
             f"no number of images shows a share of at most {goal.rate:.3g} where {guess:.3g} of the better half is bad;"
-            " ask for a higher --max-bad-rate, or expect fewer bad ones with --expected"
+            " allow a higher --max-bad-rate, or expect fewer bad ones with --expected"
         )
     if needed > MOST:
         raise InputError(
-            f"{needed:,} images would have to be judged, and a page takes {MOST:,}; ask for a higher --max-bad-rate, a "
+            f"{needed:,} images would have to be judged, and a page holds at most {MOST:,}; allow a higher "
+            "--max-bad-rate, a "
             "lower --confidence, or draw several files with --images and --seed"
         )
     return needed

@@ -77,7 +77,7 @@ def run_review_verdicts(options: ReviewVerdictsOptions) -> AuditReading | PairRe
     """
     files, target_precision = several(options.answers), options.target_precision
     if not files:
-        raise InputError("expected the answers of an audit, got no file; name NAME.audit.csv")
+        raise InputError("expected the answers of an audit, got no file; pass NAME.audit.csv")
     if any(is_audit(Path(path)) for path in files):
         if target_precision is not None:
             raise InputError("--target-precision is for pairs of curate dedup --audit; leave it out")
@@ -87,7 +87,7 @@ def run_review_verdicts(options: ReviewVerdictsOptions) -> AuditReading | PairRe
             raise InputError("--target-precision is for pairs of curate dedup --audit; leave it out")
         return read_labels(files[0])
     if len(files) > 1:
-        raise InputError(f"{files[0]} is no audit of curate review plan; of pairs, give one file at a time")
+        raise InputError(f"{files[0]} is not an audit of curate review plan; of pairs, pass one file at a time")
     share = parse_share(options.confidence, "--confidence")
     read = read_answers(Path(files[0]))
     estimate = precision(read)

@@ -7,7 +7,7 @@ from scoring.errors import InputError
 
 CONFIDENCE, AVERAGE = "confidence", "average"
 PROMISES = {
-    CONFIDENCE: "at most that share of the kept rows is bad, unless probability was against it",
+    CONFIDENCE: "at most that share of the kept rows is bad, with the stated confidence",
     AVERAGE: "on average over audits, the bad rows that are kept are at most that share of all rows",
 }
 COLUMNS = ("image", "key", "label", "value", "rank", "among", "cut", "column")  # of the CSV

@@ -119,10 +119,10 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
         raise InputError(f"--audit takes 1 to {MOST_FILES} files, got {len(paths)}")
     plans = [read_plan(path) for path in paths if path.suffix != LABEL_STUDIO]
     if not plans:
-        raise InputError(f"{paths[0]} does not name what was drawn; give the NAME.audit.csv of curate review plan, too")
+        raise InputError(f"{paths[0]} does not list the sample; also pass the NAME.audit.csv of curate review plan")
     columns = list(dict.fromkeys(plan.column for plan in plans))
     if len(columns) > 1:
-        raise InputError(f"expected audits of one column, got {columns[0]} and {columns[1]}; give audits of one")
+        raise InputError(f"expected audits of one column, got {columns[0]} and {columns[1]}; pass audits of one")
     rows: dict[str, Judged] = {}
     unfinished = sum(plan.unfinished for plan in plans)
     for plan in plans:
@@ -130,7 +130,8 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
             known = rows.setdefault(row.key, Judged(row.key, row.value, row.rank, []))
             if known.value != row.value:
                 raise InputError(
-                    f"the audits give {row.key!r} two scores, {known.value:g} and {row.value:g}; give one table's"
+                    f"the audits hold two scores of {row.key!r}, {known.value:g} and {row.value:g}; pass "
+                    "audits of one table"
                 )
             known.answers.extend(row.answers)
     for path in paths:
@@ -166,7 +167,7 @@ def read_plan(path: Path) -> Plan:
     rows = [row for row, _, _ in lines]
     heads = {head for _, head, _ in lines}
     if len(heads) != 1 or len({row.key for row in rows}) < len(rows):
-        raise InputError(f"{path}: expected each key once and one population, got more; give one file as it was drawn")
+        raise InputError(f"{path}: expected each key once and one population, got more; pass one file as it was drawn")
     among, cut, column = heads.pop()
     plan = Plan(Zone(among, cut), column, rows, any(is_labelled for _, _, is_labelled in lines))
     verdicts = verdicts_on(path)
@@ -186,7 +187,7 @@ def _parsed(cells: dict[str, str]) -> tuple[Judged, tuple[int, float, str], bool
     if not 1 <= rank <= among:
         raise ValueError(f"expected a rank from 1 to {among:,}, got {rank:,}")
     if not column:
-        raise ValueError("expected the name of a score in column 'column', got nothing")
+        raise ValueError("expected the name of a score in column 'column', got none")
     return Judged(cells["key"], value, rank, []), (among, cut, column), bool(cells["label"])
 
 

@@ -118,17 +118,17 @@ def planned(request: BalanceRequest, names: Sequence[str], sizes: NDArray[np.int
         total = amount.count if amount.count is not None else amount.of(n, up=False)
         if not 1 <= total <= n:
             of = "of the classes that are named" if request.shares else "that have a cell"
-            raise InputError(f"--rows must be between 1 and the {counted(n, 'row')} {of}, got {total:,}; ask for fewer")
+            raise InputError(f"--rows must be between 1 and the {counted(n, 'row')} {of}, got {total:,}; choose fewer")
     plan = amounts(sizes, shares, total)
     if total is None and not plan.taken.sum():
         raise InputError(
             f"no row can be kept with every share met: {names[plan.limit]} has {counted(int(sizes[plan.limit]), 'row')}"
-            f" for {shares[plan.limit]:.3g} of all; name how many with --rows"
+            f" for {shares[plan.limit]:.3g} of all; choose how many with --rows"
         )
     if request.shares and plan.short.any() and not request.nearest:
         raise InputError(
             f"--rows {total:,} at these shares takes {_lack(names, sizes, plan)}; at most {plan.most:,} rows meet them "
-            "(leave --rows out), or come as near as can be with --nearest"
+            "(leave --rows out), or get as close as possible with --nearest"
         )
     return plan
 

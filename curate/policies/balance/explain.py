@@ -18,7 +18,7 @@ MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value or an embedding is missing) or failed (not scored)",
     "reason": "the decision in words",
     "rule": "what decided",
-    "score": "what the row's place in its cell uses; null where that is the hash of its key",
+    "score": "the value that ranks the row in its cell; null if that is the hash of its key",
     "threshold": "the last value that stayed in its cell",
     "margin": "not used: the place in the cell decides",
     "cell": "value of the column, or number of the cluster",
@@ -148,8 +148,8 @@ def _notes(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> list[
     elif plan.short.any():
         n_short = counted(int((plan.short > 0).sum()), "cell has", "cells have")
         notes = [
-            f"{n_short} {int(plan.short.sum()):,} rows too few for their shares and give all; the others give more: "
-            f"{plan.apart:.2%} of the rows lie elsewhere than requested. Up to {plan.most:,} rows every share is met; "
+            f"{n_short} {int(plan.short.sum()):,} rows too few for their shares and keep all; the others keep "
+            f"more: {plan.apart:.2%} of the rows differ from the request. Up to {plan.most:,} rows every share is met; "
             f"the limit is {limit}"
         ]
     else:

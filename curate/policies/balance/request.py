@@ -46,7 +46,7 @@ class BalanceRequest(Request):
             raise InputError(f"--clusters {self.clusters} is for --per {CLUSTERS}, got --per {self.per}; leave it out")
         if self.nearest and not self.shares:
             raise InputError(
-                "--nearest is for shares of classes that are named by --to; others are met as nearly as can be"
+                "--nearest is for shares of classes that are named by --to; others are met as closely as possible"
             )
         if not 0 <= self.seed < 2**63:
             raise InputError(f"--seed must be between 0 and 2^63 - 1, got {self.seed}; choose another")
@@ -80,7 +80,7 @@ class BalanceRequest(Request):
             option = f"--per {CLUSTERS}" if by_clusters else f"--within {TYPICAL}"
             raise InputError(
                 f"{option} uses embeddings, and {table.path} has no column {EMBEDDING!r}; score the images with "
-                "embeddings, or name your own column with --embedding"
+                "embeddings, or choose your own column with --embedding"
             )
         return Needs(
             names=() if by_clusters else (self.per,),

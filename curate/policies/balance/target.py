@@ -89,7 +89,7 @@ def _typed(texts: Sequence[str]) -> dict[str, float]:
         if not sign or not name:
             raise InputError(f"--to takes {HOW}, got {text!r}{closest(text, NAMED)}")
         if name in shares:
-            raise InputError(f"--to gives {name!r} two shares; give it one")
+            raise InputError(f"--to has two shares of {name!r}; keep one")
         shares[name] = _share(name, share)
     return shares
 
@@ -99,7 +99,7 @@ def _read(path: Path) -> dict[str, float]:
     if path.suffix.lower() == ".json":
         read = read_json(path, what='shares like {"cat": 0.3, "dog": 0.7}', most=MAX_TABLE_BYTES)
         if not isinstance(read, dict):
-            raise InputError(f'{path} is no JSON object; write shares like {{"cat": 0.3, "dog": 0.7}}')
+            raise InputError(f'{path} is not a JSON object; write shares like {{"cat": 0.3, "dog": 0.7}}')
         pairs = [(str(name), str(share)) for name, share in read.items()]
     else:
         data = read_bytes(path, what="text with shares", most=MAX_TABLE_BYTES)
@@ -107,15 +107,15 @@ def _read(path: Path) -> dict[str, float]:
         names = [name for name in table.schema.names if name != SHARE]
         if SHARE not in table.schema.names or len(names) != 1:
             raise InputError(
-                f"expected two columns in {path}, classes and {SHARE!r}, got {name_list(table.schema.names)}; take the "
-                "others out"
+                f"expected two columns in {path}, classes and {SHARE!r}, got {name_list(table.schema.names)}; "
+                "remove the others"
             )
         columns = table.column(names[0]).to_pylist(), table.column(SHARE).to_pylist()
         pairs = [(str("" if name is None else name), str(share)) for name, share in zip(*columns, strict=True)]
     shares: dict[str, float] = {}
     for name, share in pairs:
         if name in shares:
-            raise InputError(f"{path} gives {name!r} two shares; give it one")
+            raise InputError(f"{path} has two shares of {name!r}; keep one")
         shares[name] = _share(name, share)
     return shares
 

@@ -285,8 +285,8 @@ def _require_colours_alike(rows: Rows, other: Rows) -> None:
     if len(set(held)) > 1:
         raise InputError(
             "expected signatures with colours in both tables or in neither, got them in "
-            f"{'this table' if held[0] else 'the other'} alone; score both with one version, or leave signatures out "
-            "with --finder"
+            f"{'this table' if held[0] else 'the other'} only; score both with one version, or choose other "
+            "finders with --finder"
         )
 
 

@@ -132,7 +132,7 @@ class Dedup:
 
     def __post_init__(self) -> None:
         if self.request.report_only and self.against is None:
-            raise InputError("--report-only reports what another table has too; name that with --against")
+            raise InputError("--report-only reports what another table also has; pass that as --against")
         if self.request.only_against:
             self._refuse_inside()
         if self.audit is not None and not 1 <= self.audit <= MOST_PAIRS:
@@ -145,9 +145,9 @@ class Dedup:
     def _refuse_inside(self) -> None:
         """Refuse what is about pairs inside the table, where none is looked for."""
         if self.against is None:
-            raise InputError("--only-against looks for what another table has too; name that with --against")
+            raise InputError("--only-against searches for what another table also has; pass that as --against")
         if self.audit is not None:
-            raise InputError("--audit is for pairs inside a table, and --only-against looks for none; leave one out")
+            raise InputError("--audit is for pairs inside a table, and --only-against finds none; leave one out")
 
     @property
     def files(self) -> Files:
@@ -304,13 +304,13 @@ def _loose(duplicates: Duplicates, members: Members) -> list[str]:
     count = counted(len(groups), "large group lies", "large groups lie")
     largest = f"{len(rows):,} rows, {int(members.size[groups].max()):,} in the largest"
     where = f"{largest}; median {stars.names[commonest]} {similarity:.3g}"
-    like = "as do images of one template with other content, such as displays, plates or forms"
+    like = "as do images of one template with different content, such as displays, plates or forms"
     n_dropped = len(rows) - int(duplicates.to_review.sum())
-    advice = f"{n_dropped:,} are dropped: look at them with --sheet, or raise the --threshold"
+    advice = f"{n_dropped:,} are dropped: view them with --sheet, or raise the --threshold"
     if not n_dropped:
         advice = (
-            "all are kept until reviewed, by curate review TABLE SUBSET and then --verdicts; --finder with a "
-            "--threshold that you choose drops them"
+            "all are kept until reviewed, by curate review TABLE SUBSET and then --verdicts; --finder "
+            "with your own --threshold drops them"
         )
     join = "; " if n_dropped else ": "
     return [f"{count} just above the threshold ({where}), {like}{join}{advice}"]
@@ -328,8 +328,8 @@ def run_dedup(options: DedupOptions) -> DedupResult:
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)
     if options.embedding is not None and options.estimate_recall is not None:
         raise InputError(
-            "--estimate-recall embeds edited images, and it is unknown which model made the column "
-            f"{options.embedding!r} of --embedding; leave one of them out"
+            "--estimate-recall embeds edited images, and which model computed the column "
+            "{options.embedding!r} of --embedding is unknown; leave one of them out"
         )
     other = _other_table(options.against, opened, options.embedding) if options.against is not None else None
     of_table = {"thresholds": {}, "without_flat": False, "facts": (), "held_back": (), "ties": TIES}
@@ -359,7 +359,7 @@ def _other_table(path: str | Path, table: Table, embedding: str | None) -> Table
     """Return the table to compare with, which must be another one."""
     other = open_table(path, require=[KEY], embedding=embedding)
     if other.path.resolve() == table.path.resolve():
-        raise InputError(f"--against is {table.path} itself, which has every row already; name another table")
+        raise InputError(f"--against is {table.path} itself, which has every row already; pass another table")
     return other
 
 

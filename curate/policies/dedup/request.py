@@ -77,12 +77,13 @@ class DedupRequest(Request):
         """Return the request from ``to_json``'s record; InputError for any other, and for other ties."""
         if isinstance(rule, Mapping) and rule.get("ties") != TIES:
             raise InputError(
-                f"the rule of the receipt keeps of equal copies by {rule.get('ties', 'a hash of the key')}, and this "
-                f"version by the {TIES}; run the command of the receipt again"
+                "the rule of the receipt chooses among equal copies by "
+                f"{rule.get('ties', 'a hash of the key')}, this version by the {TIES}; run the command of the "
+                "receipt again"
             )
         request = super().from_json(rule)
         if not request.thresholds:
-            raise InputError("expected thresholds in the rule of the receipt, got none; take a copy")
+            raise InputError("expected thresholds in the rule of the receipt, got none; restore it from a backup")
         for name, value in request.thresholds.items():
             if lookup(FINDERS, name, kind="finder").threshold is not None:
                 threshold_of(name, value)
@@ -137,7 +138,7 @@ def resolved(
     if request.cropped:
         finders.setdefault(CROP, None)
     if not finders:
-        raise InputError(f"expected a finder, got none; leave finder out, or name some of {', '.join(FINDERS)}")
+        raise InputError(f"expected a finder, got none; leave finder out, or choose among {', '.join(FINDERS)}")
     for name in finders:
         lookup(FINDERS, name, kind="finder")
         _has(table, name)
@@ -174,8 +175,8 @@ def _default_finders(table: Table) -> tuple[tuple[str, ...], str | None]:
         return others, f"{table.path} has embeddings but no sha256, phash or signature: only embeddings are compared"
     if others:
         return others, (
-            f"{table.path} has no signature column, so only {' and '.join(others)} are compared, which miss most "
-            "edited copies; score the images again for better"
+            f"{table.path} has no signature column, so only {' and '.join(others)} are compared, which miss "
+            "most edited copies; score the images again to find more"
         )
     raise InputError(
         f"{table.path} has nothing to compare: expected a column sha256, phash, signature or embedding, got "
@@ -192,7 +193,7 @@ def _has(table: Table, name: str) -> None:
     able = _able(table)
     if name not in able:
         missing = [column for column in FINDERS[name].needs if column not in table.schema.names]
-        advice = ", name your own column with --embedding" if EMBEDDING in missing else ""
+        advice = ", choose your own column with --embedding" if EMBEDDING in missing else ""
         other = " or ".join(able)
         raise InputError(
             f"the finder {name} needs the column {' and '.join(missing)}, which {table.path} does not have; score the "
@@ -218,18 +219,18 @@ def finders_in_order(typed: Sequence[tuple[str, str]]) -> dict[str, float | None
             lookup(FINDERS, value, kind="finder")
             if value in thresholds:
                 raise InputError(
-                    f"--finder {value} was given twice; give each finder once, with its --threshold after it"
+                    f"--finder {value} was given twice; pass each finder once, with its --threshold after it"
                 )
             thresholds[value] = None
             last = value
         elif name == "threshold":
             if last is None:
                 raise InputError(
-                    f"--threshold {value} belongs to the --finder before it, and none is given; write it like: "
+                    f"--threshold {value} belongs to the --finder before it, and there is none; write it like: "
                     "--finder hash --threshold 4"
                 )
             if thresholds[last] is not None:
-                raise InputError(f"--finder {last} has two thresholds; give it one")
+                raise InputError(f"--finder {last} has two thresholds; keep one")
             try:
                 thresholds[last] = float(value)
             except ValueError:

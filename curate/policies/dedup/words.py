@@ -24,12 +24,12 @@ from curate.tables.table import Table
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop (the same as kept_key) or failed (not scored)",
     "reason": "the decision in words",
-    "rule": "the finder that decided, and its threshold; verdicts where reviewers decided; review where they have to",
+    "rule": "the finder that decided, and its threshold; verdicts if reviewers decided; review if they have to",
     "score": "similarity to kept_key, in the unit of the finder",
     "threshold": "what the similarity had to reach",
-    "margin": "by how much it reached it",
+    "margin": "by how much it exceeded that",
     "group": "rows that are the same have one number; null where a row is like no other",
-    "kept_key": "the kept row instead, or that it leaks from",
+    "kept_key": "the row kept instead, or the row it leaks from",
 }
 REVIEW = "review"  # the rule of rows that are kept until they are reviewed
 LEAKS = "leaks"  # the file that names them
@@ -91,7 +91,7 @@ class DecisionWords:
         leaks, start = self.duplicates.leaks[part], part.start
         views = [view.name for view in self.request.views()]
         reason = np.full(len(outcome), "like no other", object)
-        reason[group >= 0] = "the one that stays of its group"
+        reason[group >= 0] = "the row kept of its group"
         protected = self.duplicates.rows.holds(self.request.protect)
         if protected is not None:
             reason[protected[part] & (outcome != FAILED)] = "protected"

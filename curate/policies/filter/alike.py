@@ -42,7 +42,7 @@ class Example:
 
     def __post_init__(self) -> None:
         if not 0 < self.cosine <= 1:
-            raise InputError(f"an example takes a cosine above 0 and up to 1, got {self.name}={self.cosine:g}")
+            raise InputError(f"the cosine of an example must be above 0 and at most 1, got {self.name}={self.cosine:g}")
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def parse_examples(
     """
     table.require([EMBEDDING])
     if not texts:
-        raise InputError(f"{flag} takes a key or an image, got none; name one, or leave it out")
+        raise InputError(f"{flag} takes a key or an image, got none; add one, or leave it out")
     _refuse_too_many(texts, flag)
     names = QueryNames(table, [each for text in texts for each in (text, text.rpartition("=")[0])])
     images: dict[str, Callable[[], bytes]] = {}
@@ -166,10 +166,15 @@ def parse_examples(
             named = names.find(name)
         if named is None or named.kind == TABLE:
             raise InputError(
-                f"{flag} takes the key of a row, or the path of an image or a folder of them, with =COSINE where it is "
-                f"not {COSINE:g}; {table.path} has no key {name!r}, and there is no such file"
+                (
+                    f"{flag} takes the key of a row, or the path of an image or a folder of them, with =COSINE "
+                    f"unless it is {COSINE:g}; {table.path} has no key {name!r}, and there is no such file"
+                )
                 if named is None
-                else f"{flag} takes keys, images and folders of images, got the table {named.text}; name its rows"
+                else (
+                    f"{flag} takes keys, images and folders of images, got the table {named.text}; pass keys "
+                    "of its rows"
+                )
             )
         of_files = [] if named.kind == ROW else images_of(named)
         images |= dict(of_files)
@@ -177,8 +182,8 @@ def parse_examples(
     _refuse_too_many(examples, flag)
     if images and table.embedding_column is not None:
         raise InputError(
-            f"{flag} {next(iter(images))} is an image to embed, and it is unknown which model made the column "
-            f"{table.embedding_column!r} of --embedding; give the key of a row"
+            f"{flag} {next(iter(images))} is an image to embed, and which model computed the column "
+            f"{table.embedding_column!r} of --embedding is unknown; pass the key of a row"
         )
     vectors = _embedded(images, table, model) if images else {}
     return tuple(Example(example.name, example.cosine, vectors.get(example.name, "")) for example in examples)
@@ -186,7 +191,7 @@ def parse_examples(
 
 def _refuse_too_many(examples: Sequence[object], flag: str) -> None:
     if len(examples) > MOST_EXAMPLES:
-        raise InputError(f"{flag} takes at most {MOST_EXAMPLES:,} examples, got {len(examples):,}; give fewer")
+        raise InputError(f"{flag} takes at most {MOST_EXAMPLES:,} examples, got {len(examples):,}; pass fewer")
 
 
 def _split(text: str) -> tuple[str, float]:
@@ -206,7 +211,7 @@ def _embedded(images: Mapping[str, Callable[[], bytes]], table: Table, model: st
     scored = score_images(list(images.values()), table, model=model)
     for path, problem in zip(images, scored.problems, strict=True):
         if problem:
-            raise InputError(f"{path} {problem}; name another example")
+            raise InputError(f"{path} {problem}; choose another example")
     vectors = scored.vectors.astype("<f4")
     return {path: base64.b64encode(row.tobytes()).decode() for path, row in zip(images, vectors, strict=True)}
 
@@ -219,12 +224,12 @@ def _vector(example: Example, table_rows: Rows) -> NDArray[np.float32]:
             vector = np.frombuffer(base64.b64decode(example.vector, validate=True), "<f4")
         except ValueError:
             raise InputError(
-                f"expected the embedding of {example.name} in the receipt, got others; take a copy"
+                f"expected the embedding of {example.name} in the receipt, got others; restore it from a backup"
             ) from None
     else:
         place = np.flatnonzero(table_rows.hashes == tie_breaks([example.name.encode()])[0])
         if not len(place) or table_rows.embedding_problem[place[0]]:
-            raise InputError(f"the example {example.name!r} has no embedding in the table; name another row")
+            raise InputError(f"the example {example.name!r} has no embedding in the table; choose another row")
         vector = embeddings[place[0]]
     if len(vector) != embeddings.shape[1] or not np.isfinite(vector).all() or not np.any(vector):
         raise InputError(

@@ -93,7 +93,7 @@ class AmountRule(ScoreRule):
             notes += [text] if text else []
         count = str(self.amount) if self.per is None else ""
         if count.isdigit() and int(count) > result.left:
-            notes.append(f"{self.typed()} asks for {int(count):,} rows, {result.left:,} were left")
+            notes.append(f"{self.typed()} requests {int(count):,} rows, {result.left:,} were left")
         if result.details is not None and result.details.evened.limited:
             notes.append(f"{self.typed()}: {result.details.evened.line()}")
         return notes

@@ -54,7 +54,7 @@ class MaxBadRate(ScoreRule):
     ranks = True
     once = True
     stage = 4
-    last = "is promised of what is kept in the end"
+    last = "guarantees a bound on the final subset"
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
@@ -67,12 +67,12 @@ class MaxBadRate(ScoreRule):
         parse_goal(value, confidence)
         if not audits:
             raise InputError(
-                f"--{cls.name} uses the verdicts on a sample; draw one with curate review plan, and give it with "
-                f"--{AUDIT}"
+                f"--{cls.name} uses the verdicts on a sample; draw one with curate review plan, and pass it "
+                f"as --{AUDIT}"
             )
         audit = read_audit(audits, judges=judges)
         if column is not None and column != audit.column:
-            raise InputError(f"--audit is of the column {audit.column}, and --column is {column}; leave --column out")
+            raise InputError(f"--audit judges the column {audit.column}, and --column is {column}; leave --column out")
         sample = tuple(Sample(row.key, row.value, row.badness) for row in audit.judged)
         return cls(value, audit.column, confidence, promise, judges, audit.files, audit.zones, sample, audit.blank)
 
@@ -126,7 +126,7 @@ class MaxBadRate(ScoreRule):
         self._refuse_another(everything)
         some = Population.of(table_rows, self.column, inside)
         if not len(some):
-            raise InputError(f"--{self.name}: no row with a value of {self.column} is left by the rules before it")
+            raise InputError(f"--{self.name}: no row with a value of {self.column} passes the rules before it")
         at = self._rows(table_rows)
         values = table_rows.exact[self.column].values[at]
         self._refuse_changed(values)
@@ -136,7 +136,7 @@ class MaxBadRate(ScoreRule):
         in_rule = inside[at]
         badness = np.array([sample.badness for sample in self.sample], np.float64)[in_rule]
         if not len(ends) or not in_rule.any():
-            raise InputError(f"--{self.name}: the rules before it leave no judged row; audit what they leave")
+            raise InputError(f"--{self.name}: no judged row passes the rules before it; audit the rows that pass")
         sampled = Sampled(ends, some.ranks(values[in_rule]), badness)
         kept = self._cut(sampled, some)
         strata = sampled.until(kept)
@@ -172,11 +172,11 @@ class MaxBadRate(ScoreRule):
         advice = (
             f"about {more:,} more like these would be needed"
             if more is not None
-            else "no number of verdicts like these would do; ask for a higher rate, or use another --column"
+            else "no number of verdicts like these would suffice; allow a higher rate, or use another --column"
         )
         return (
-            f"infeasible with these verdicts ({seen}): they do not show for any cut of {self.column} that at most "
-            f"{goal.rate:.3g} is bad at confidence {goal.confidence:.3g}; {advice}"
+            f"infeasible with these verdicts ({seen}): for no cut of {self.column} do they show that at "
+            f"most {goal.rate:.3g} is bad, at confidence {goal.confidence:.3g}; {advice}"
         )
 
     def _rows(self, table_rows: Rows) -> NDArray[np.int64]:
@@ -187,8 +187,8 @@ class MaxBadRate(ScoreRule):
             unknown = self.sample[int((at < 0).argmax())].key
             n = int((at < 0).sum())
             raise InputError(
-                f"--audit: {counted(n, 'judged key is', 'judged keys are')} not in the table: {unknown[:80]!r}; "
-                "give the table that was audited"
+                f"--audit: {counted(n, 'judged key is', 'judged keys are')} not in the table: "
+                f"{unknown[:80]!r}; pass the table that was audited"
             )
         return at
 

@@ -44,11 +44,11 @@ class NameRule(Rule):
         """
         known = spelled_as(read_known(value, labels=False), arguments.table)
         if not known.keys:
-            raise InputError(f"--{cls.name} {value} names no key; leave the option out, or name some")
+            raise InputError(f"--{cls.name} {value} holds no key; leave the option out, or add keys")
         if len(known.keys) > MOST_KEYS:
             raise InputError(
-                f"--{cls.name} takes up to {MOST_KEYS:,} keys, got {len(known.keys):,} in {value}; give them as a "
-                "column of the table, and use --where"
+                f"--{cls.name} takes up to {MOST_KEYS:,} keys, got {len(known.keys):,} in {value}; add them "
+                "as a column of the table, and use --where"
             )
         if not arguments.allow_unmatched:
             refuse_unmatched(known, cls.name, arguments.table)
@@ -69,7 +69,7 @@ class NameRule(Rule):
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
         """Return whether each of M rows is named."""
-        texts = pa.array([f"is not named in {self.file}", f"is named in {self.file}"])
+        texts = pa.array([f"is not listed in {self.file}", f"is listed in {self.file}"])
         return Reasons(texts.take(pa.array((dropped != self.keeps).astype(np.int8))))
 
     def notes(self, result: RuleResult) -> list[str]:

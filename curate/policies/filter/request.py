@@ -110,7 +110,7 @@ def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Seq
         raise InputError(f"--label {label} is for {' and '.join(f'--{name}' for name in amounts)}; add one")
     if label is not None and allow_uneven:
         raise InputError(
-            f"--allow-uneven lets amounts take more of some classes, and --label {label} names them; leave one out"
+            f"--allow-uneven lets amounts drop more of some classes, and --label {label} protects them; leave one out"
         )
     if allow_uneven:
         return None
@@ -131,13 +131,13 @@ def _refuse_lone(names: Sequence[str]) -> None:
     """Refuse an option of a rule without the rule, and twice what is typed once."""
     for option in (each for each in names if each not in (COLUMN, PER) and each not in RULES):
         if (rule := RULES.owner(option)) not in names:
-            raise InputError(f"--{option} is for --{rule}, and none is given; add it")
+            raise InputError(f"--{option} needs --{rule}; add it")
     for name in (each for each in dict.fromkeys(names) if each in RULES):
         for once in ([name] if RULES[name].once else []) + [
             option for option, kind in RULES.settings(name).items() if not may_repeat(kind)
         ]:
             if list(names).count(once) > 1:
-                raise InputError(f"--{once} is given {list(names).count(once)} times; give it once")
+                raise InputError(f"--{once} is given {list(names).count(once)} times; pass it once")
 
 
 def _trailing(names: Sequence[str], values: Sequence[Any], option: str) -> Any:
@@ -154,7 +154,7 @@ def _trailing(names: Sequence[str], values: Sequence[Any], option: str) -> Any:
         return None
     flags = ", ".join(f"--{name}" for name, rule in RULES.items() if option in rule.takes)
     if not any(name in rules for name in names):
-        raise InputError(f"--{option} {values[last]} is for one of {flags}, and none is given; add one")
+        raise InputError(f"--{option} {values[last]} needs one of {flags}; add one")
     if names.count(option) > 1:
-        raise InputError(f"--{option} {values[last]} has no rule after it; put it before the one it is for ({flags})")
+        raise InputError(f"--{option} {values[last]} has no rule after it; put it before its rule ({flags})")
     return values[last]

@@ -29,7 +29,9 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
         InputError: if it is none.
     """
     if not isinstance(value, Mapping):
-        raise InputError(f"expected a rule of a filter as a JSON object, got {str(value)[:40]}; take it from a copy")
+        raise InputError(
+            f"expected a rule of a filter as a JSON object, got {str(value)[:40]}; restore it from a backup"
+        )
     name = str(value.get("rule"))
     if name not in RULES:
         near = closest(name, RULES)

@@ -20,7 +20,7 @@ MEANINGS: dict[str, str] = {
     "reason": "the decision in words",
     "rule": "the rule that decided, as typed; for a kept row the last one with a score",
     "score": "the row's value in that rule's column",
-    "threshold": "the value that had to be reached: the bound, or the last value that stayed",
+    "threshold": "the value to reach: the bound, or the last value kept",
     "margin": "score against threshold, in the direction of keeping: negative was dropped",
 }
 FEW = {"decision": pa.dictionary(pa.int8(), pa.string()), "rule": pa.dictionary(pa.int32(), pa.string())}

@@ -95,11 +95,11 @@ class Issues(Request):
             if not np.isfinite(value):
                 raise InputError(f"--set {name}: expected a number, got {value}")
         if not self.kinds:
-            raise InputError("--without leaves no kind to look for; name fewer")
+            raise InputError("--without leaves no kind to look for; exclude fewer")
         named = [name for name in self.drop if name in KINDS]
         out = sorted({*named, *self.force, *self.set} - {*self.kinds})
         if out:
-            raise InputError(f"{out[0]} is not looked for; name it in --only, or leave it out of --without")
+            raise InputError(f"{out[0]} is excluded; add it to --only, or remove it from --without")
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -208,7 +208,7 @@ class Issues(Request):
         if lacking is not None:
             column = next(name for name in KINDS[lacking].reads if name not in numbers)
             raise InputError(
-                f"{table.path} has no column {column!r}, by which {lacking} is reported; score the images again with "
+                f"{table.path} has no column {column!r}, which {lacking} needs; score the images again with "
                 "curate score, without --no-quality and --no-fit"
             )
         return known, absent

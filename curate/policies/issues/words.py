@@ -15,9 +15,9 @@ MEANINGS: dict[str, str] = {
     "reason": "the decision in words: the kind that decided, then others",
     "rule": "the kind of issue that decided; of a kept row, the first that it has",
     "score": "the row's value in that kind's measure",
-    "threshold": "where the kind begins in this dataset",
-    "margin": "score against threshold, in the direction of no issue: negative is one",
-    "kinds": "every kind of issue that the row has, also those for which nothing is dropped; null for none",
+    "threshold": "the threshold of the kind in this dataset",
+    "margin": "distance of the score from the threshold; negative where it is an issue",
+    "kinds": "every kind of issue of the row, also kinds that drop nothing; null for none",
 }
 
 

@@ -211,7 +211,7 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
 def _reviewed(table: Table, request: LabelsRequest, verdicts: VerdictLines) -> Reviewed:
     """Return the decisions of reviewers, by the rows of the table in their order."""
     if len(request.columns) != 1:
-        raise InputError(f"{OPTION} settles the labels of one column of the table; name that alone with --label")
+        raise InputError(f"{OPTION} settles the labels of one column of the table; pass only that as --label")
     return verdicts.reviewed(read_rows(table, with_images(Needs(), table)))
 
 
@@ -264,18 +264,18 @@ def _refuse(labels: NDArray[np.int64], classes: list[str], place: str) -> None:
     if len(present) < 2:
         got = f"{counted(n, 'row')} of {classes[present[0]][:40]!r} alone" if n else "none"
         raise InputError(
-            f"expected images with an embedding and labels of at least two classes in {place}, "
-            f"got {got}; name another column with --label"
+            f"expected images with an embedding and labels of at least two classes in {place}, got {got}; "
+            "choose another column with --label"
         )
     if len(classes) > MOST_CLASSES:
         raise InputError(
             f"expected at most {MOST_CLASSES:,} classes in {place}, got {len(classes):,} in "
-            f"{counted(n, 'row')}; name a column of classes with --label"
+            f"{counted(n, 'row')}; choose a column of classes with --label"
         )
     if (counts >= FEWEST_ROWS).sum() < 2:
         raise InputError(
             f"expected at least two classes of two rows or more in {place}, got "
-            f"{counted(n, 'row')} of {len(present):,} classes; name a coarser column with --label"
+            f"{counted(n, 'row')} of {len(present):,} classes; choose a coarser column with --label"
         )
 
 

@@ -26,7 +26,7 @@ MEANINGS: dict[str, str] = {
     "reason": "the decision in words",
     "rule": "what decided: labels, or the verdicts of reviewers",
     "score": "label_quality",
-    "threshold": "below which a label is suspected",
+    "threshold": "a label is suspected below this",
     "margin": "label_quality less the threshold",
     CURRENT: "the label; of several annotators that with most votes",
     SUGGESTED: COLUMN_MEANINGS[SUGGESTED],
@@ -110,7 +110,7 @@ class LabelWords:
             by = f"; {why[row].as_py()}" if why[row].is_valid else ""
             texts[row] = f"labelled {labels[row]!r}, {instead} (quality {quality[row]:.3g}{by})"
         for row in np.flatnonzero((reason == 0) & (examined.suggested[part] >= 0)).tolist():
-            texts[row] = f"{REASONS[0]}; {suggested[row]!r} is likeliest"
+            texts[row] = f"{REASONS[0]}; {suggested[row]!r} is the most likely"
         reviewed = examined.reviewed
         if reviewed is not None:
             for row in np.flatnonzero((examined.settled | reviewed.drop)[part]).tolist():

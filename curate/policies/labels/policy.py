@@ -150,7 +150,7 @@ def run_labels(options: LabelsOptions) -> LabelsResult:
     policy = Labels(request, options.review, lines)
     if options.review is not None:
         if options.out is None:
-            raise InputError("--review writes rows to judge, and needs a place for them; name a table with --out")
+            raise InputError("--review writes rows to judge next to a table; name the table with --out")
         request.check(opened)
         refuse_judged([Outputs(options.out, policy.files).paths[REVIEW]], "--review")
     return apply(policy, opened, options.out, dry_run=options.out is None, overwrite=options.overwrite)

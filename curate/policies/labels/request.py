@@ -13,10 +13,13 @@ from scoring.errors import InputError
 RULE = "labels"
 QUALITY, SUGGESTED, WHY, AGREEMENT = "label_quality", "suggested_label", "label_why", "label_agreement"
 MEANINGS: dict[str, str] = {
-    QUALITY: "how surely the label is right, 0 to 1; below 0.5 another is likelier; null where it cannot be judged",
-    SUGGESTED: "the likeliest class: the label itself, unless its quality is below 0.5",
+    QUALITY: (
+        "confidence that the label is right, 0 to 1; below 0.5 another class is more likely; null if it "
+        "cannot be judged"
+    ),
+    SUGGESTED: "the most likely class: the label itself, unless its quality is below 0.5",
     WHY: "what contradicts the label: probe, neighbours, joint (confident learning), copy (a copy has another label)",
-    AGREEMENT: "share of the annotators' labels that are the one with most votes",
+    AGREEMENT: "share of the annotators' labels that equal the majority's",
 }
 
 
@@ -43,15 +46,16 @@ class LabelsRequest(Request):
     def __post_init__(self) -> None:
         if not self.label and self.labelled is None:
             raise InputError(
-                "expected a column of labels, got none; name it with --label COLUMN, or a file of them with --labelled"
+                "expected a column of labels, got none; choose it with --label COLUMN, or a file of them with "
+                "--labelled"
             )
         if len(self.label) > 1 and self.labelled is not None:
             raise InputError(
-                f"--labelled takes one column of {self.labelled}, got --label {', --label '.join(self.label)}; name "
-                "one: annotators are separated by the column 'annotator'"
+                f"--labelled takes one column of {self.labelled}, got --label "
+                f"{', --label '.join(self.label)}; choose one: annotators are separated by the column 'annotator'"
             )
         if len(set(self.label)) < len(self.label):
-            raise InputError(f"expected each column of labels once, got {', '.join(self.label)}; name each once")
+            raise InputError(f"expected each column of labels once, got {', '.join(self.label)}; pass each once")
         if not 0 < self.below <= 1:
             raise InputError(f"--below must be in (0, 1], got {self.below:g}; 0.5 is usual")
         if not 0 <= self.seed < 2**31:
@@ -59,7 +63,7 @@ class LabelsRequest(Request):
         if self.drop and self.relabel is not None:
             raise InputError("--drop-suspected drops the rows that --relabel would correct; choose one of them")
         if self.relabel is not None and not self.relabel.strip():
-            raise InputError("--relabel takes the name of a new column, got an empty text; name one")
+            raise InputError("--relabel takes the name of a new column, got an empty text; choose one")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -75,12 +79,12 @@ class LabelsRequest(Request):
         table.require(self.columns)
         if EMBEDDING not in table.schema.names:
             raise InputError(
-                f"{table.path} has no column {EMBEDDING!r}, by which labels are judged; score the images without "
-                "--no-embedding, or name your own column with --embedding"
+                f"{table.path} has no column {EMBEDDING!r}, which judging labels needs; score the images without "
+                "--no-embedding, or choose your own column with --embedding"
             )
         taken = [QUALITY, SUGGESTED, WHY, AGREEMENT]
         if self.relabel is not None and self.relabel in (*table.schema.names, *taken):
             raise InputError(
-                f"--relabel adds a column, and {self.relabel!r} is there already, which is never written over; "
+                f"--relabel adds a column, and {self.relabel!r} exists already, and is never overwritten; "
                 "choose another name"
             )

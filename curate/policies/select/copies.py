@@ -44,7 +44,7 @@ class PickedCopies:
         copies = counted(self.n, f"of {self.of:,} picks is a copy", f"of {self.of:,} picks are copies")
         return [
             f"{copies} of an earlier pick or of a labelled row (equal files, or a cosine of signatures of {ALIKE:g} or "
-            f"more), such as {self.key} of {self.earlier}: drop copies by curate dedup first"
+            f"more), such as {self.key} of {self.earlier}: drop copies with curate dedup first"
         ]
 
 

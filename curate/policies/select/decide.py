@@ -35,7 +35,7 @@ RANK, GAIN, PREDICTED, PROBABILITY, PART = "rank", "gain", "predicted", "probabi
 MEANINGS = {
     RANK: "place among the picks, from 1",
     GAIN: "what the pick added, in the strategy's own unit",
-    PREDICTED: "likeliest class by the probe",
+    PREDICTED: "most likely class by the probe",
     PROBABILITY: "its probability by the probe",
 }
 
@@ -79,7 +79,7 @@ class Picked:
         for part, values in self.chosen.parts.items():
             name = PART + part.replace("-", "_")
             columns[name] = pa.array(values.astype(np.float64))
-            meanings[name] = f"{part} of the pick, as the strategy sees it"
+            meanings[name] = f"{part} of the pick, as the strategy uses it"
         return pa.table(columns), meanings
 
     def labelled(self) -> NDArray[np.int64]:
@@ -135,10 +135,10 @@ def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -
     """Say that what should name labelled rows names none: right before the first batch, a slip of the pen after it."""
     notes = [known.note] if known is not None and known.note else []
     if known is not None and not len(known.keys):
-        notes.append(f"--labelled {request.labelled} names no key: nothing is labelled by it")
+        notes.append(f"--labelled {request.labelled} holds no key: no row counts as labelled")
     truths = rows.holds(request.labelled_where)
     if truths is not None and not truths.any():
-        notes.append(f"no row meets --labelled-where {request.labelled_where!r}: nothing is labelled by it")
+        notes.append(f"no row meets --labelled-where {request.labelled_where!r}: no row counts as labelled")
     return notes
 
 
@@ -149,7 +149,7 @@ def _excluded(left_out: Known | None, rows: Rows, labelled: Labelled, notes: lis
         at = left_out.rows(rows)
         excluded[at[at >= 0]] = True
         n_keys = counted(len(at), "key")
-        notes.append(f"{int((at >= 0).sum()):,} of {n_keys} of {left_out.path} in the table: not to be picked")
+        notes.append(f"{int((at >= 0).sum()):,} of {n_keys} of {left_out.path} in the table: excluded")
         notes += [left_out.note] if left_out.note else []
     excluded[labelled.rows] = False
     return excluded
@@ -194,7 +194,7 @@ def _refuse_budget(
         else "at least 1, but no row is left to be picked"
     )
     raise InputError(
-        f"the budget must be {most}, got {amount.count or amount.text}; {table_words(len(rows), why)}; ask for fewer"
+        f"the budget must be {most}, got {amount.count or amount.text}; {table_words(len(rows), why)}; choose fewer"
     )
 
 

@@ -49,7 +49,8 @@ def pick_in_groups(
         picked.append(replace(each, rows=rows[each.rows], notes=notes))
     order = in_turns([quotas[name] for name in names])
     note = (
-        f"{len(pool.labelled):,} labelled rows and {len(names):,} groups: each group keeps away from its own ones only"
+        f"{len(pool.labelled):,} labelled rows and {len(names):,} groups: each group keeps its distance "
+        "only from its own labelled rows"
     )
     return Selection(
         np.concatenate([each.rows for each in picked])[order],

@@ -63,6 +63,6 @@ class SelectOptions:
     dry_run: fields.DryRun = False
     overwrite: fields.Overwrite = False
     picked: Annotated[
-        Callable[[int, int], None], Note("Called with rows picked, of all, where they are picked one after another.")
+        Callable[[int, int], None], Note("Called with rows picked, of all, if they are picked one after another.")
     ] = lambda done, total: None
     announce: fields.Announce = lambda text: None

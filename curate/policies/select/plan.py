@@ -67,7 +67,7 @@ def choose(
         ValueError: if there are no groups and the request has some.
     """
     if request.group and groups is None:
-        raise ValueError("a choice in groups needs groups")
+        raise ValueError("a selection in groups needs groups")
     if request.min_distance is not None and pool.vectors is None:
         raise ValueError("a least distance needs vectors")
     selector = request.selector()
@@ -161,10 +161,10 @@ def _short_groups(
     if request.balance:
         most = max(quotas.values(), default=0)
         short = [name for name in quotas if quotas[name] < most - 1]
-        what = "have fewer rows than an equal share and give all they have"
+        what = "have fewer rows than an equal share, and all are picked"
     else:
         short = [name for name, rows in by_group.items() if amount.count is not None and len(rows) < amount.count]
-        what = f"have fewer than {amount} and give all they have"
+        what = f"have fewer than {amount}, and all are picked"
     if not short:
         return []
     named = ", ".join(f"{name} ({quotas[name]:,})" for name in short[:3])

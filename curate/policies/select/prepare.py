@@ -19,8 +19,8 @@ from curate.tables.vectors import EMBEDDING_PROBLEMS, rows_of
 from scoring.errors import InputError
 
 HOW_TO_LABEL = (
-    "needs the classes of some labelled rows, got {}; give them with --labelled FILE (columns key and label) or with "
-    "--labelled-where CONDITION and --label COLUMN, or take --strategy auto, which does without"
+    "needs the classes of some labelled rows, got {}; pass them with --labelled FILE (columns key "
+    "and label) or with --labelled-where CONDITION and --label COLUMN, or use --strategy auto, which needs none"
 )
 
 
@@ -142,8 +142,10 @@ def _all_equal(pool: Pool, signals: Signals) -> list[str]:
     if float(values.min()) != float(values.max()):
         return []
     return [
-        f"{signals.score.column} is the same for all {len(values):,} candidates: a hash of the key ranks them; name "
-        "another column with --score"
+        (
+            f"{signals.score.column} is the same for all {len(values):,} candidates: a hash of the key ranks "
+            "them; choose another column with --score"
+        )
     ]
 
 
@@ -157,7 +159,7 @@ def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list
     if len(codes) and without == len(codes):
         raise InputError(
             f"expected classes in column {column!r}, got none in the {without:,} rows that may be picked; "
-            "name another with --label, or take --strategy random"
+            "choose another with --label, or use --strategy random"
         )
     if not without:
         return []

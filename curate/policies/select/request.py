@@ -44,10 +44,10 @@ class SelectRequest(Request):
     def __post_init__(self) -> None:
         for flag, name in (("--per", self.per), ("--balance", self.balance)):
             if name == "":
-                raise InputError(f"{flag} takes the name of a column, got an empty text; name one, or leave it out")
+                raise InputError(f"{flag} takes the name of a column, got an empty text; choose one, or leave it out")
         if self.per and self.balance:
             raise InputError(
-                "--per gives each group the whole budget and --balance shares it out; leave one of them out"
+                "--per gives each group the whole budget and --balance divides it among them; leave one of them out"
             )
         if self.noise_guard and (self.gate or self.discount):
             raise InputError("--noise-guard is a gate and a discount in one; leave out --gate and --discount")
@@ -131,7 +131,7 @@ class SelectRequest(Request):
         if column is None:
             raise InputError(
                 f"{self.strategy}{' with these settings' if self.settings else ''} uses a class of each row, and "
-                f"{table.path} has no column {LABEL!r}; name the column with --label"
+                f"{table.path} has no column {LABEL!r}; choose the column with --label"
             )
         return column
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
 
 MEANINGS: dict[str, str] = {
-    "decision": "keep (picked), drop, undecided (what the strategy uses is missing) or failed (not scored)",
+    "decision": "keep (picked), drop, undecided (a value that the strategy needs is missing) or failed (not scored)",
     "reason": "the decision in words",
     "rule": "what decided",
     "score": "what the pick added, in the strategy's own unit",
-    "threshold": "not used: a choice has no bound",
-    "margin": "not used: a choice has no bound",
+    "threshold": "not used: a selection has no threshold",
+    "margin": "not used: a selection has no threshold",
     "rank": "place among the picks, from 1",
     "gain": "what the pick added, in the strategy's own unit",
 }
@@ -75,7 +75,7 @@ class ChoiceVerdict:
             "",
             "labelled already",
             "excluded",
-            "quality in the lowest share, which the gate leaves out",
+            "quality in the lowest share, which the gate excludes",
             "",
             *self.reasons,
         ]

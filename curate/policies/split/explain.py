@@ -20,13 +20,13 @@ from curate.tables.table import Table
 SPLIT = "split"
 MEANINGS: dict[str, str] = {
     "decision": "keep (on a side), or failed (not scored)",
-    "reason": "the side and what decided, in words",
+    "reason": "the side and the reason, in words",
     "rule": "what decided",
-    "score": "where the row, or its group, is on [0, 1), of which each side has its share",
-    "threshold": "not used: where the sides meet is in the receipt",
+    "score": "position of the row or its group in [0, 1), of which each side owns an interval",
+    "threshold": "not used: the boundaries of the sides are in the receipt",
     "margin": "not used",
     SPLIT: "the side",
-    "group": "number of the rows that are kept together; null for a row that stands alone",
+    "group": "number of the rows that are kept together; null for a row without a group",
 }
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field(SPLIT, pa.string()), pa.field("group", pa.int64())])
 N_NAMED = 3
@@ -186,7 +186,7 @@ def _too_large(request: SplitRequest, table: Table, rows: Rows, held: Together, 
     )
     advice = "" if request.in_strata else "; add --exact to put large groups on the largest side"
     groups = counted(len(large), "group that cannot be divided is", "groups that cannot be divided are")
-    return [f"{groups} larger than {smallest} was to be ({room:,.0f} of {n:,} rows): {listed}; got {got}{advice}"]
+    return [f"{groups} larger than the requested {smallest} ({room:,.0f} of {n:,} rows): {listed}; got {got}{advice}"]
 
 
 def _names(request: SplitRequest, table: Table, rows: Rows, first: NDArray[np.int64]) -> list[str]:

@@ -88,7 +88,7 @@ def read_query(
         limit=_integer(values.pop("limit", str(ROWS)), "limit", MOST_ROWS),
     )
     if values:
-        raise BadQuery(f"{_shown(next(iter(values)))} is no parameter")
+        raise BadQuery(f"{_shown(next(iter(values)))} is not a parameter")
     return query
 
 
@@ -100,7 +100,7 @@ def _choice(value: str | None, name: str, known: Collection[str]) -> str | None:
 
 def _integer(text: str, name: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most):
-        raise BadQuery(f"{name}: expected a whole number from 0 to {most:,}, got {_shown(text)}")
+        raise BadQuery(f"{name}: expected an integer from 0 to {most:,}, got {_shown(text)}")
     return int(text)
 
 

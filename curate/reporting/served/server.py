@@ -188,13 +188,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _refused(self) -> Answer | None:
         """The refusal of a request without the token, before anything else is looked at; None for the page."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
-            return HTTPStatus.FORBIDDEN, JSON, problem("this server is for 127.0.0.1 alone")
+            return HTTPStatus.FORBIDDEN, JSON, problem("this server only answers on 127.0.0.1")
         if len(self.path) > MOST_PATH:
-            return HTTPStatus.REQUEST_URI_TOO_LONG, JSON, problem("the question is too long")
+            return HTTPStatus.REQUEST_URI_TOO_LONG, JSON, problem("the request is too long")
         has_body = self.headers.get("Content-Length", "0") != "0"
         if (has_body and self.command == "GET") or "Transfer-Encoding" in self.headers:
             self.close_connection = True
-            return HTTPStatus.BAD_REQUEST, JSON, problem("a question has no body here")
+            return HTTPStatus.BAD_REQUEST, JSON, problem("a request must not have a body here")
         token, slash, _ = self.path.partition("?")[0].removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.server.site.token.encode()) or not slash:
             self.close_connection = has_body
@@ -206,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
         kind = self.headers.get("Content-Type", "")
         if origin not in (None, *(f"http://{host}" for host in self.server.hosts)) or kind != JSON:
             self.close_connection = True
-            return HTTPStatus.FORBIDDEN, JSON, problem("decisions are taken from this page alone")
+            return HTTPStatus.FORBIDDEN, JSON, problem("decisions are only accepted from this page")
         if not (length.isascii() and length.isdigit() and int(length) <= MOST_BODY):
             self.close_connection = True
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, JSON, problem("expected a decision of at most 4 MB")

@@ -109,7 +109,7 @@ def read_batch(folder: Path) -> pa.Table:
     """
     path = folder / BATCH
     if not path.is_file():
-        raise ChangedError(f"expected {path}, which is missing; take the folder from a copy")
+        raise ChangedError(f"expected {path}, which is missing; restore the folder from a backup")
     return open_table(path, require=["key", "uri", "arm"]).read()
 
 
@@ -180,17 +180,17 @@ class Folder:
         """Return the files that changed since they were written, one sentence each."""
         findings = []
         if file_sha256(self.path / HOLDOUT) != self.settings.holdout_sha256:
-            findings.append(f"{HOLDOUT} is not what {CONFIG} says")
+            findings.append(f"{HOLDOUT} differs from what {CONFIG} records")
         before = file_sha256(self.path / CONFIG)
         contents: dict[str, str] = {}
         for each in self.rounds:
             name = self.name(each.folder)
             if each.state.parent != before:
-                findings.append(f"what was before {name}/{STATE} is not what it was")
-            findings += [f"{name}/{file} is not what {name}/{STATE} says" for file in each.changed()]
+                findings.append(f"the files before {name}/{STATE} have changed")
+            findings += [f"{name}/{file} differs from what {name}/{STATE} records" for file in each.changed()]
             for file, content in each.state.labels.items():
                 if contents.get(file) != content:
-                    findings.append(f"{file} is not what {name}/{STATE} says")
+                    findings.append(f"{file} differs from what {name}/{STATE} records")
             before = file_sha256(each.folder / STATE)
             for path in label_paths(each.folder):
                 try:
@@ -199,7 +199,7 @@ class Folder:
                     findings.append(str(error))
                     continue
                 if labels.parent != before:
-                    findings.append(f"what was before {self.name(path)} is not what it was")
+                    findings.append(f"the files before {self.name(path)} have changed")
                 before = contents[self.name(path)] = labels.content
         return findings
 
@@ -212,7 +212,7 @@ class Folder:
         findings = self.changed()
         if findings:
             more = f" ({len(findings):,} such findings)" if len(findings) > 1 else ""
-            raise ChangedError(f"{self.path} was changed: {findings[0]}{more}; take the file from a copy")
+            raise ChangedError(f"{self.path} was changed: {findings[0]}{more}; restore the file from a backup")
 
 
 def open_folder(path: str | Path) -> Folder:
@@ -228,7 +228,9 @@ def open_folder(path: str | Path) -> Folder:
     rounds = []
     for number, folder in enumerate(_round_folders(path), 1):
         if int(folder.name) != number:
-            raise ChangedError(f"{path} has no round {number} and has round {int(folder.name)}; take it from a copy")
+            raise ChangedError(
+                f"{path} has no round {number} and has round {int(folder.name)}; restore it from a backup"
+            )
         rounds.append(open_round(folder, number))
     return Folder(path, settings, tuple(rounds))
 
@@ -243,7 +245,7 @@ def open_round(folder: Path, number: int) -> Round:
     parts = {**written, "model": written.get("model") or None}  # {} before there were labels
     state = from_json(RoundState, parts, what=str(folder / STATE), ignored=written)
     if state.number != number:
-        raise ChangedError(f"{folder / STATE} is of round {state.number}; take it from a copy")
+        raise ChangedError(f"{folder / STATE} is of round {state.number}; restore it from a backup")
     return Round(number, folder, state)
 
 

@@ -73,12 +73,12 @@ def read_label_file(path: Path) -> LabelFile:
     """
     table = open_table(path)
     if table.schema != SCHEMA or table.metadata.get("kind") != KIND:
-        raise ChangedError(f"{path} is no file of labels that curate round wrote; take it from a copy")
+        raise ChangedError(f"{path} is not a label file of curate round; restore it from a backup")
     votes = tuple(Vote(row["key"], row["label"], row["annotator"], row["at"]) for row in table.read().to_pylist())
     source, parent = table.metadata.get("source"), table.metadata.get("parent")
     if not isinstance(source, dict) or not isinstance(parent, str):
-        raise ChangedError(f"{path} does not say where its labels are from; take it from a copy")
+        raise ChangedError(f"{path} does not record where its labels came from; restore it from a backup")
     content = content_of(votes, source, parent)
     if content != table.metadata.get("content"):
-        raise ChangedError(f"{path} was changed since it was written; take it from a copy")
+        raise ChangedError(f"{path} was changed since it was written; restore it from a backup")
     return LabelFile(path, votes, source, parent, content)

@@ -52,17 +52,19 @@ def read_sealed(path: Path, kind: str) -> dict[str, Any]:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"expected {path}, which is missing; take the folder from a copy") from None
+        raise InputError(f"expected {path}, which is missing; restore the folder from a backup") from None
     except OSError as error:
-        raise InputError(f"expected a file at {path}, got: {error.strerror}; take the folder from a copy") from None
+        raise InputError(
+            f"expected a file at {path}, got: {error.strerror}; restore the folder from a backup"
+        ) from None
     if len(data) > MOST_BYTES:
-        raise InputError(f"expected at most {MOST_BYTES >> 20} MiB in {path}, got more; take it from a copy")
+        raise InputError(f"expected at most {MOST_BYTES >> 20} MiB in {path}, got more; restore it from a backup")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
-        raise ChangedError(f"{path} is not JSON any more; take it from a copy") from None
+        raise ChangedError(f"{path} is no longer JSON; restore it from a backup") from None
     if not isinstance(value, dict) or value.get("kind") != kind:
-        raise InputError(f"expected a file of the kind {kind!r} at {path}, got another; give a folder of curate round")
+        raise InputError(f"expected a file of the kind {kind!r} at {path}, got another; pass a folder of curate round")
     if value.get(DIGEST) != digest_of(value):
-        raise ChangedError(f"{path} was changed since it was written; take it from a copy")
+        raise ChangedError(f"{path} was changed since it was written; restore it from a backup")
     return value

@@ -146,7 +146,9 @@ class RoundSettings:
         """
         fields = {name: field for name, field in value.items() if name not in ("kind", "digest", "curate")}
         if fields.pop("blind", True) is not True:
-            raise InputError(f"{CONFIG} is of a version whose models knew rows held out; start again with round init")
+            raise InputError(
+                f"{CONFIG} was written by a version whose models saw held-out rows; start again with round init"
+            )
         fields["digest"] = fields.pop("rows_digest", None)  # a file's own digest has that name
         return from_json(cls, fields, what=CONFIG, complete=True)
 

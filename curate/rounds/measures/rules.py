@@ -167,7 +167,7 @@ def refuse_unreachable(rules: Iterable[StopRule], n_held_out: int, control: int,
             )
         if rule.measure == LIFT:
             if not control:
-                raise InputError(f"--stop '{rule}' needs images drawn at random, and --control 0 draws none; take 0.1")
+                raise InputError(f"--stop '{rule}' needs images drawn at random, and --control 0 draws none; use 0.1")
             if n_held_out < LEAST_HELD_OUT:
                 raise InputError(
                     f"--stop '{rule}' needs at least {LEAST_HELD_OUT} held-out images, got {n_held_out}; "

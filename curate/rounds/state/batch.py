@@ -121,7 +121,7 @@ def _by_strategy(
     notes: tuple[str, ...] = ()
     if not len(standing.known) and ({"labels", "probabilities"} & set(request.selector().needs)):
         request = replace(request, strategy=FIRST, settings={})
-        notes = (f"{settings.strategy} needs labels, and none is given yet: {FIRST} picks this batch",)
+        notes = (f"{settings.strategy} needs labels, and there are none yet: {FIRST} picks this batch",)
     excluded = np.zeros(len(scored.rows), bool)
     excluded[standing.holdout] = excluded[standing.requested] = True
     rows = scored.rows
@@ -209,5 +209,7 @@ def derive(scored: TableRows, settings: RoundSettings, standing: RoundRows, numb
     probe = fit_probe(scored, settings, standing)
     picked = pick_batch(scored, settings, standing, number, probe)
     if not len(picked.rows):
-        raise InputError(f"nothing is left to ask in {scored.table.path}: every row is labelled, requested or held out")
+        raise InputError(
+            f"no image is left to request in {scored.table.path}: every row is labelled, requested or held out"
+        )
     return Derived(probe, picked, batch_table(scored, picked, number, probe, standing.known))

@@ -51,7 +51,7 @@ class TableRows:
             lost = key_list[int(np.flatnonzero(rows < 0)[0])]
             raise InputError(
                 f"expected the rows of these rounds in {self.table.path}, got no key {lost!r} "
-                f"({int((rows < 0).sum()):,} are missing); give the table that the folder was made of"
+                f"({int((rows < 0).sum()):,} are missing); pass the table that the folder was made from"
             )
         return rows
 
@@ -109,7 +109,7 @@ def table_of(settings: RoundSettings, folder: Path, path: str | Path | None = No
     """
     place = Path(settings.table if path is None else path)
     if not place.exists():
-        raise InputError(f"expected the table of {folder} at {place}, which is missing; say where it is with --table")
+        raise InputError(f"expected the table of {folder} at {place}, which is missing; pass its place as --table")
     scored = read_table(place, signals_of(settings.guard, open_table(place, require=[KEY])).columns)
     refuse_another(settings, folder, scored)
     return scored
@@ -125,11 +125,11 @@ def refuse_another(settings: RoundSettings, folder: Path, scored: TableRows) -> 
         models = [digest[:12] or "unknown" for digest in (settings.model, scored.rows.model)]
         raise InputError(
             f"{folder} holds rounds of {settings.table} (model {models[0]}), got embeddings of another model in "
-            f"{scored.table.path} (model {models[1]}); give the table that it was made of, or make another folder"
+            f"{scored.table.path} (model {models[1]}); pass the table that it was made from, or make another folder"
         )
     if scored.rows.digest != settings.digest:
         raise InputError(
             f"{folder} holds rounds of {settings.table} ({settings.n_rows:,} rows, digest {settings.digest[:12]}), got "
             f"other keys or embeddings in {scored.table.path} ({len(scored.rows):,} rows, digest "
-            f"{scored.rows.digest[:12]}); give the table that it was made of, or make another folder"
+            f"{scored.rows.digest[:12]}); pass the table that it was made from, or make another folder"
         )

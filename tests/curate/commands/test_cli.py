@@ -81,7 +81,7 @@ def test_an_unknown_command_gets_a_suggestion_and_exit_2():
     ("error", "words", "code"),
     [
         (InputError("expected a, got b; do c"), "error: expected a, got b; do c", 1),
-        (KeyboardInterrupt(), "interrupted; repeat the command to go on", 130),
+        (KeyboardInterrupt(), "interrupted; repeat the command to resume", 130),
         (OSError(errno.ENOSPC, "No space left on device", "/x/y"), "error: No space left on device (/x/y)", 1),
         (PermissionError(errno.EACCES, "Permission denied", "/x/y"), "error: Permission denied (/x/y)", 1),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), "", 1),

@@ -152,13 +152,13 @@ def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_p
     ("args", "words"),
     [
         (["losspred", "--backbone", "other.safetensors"], "and other.safetensors is another model (backbone "),
-        (["losspred"], "which does not ship; name it with --backbone"),
+        (["losspred"], "which does not ship; pass it as --backbone"),
         (["losspred", "--backbone", "resnet10t"], "got 'resnet10t' with random weights"),
         (["losspred", "--backbone", "m.safetensors", "--set", "corrupt=0.1"], "--set corrupt is for images"),
         (["visimsiam", "--backbone", "m.safetensors", "--set", "n_small=2"], "--set n_small is for images"),
         (
             ["losspred", "--backbone", "m.safetensors", "--set", "form=l2", "--set", "stop_gradient=false"],
-            "stop_gradient=false is for a backbone that moves, and --freeze or --cached holds it",
+            "stop_gradient=false is for a backbone that trains, and --freeze or --cached freezes it",
         ),
         (
             ["losspred", "--backbone", "m.safetensors", "--set", "backbone_lr=0.1"],
@@ -219,7 +219,7 @@ def test_a_shipped_model_need_not_be_named_again(cache, photos, tiny_checkpoint,
     ("args", "words"),
     [
         (["--model", "resnet10t"], "expected a checkpoint, a shipped model or timm:NAME"),
-        (["--model", "none.safetensors"], "found none at none.safetensors"),
+        (["--model", "none.safetensors"], "got none at none.safetensors"),
         (["--dtype", "float8"], "dtype must be one of float16, float32"),
         (["--batch-size", "0"], "batch size must be between 1 and"),
         (["--loss-column", "theirs"], "no column 'theirs' to take losses from"),
@@ -239,7 +239,7 @@ def test_a_cache_that_cannot_be_made_is_one_line(photos, tiny_checkpoint, tmp_pa
 def test_neither_images_nor_a_cache_or_both_is_bad_usage(args, tmp_path):
     result = run("train", "losspred", *args, "-o", tmp_path / "m.safetensors")
     assert result.exit_code == 2
-    assert "--cached FOLDER, and not both" in result.output
+    assert "--cached FOLDER, but not both" in result.output
 
 
 @pytest.mark.parametrize(

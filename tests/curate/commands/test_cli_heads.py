@@ -50,7 +50,7 @@ def test_heads_accumulate_and_what_was_there_scores_the_same_to_the_bit(tmp_path
     assert "ordered " in first.stderr
     second = run("train", "mcinfonce", "photos", "-o", three, "--backbone", two, "--half", *HEAD)
     assert second.exit_code == 0, second.output
-    assert "the backbone is stored as float32: as float16 it would give other embeddings" in second.stderr
+    assert "the backbone is stored as float32: as float16 it would compute other embeddings" in second.stderr
     assert read_header(three)["preprocessing"] == read_header("one.safetensors")["preprocessing"]
     tables = {}
     for name, model in {"one": "one.safetensors", "two": two, "three": three}.items():
@@ -141,7 +141,7 @@ def test_a_run_that_diverges_keeps_its_state_and_the_command_with_a_lower_rate_g
     assert "diverged at step 2 with lr 0.001; expected a lower --lr" in run(*args).stderr
     result = run(*args, "--lr", "1e-4")
     assert result.exit_code == 0, result.output
-    assert f"going on from {state}" in result.stderr
+    assert f"resuming from {state}" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
 
 

@@ -47,7 +47,7 @@ def test_of_trunks_side_by_side_the_list_and_the_card_say_what_each_needs_and_wh
     first = "backbone resnet10t at 64 px: in the package tiny-weights, "
     rest = [
         "good for: photographs",
-        f"{first}installed, the very file",
+        f"{first}installed, the exact file",
         "backbone resnet10t at 32 px: in the checkpoint",
     ]
     assert run("models").stdout.splitlines() == [
@@ -154,4 +154,4 @@ def test_the_help_of_convert_is_its_own_and_bad_usage_is_exit_2(tmp_path):
     assert wrong.exit_code == 2
     missing = run("models", "convert", tmp_path / "x.pth", "-o", tmp_path / "o.safetensors")
     assert missing.exit_code == 1
-    assert missing.stderr == f"error: expected a file of weights, found none at {tmp_path / 'x.pth'}\n"
+    assert missing.stderr == f"error: expected a file of weights, got none at {tmp_path / 'x.pth'}\n"

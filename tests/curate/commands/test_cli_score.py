@@ -103,6 +103,6 @@ def test_a_scored_table_that_names_no_images_is_refused_before_a_row_fails(photo
     pq.write_table(pa.table({"image": [file.read_bytes() for file in files]}), "bytes.parquet")
     run("score", "bytes.parquet", "-o", "s.parquet", *OPTIONS)
     line = refused("score", "s.parquet", "-o", "again.parquet", *OPTIONS)
-    assert "scored table that names none" in line
-    assert "give the source of its images" in line
+    assert "scored table without paths" in line
+    assert "pass the source of its images" in line
     assert not (photos / "again.parquet").exists()

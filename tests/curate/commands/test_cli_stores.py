@@ -66,14 +66,14 @@ def test_a_folder_of_parts_of_a_store_that_is_not_whole_is_refused(full_table, s
     s3.put("run/t/part-000000.parquet", full_table.read_bytes())
     assert json.loads(said("info", f"{s3}/run/t", "--json"))["facts"]["rows"] == 30
     s3.put("run/t/_unfinished", b"")
-    for place, reason in (("t", "is being written, or that was cut off"), ("none.parquet", "does not exist")):
+    for place, reason in (("t", "is being written, or was interrupted"), ("none.parquet", "does not exist")):
         result = run("info", f"{s3}/run/{place}")
         assert result.exit_code == 1
         assert reason in " ".join(result.stderr.split())
 
 
 URL = "s3://no-such-bucket-here/run/b.parquet"
-TAKES_NONE = "expected a path of this machine"
+TAKES_NONE = "expected a local path"
 
 
 def commands(app, words=()):
@@ -171,7 +171,7 @@ def test_what_cannot_be_written_to_is_refused_before_any_work(name, each, url, f
     result = run(*name.split(), *(str(full_table) if word == "TABLE" else word for word in line))
     text = " ".join(result.stderr.replace("│", " ").split())
     assert result.exit_code == 2, (line, result.exception)
-    assert "write to a folder of this machine" in text
+    assert "write to a local folder" in text
     assert "download" not in text
     assert not list(tmp_path.iterdir())
 
@@ -205,7 +205,7 @@ def test_a_url_with_one_slash_is_one_line_that_says_so(line, full_table, tmp_pat
 
 
 def test_a_place_of_the_hub_is_refused_by_the_library_too():
-    with pytest.raises(InputError, match=r"write to a folder of this machine and upload it"):
+    with pytest.raises(InputError, match=r"write to a local folder and upload it"):
         path_or_store(StorePath("hf://datasets/owner/name/k.parquet"))
 
 

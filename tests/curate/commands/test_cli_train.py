@@ -151,7 +151,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(trained, p
     monkeypatch.setattr(trainers.views.ImageViews, "__call__", counted)
     result = run(*args)
     assert result.exit_code == 0, result.output
-    assert f"going on from {state}" in result.stderr
+    assert f"resuming from {state}" in result.stderr
     assert steps == [3]  # three of four steps were in the state
     assert [path.name for path in tmp_path.iterdir()] == ["mine.safetensors"]
     complete, resumed = tensors(trained[0]), tensors(out)
@@ -310,7 +310,7 @@ def test_half_stores_half_the_bytes_and_scores_alike(trained, photos, tmp_path):
         (["visimsiam", "photos", "--precision", "fp8"], "expected a precision out of auto, fp32, bf16"),
         (["visimsiam", "photos", "--epochs", "0"], "epochs must be at least 1, got 0"),
         (["visimsiam", "photos", "--set", "schedule=linear"], "schedule must be one of constant, cosine"),
-        (["supervised", "flat", "--label-from-folder"], "expected sub-folders to take labels from"),
+        (["supervised", "flat", "--label-from-folder"], "expected sub-folders as labels"),
         (["supervised", "flat"], "(columns: key, uri); name one with --label, or use --label-from-folder"),
         (["supervised", "list.csv"], "there is no column 'label' (columns: "),
         (["losspred", "list.csv", "--set", "margin"], "--set takes NAME=VALUE"),

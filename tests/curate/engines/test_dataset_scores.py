@@ -72,7 +72,7 @@ def test_a_scorer_that_the_fit_holds_is_not_asked_again(dataset, tiny_checkpoint
     def again(*args, **kwargs):
         raise AssertionError("the dataset was compared once more")
 
-    monkeypatch.setattr("scoring.relative.fit.said_of", again)
+    monkeypatch.setattr("scoring.relative.fit.column_of", again)
     settings = SMALL | {"scorer": ("neighbour", "ambiguous")}
     score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, **settings)
     assert columns_of(tmp_path / "s.parquet") == columns_of(scored[1])
@@ -175,11 +175,11 @@ def test_images_that_lie_outside_of_what_was_fitted_are_told(dataset, tiny_check
     same = score(dataset, tmp_path / "s.parquet", model=tmp_path / "f.safetensors", **SMALL)
     assert same.notes == []
     nearer = np.sort(columns_of(scored[1])["unc_neighbour"][:-1])[N // 2]
-    monkeypatch.setattr(DatasetFit, "far", nearer)  # half of the images lie farther than that
+    monkeypatch.setattr(DatasetFit, "far", nearer)  # half of the images are farther than that
     other = score(dataset, tmp_path / "o.parquet", model=tmp_path / "f.safetensors", **SMALL)
     share = float(other.notes[0].split("%")[0])
     assert share == pytest.approx(50, abs=4)
-    assert "farther from the dataset that the model was fitted to" in other.notes[0]
+    assert "farther from the dataset the model was fitted to" in other.notes[0]
 
 
 def test_what_takes_a_while_is_announced(dataset, tiny_checkpoint, tmp_path, monkeypatch):

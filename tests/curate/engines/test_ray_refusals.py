@@ -26,7 +26,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'kapp
     [
         (["--num-gpus", "1"], "--num-gpus is for --engine ray; the local engine takes its GPU by --device cuda"),
         (["--actors", "2"], "--actors is for --engine ray"),
-        (["--engine", "ray", "--device", "cuda"], "gives actors their GPUs by --num-gpus"),
+        (["--engine", "ray", "--device", "cuda"], "assigns GPUs with --num-gpus"),
         (["--engine", "ray", "--num-gpus", "1", "--device", "cpu"], "got --device cpu"),
         (["--engine", "ray", "--num-gpus", "2"], "at most 1: an actor uses one GPU; got 2.0"),
         (["--engine", "ray:localhost"], "ray:HOST:PORT or ray:ray://HOST:PORT, got 'localhost'"),

@@ -56,7 +56,7 @@ class Waiting:
 
     def put(self, message):
         self.queue.put(message)
-        if str(message[1]).startswith("going on from"):
+        if str(message[1]).startswith("resuming from"):
             time.sleep(10)
 
 
@@ -78,7 +78,7 @@ def test_a_run_of_two_processes_goes_on_as_two_ray_workers_though_one_is_killed(
     def kill(text):
         if text.startswith("pid "):
             pids.append(int(text.split()[1]))
-        elif text.startswith("going on from"):
+        elif text.startswith("resuming from"):
             os.kill(pids[-1], signal.SIGKILL)
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -92,7 +92,7 @@ def test_a_run_of_two_processes_goes_on_as_two_ray_workers_though_one_is_killed(
     result = on_ray.train_on_ray(replace(request_, announce=said.append, report=said.append), cluster.address, 2)
     assert (tmp_path / "m.safetensors").read_bytes() == (tmp_path / "unbroken.safetensors").read_bytes()
     assert (result.images, result.path.name) == (16, "m.safetensors")
-    assert sum(str(each).startswith("going on from") for each in said) == 1
+    assert sum(str(each).startswith("resuming from") for each in said) == 1
     assert [each.step for each in said if hasattr(each, "step")][-1] == 4
     assert len((tmp_path / "course" / "course.csv").read_text().splitlines()) == 3
     left = sorted(path.name for path in tmp_path.iterdir())

@@ -166,7 +166,7 @@ def test_an_option_of_tables_is_refused_for_a_folder(folder, tiny_checkpoint, tm
 
 
 def test_labels_from_sub_folders_that_are_not_there_are_refused(folder, tiny_checkpoint, tmp_path):
-    with pytest.raises(InputError, match="expected sub-folders to take labels from, found none for 30 images"):
+    with pytest.raises(InputError, match="expected sub-folders as labels, found none for 30 images"):
         run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, label_from_folder=True)
 
 

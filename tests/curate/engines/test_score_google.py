@@ -117,7 +117,7 @@ def test_a_lock_is_held_by_one_released_and_taken_over_when_it_expires(two, gs, 
     time.sleep(1)
     with StoreLock(place, other) as second:
         second.check()
-        with pytest.raises(InputError, match=r"was taken over by process \d+ on .*; this one ends"):
+        with pytest.raises(InputError, match=r"was taken over by process \d+ on .*; it ends now"):
             dead.check()
     dead.end()
 

@@ -39,5 +39,5 @@ def test_worse_images_need_their_source(full_table, tmp_path, tiny_checkpoint):
         evaluate(full_table, source=str(tmp_path / "other"), model=tiny_checkpoint, **settings)
     data = pq.read_table(full_table).drop_columns(["uri"])
     pq.write_table(data, tmp_path / "s.parquet")
-    with pytest.raises(InputError, match=r"holds no path to .* images; name what was scored with --source"):
+    with pytest.raises(InputError, match=r"holds no path to .* images; pass what was scored as --source"):
         evaluate(tmp_path / "s.parquet", model=tiny_checkpoint, **settings)

@@ -140,7 +140,7 @@ def test_a_stranger_file_may_hold_a_key_that_looks_guarded(tmp_path):
         ("key,lable\na,cat\n", "got key, lable .* did you mean 'lable'"),
         ("kee,label\na,cat\n", "got kee, label .* did you mean 'kee'"),
         ("key,label\na,cat,dog\n", "expected 2 cells a line .* got 3 in line 2"),
-        ('key,label\na,"cat\n', "in line 2 .* mend the line"),
+        ('key,label\na,"cat\n', "in line 2 .* fix the line"),
         ("key,label,label\na,cat,dog\n", "column 'label' once"),
         ("key,label\nx,cat\n", r"none that can be used: unknown key: 1 \('x'\)"),
         ("key,label\n", "none that can be used: the file has none"),

@@ -271,7 +271,7 @@ def test_only_an_export_that_was_not_changed_is_replaced_and_only_when_that_is_a
     assert files == {path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*")}
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"i", "new", "out"}
     (tmp_path / "out" / "mine.txt").write_text("important")
-    with pytest.raises(InputError, match=r"holds more than an export .*, and is left alone"):
+    with pytest.raises(InputError, match=r"holds more than an export .*, and was not changed"):
         export(small, tmp_path / "out", to=format, overwrite=True)
     assert (tmp_path / "out" / "mine.txt").read_text() == "important"
 

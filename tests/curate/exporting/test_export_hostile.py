@@ -27,16 +27,16 @@ def refuse(path, format, match):
 @pytest.mark.parametrize(
     ("data", "match"),
     [
-        (b"", "no valid JSON"),
+        (b"", "invalid JSON"),
         (b"[" * 200_000, "nested too deeply"),
         (b'{"a":' * 200_000, "nested too deeply"),
         (b'[{"a": NaN}]', "NaN is no JSON number"),
         (b'[{"a": -Infinity}]', "-Infinity is no JSON number"),
         (b'[{"data": 1, "data": 2}]', "the name 'data' stands twice"),
-        (b"[" + b"9" * 5000 + b"]", "no valid JSON"),
+        (b"[" + b"9" * 5000 + b"]", "invalid JSON"),
         (b"\xff\xfe\x00", "UTF-8, got other bytes"),
         ('["ä"]'.encode("latin-1"), "UTF-8, got other bytes at byte 2"),
-        (b"PAR1 and more", "no valid JSON"),
+        (b"PAR1 and more", "invalid JSON"),
     ],
 )
 def test_json_that_means_harm_is_refused_in_one_line(tmp_path, format, data, match):

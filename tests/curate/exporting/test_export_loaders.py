@@ -264,7 +264,7 @@ def test_a_few_columns_go_along_where_they_are_named(workdir):
     ("to", "options", "said"),
     [
         ("folder", {"link": "soft"}, "--link: expected copy, hard, symbolic, got 'soft'"),
-        ("folder", {"link": "hard", "resize": 5}, "--link leaves images as they are"),
+        ("folder", {"link": "hard", "resize": 5}, "--link keeps images as they are"),
         ("folder", {"resize": 0}, "--resize must be at least 1 pixel"),
         ("folder", {"encode": "gif"}, "--encode: expected jpeg, png, webp"),
         ("folder", {"encode": "png:80"}, "--encode: expected jpeg, png, webp"),
@@ -275,7 +275,7 @@ def test_a_few_columns_go_along_where_they_are_named(workdir):
         ("webdataset", {"per": "label"}, "--per is for formats with folders"),
         ("webdataset", {"link": "hard"}, "--link is for formats whose images are files"),
         ("webdataset", {"shard": "0"}, "--shard: expected a number of images, or of bytes such as 500MB"),
-        ("webdataset", {"shard": "5 MB", "resize": 5}, "nothing says how large each image will be"),
+        ("webdataset", {"shard": "5 MB", "resize": 5}, "the size of each image is unknown"),
         ("csv", {"resize": 5}, "--resize and --encode are for formats that hold images; csv holds none"),
         ("csv", {"skip_missing": True}, "--skip-missing is for formats that hold images; csv reads none"),
     ],

@@ -88,7 +88,7 @@ def test_the_command_keeps_what_was_learned_from_apart(table, tmp_path):
     assert result.exit_code == 0, result.output
     assert f"{N} labels of 6 classes" in result.stderr
     assert "where labels were held out" in result.stderr
-    assert "on the labels that it learned from" in result.stderr
+    assert "on the labels it was fitted on" in result.stderr
 
 
 MISTAKES = {
@@ -124,7 +124,7 @@ def test_a_file_without_classes_or_a_column_that_is_not_there_is_refused(table, 
 
 def test_labels_for_a_model_that_is_only_applied_are_refused(table, tmp_path, tiny_checkpoint):
     fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
-    with pytest.raises(InputError, match="applied without learning; leave out the labels"):
+    with pytest.raises(InputError, match="applied without fitting; leave out the labels"):
         fit(table, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors", label="label")
 
 
@@ -152,7 +152,7 @@ def test_a_model_that_was_fitted_to_other_rows_does_not_verify(table, tmp_path, 
     result = CliRunner().invoke(app, ["verify", str(model), "--table", str(other)])
     assert result.exit_code == 1
     assert "does not hold the rows that it was fitted to" in result.stdout
-    assert "what is fitted again is not what the model keeps" in result.stdout
+    assert "fitting it again gives other values than the model holds" in result.stdout
     report = json.loads(CliRunner().invoke(app, ["verify", str(model), "--json"]).stdout)
     assert report["identical"] is True
 
@@ -162,7 +162,7 @@ def test_what_cannot_be_derived_is_one_line(table, tmp_path, tiny_checkpoint):
         verify_fit(tiny_checkpoint)
     fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
     table.unlink()
-    with pytest.raises(InputError, match="no longer there; name where it is now with --table"):
+    with pytest.raises(InputError, match="no longer exists; pass its new place as --table"):
         verify_fit(tmp_path / "f.safetensors")
 
 

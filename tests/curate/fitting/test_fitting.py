@@ -139,7 +139,7 @@ def test_rows_of_another_dataset_are_told_to_lie_outside(tmp_path, digest, tiny_
     line = ["fit", far, "--apply", tmp_path / "a.parquet", "--fitted", tmp_path / "f.safetensors", "--json"]
     assert json.loads(CliRunner().invoke(app, [str(word) for word in line]).stdout)["outside"] > 0.5
     lines = CliRunner().invoke(app, [*(str(word) for word in line[:-1]), "--overwrite"]).stderr
-    assert "of the images lie farther from the dataset that the model was fitted to than 99 % of its own" in lines
+    assert "of the images are farther from the dataset the model was fitted to than 99 % of its images" in lines
 
 
 MISTAKES = {
@@ -299,5 +299,5 @@ def test_a_card_that_does_not_say_what_was_fitted_to_is_one_line(table, tiny_che
     card, tensors = read_checkpoint(out)
     card["fit"][name] = forged
     write_checkpoint(out, tensors, card, overwrite=True)
-    with pytest.raises(InputError, match=r"does not say what it was fitted to .*; fit it again"):
+    with pytest.raises(InputError, match=r"does not record what it was fitted to .*; fit it again"):
         verify_fit(out)

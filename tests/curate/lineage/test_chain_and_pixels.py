@@ -84,7 +84,7 @@ def test_no_image_outside_of_a_root_is_read(made):
 def test_a_receipt_that_is_its_own_input_ends(made):
     best = made[2]
     resealed(best.receipt, lambda receipt: receipt["input"].update(path=str(best.subset)))
-    with pytest.raises(InputError, match="is the receipt of itself"):
+    with pytest.raises(InputError, match="refers to itself"):
         curate.verify(best.receipt, chain=True)
 
 
@@ -105,5 +105,5 @@ def test_what_is_for_subsets_is_refused_of_others(made, monkeypatch):
     assert run("verify", "curated").exit_code == 0
     refused = run("verify", "curated", "--chain")
     assert (refused.exit_code, "expected no --chain with a pipeline" in refused.stderr) == (1, True)
-    assert "--source is read for --pixels alone" in run("verify", "best.receipt.json", "--source", "x").stderr
+    assert "--source is only used with --pixels" in run("verify", "best.receipt.json", "--source", "x").stderr
     shutil.rmtree(folder / "curated")

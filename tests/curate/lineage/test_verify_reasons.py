@@ -52,7 +52,7 @@ def test_a_decision_that_the_rules_do_not_give_is_named_though_all_digests_were_
     lines = lines_of(verification)["different"]
     assert lines[0] == f"{rows[drop]['key']}: now drop, then keep"
     assert any(line.startswith(f"{rows[keep]['key']}: its reason is") and "because I say so" in line for line in lines)
-    assert "its rules decide otherwise" in said
+    assert "its rules decide differently" in said
     assert verification.n_different == 2
 
 
@@ -87,11 +87,11 @@ def test_a_column_that_no_rule_read_is_found_by_the_bytes_unless_another_table_i
     changed(folder / "scores.parquet", "unread", dropped, 4711, folder / "other.parquet")
     verification, said = notes(first.receipt, folder / "other.parquet")
     assert verification.identical
-    assert "is another file than was read then, with the same rows" in said
+    assert "is not the file that was read, but has the same rows" in said
     (folder / "other.parquet").replace(folder / "scores.parquet")
     verification, said = notes(first.receipt)
     assert (verification.identical, verification.n_different) == (False, 0)
-    assert "what the rules read of it is the same, and other bytes differ" in said
+    assert "has changed since it was read, but not in the columns the rules read" in said
 
 
 def test_an_input_that_moved_is_found_by_its_digest_below_a_root_and_nothing_else_is_read(made):
@@ -100,7 +100,7 @@ def test_an_input_that_moved_is_found_by_its_digest_below_a_root_and_nothing_els
     archive.mkdir(parents=True)
     (folder / "scores.parquet").rename(archive / "renamed.parquet")
     shutil.copy(best.subset, archive / "scores.parquet")  # the name is right, and the bytes are not
-    with pytest.raises(InputError, match=r"no longer there; name where it is now with --table or search .* --root"):
+    with pytest.raises(InputError, match=r"no longer exists; pass its new place as --table or search .* --root"):
         curate.verify(first.receipt)
     verification, said = notes(first.receipt, root=folder / "archive")
     assert verification.identical

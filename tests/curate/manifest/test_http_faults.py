@@ -154,5 +154,5 @@ def test_a_server_that_gives_no_parts_of_files_is_one_line(web):
     data = a_parquet(pa.table({"image": [bytes(5000)]}))
     web.put("/t.parquet", data)
     web.faults.add("t.parquet", answer(200, {"Content-Length": str(len(data))}, [data]))
-    with pytest.raises(InputError, match="the server gives no part of a file, only all of it; download it first"):
+    with pytest.raises(InputError, match="the server does not serve parts of files; download it first"):
         open_manifest(f"{web.url}/t.parquet")

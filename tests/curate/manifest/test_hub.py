@@ -79,7 +79,7 @@ def test_what_is_not_there_or_not_for_us_is_one_line(hub, monkeypatch):
             "hf://datasets/o/none/t.parquet": "there is no such repository, or it is a private one and no token",
             "hf://datasets/o/secret/t.parquet": "there is no such repository, or it is a private one and no token",
             f"{ROOT}@nope/t.parquet": "the repository has no such revision",
-            f"{ROOT}/t.parquet": "no such file at the other end|does not exist",
+            f"{ROOT}/t.parquet": "the server has no such file|does not exist",
             "hf://datasets/o": "expected a URL such as hf://datasets/OWNER/NAME/FOLDER, got 'hf://datasets/o'",
         }.items():
             with pytest.raises(InputError, match=reason) as caught:
@@ -89,7 +89,7 @@ def test_what_is_not_there_or_not_for_us_is_one_line(hub, monkeypatch):
         open_manifest("hf://datasets/o/secret")
     with pytest.raises(InputError, match="got no files"):
         open_manifest(f"{ROOT}/none")
-    with pytest.raises(ReadError, match="the repository is gated: ask for access on its page") as caught:
+    with pytest.raises(ReadError, match="the repository is gated: request access on its page") as caught:
         read_uri("hf://datasets/o/gated/a.jpg")
     assert caught.value.status == "denied"
 
@@ -171,4 +171,4 @@ def test_a_scored_table_is_read_where_it_lies_and_nothing_is_written_there(hub, 
     text = " ".join(result.stderr.split())
     assert result.exit_code == 1
     assert "expected a path, or a URL of s3://, s3a://, gs://, gcs://, got 'hf://datasets/o/n/s.parquet'" in text
-    assert "write to a folder of this machine and upload it (hf upload)" in text
+    assert "write to a local folder and upload it (hf upload)" in text

@@ -117,9 +117,9 @@ def test_a_table_behind_a_url_is_a_source_and_its_paths_start_beside_it(server):
         {"key": "a.jpg", "uri": f"{server}/d/a.jpg", "path": "a.jpg", "label": 1}
     ]
     assert outcomes(manifest) == [b"a"]
-    with pytest.raises(InputError, match="HTTP lists no folders"):
+    with pytest.raises(InputError, match="HTTP cannot list folders"):
         open_manifest(f"{server}/d/")
-    with pytest.raises(InputError, match="no such file at the other end"):
+    with pytest.raises(InputError, match="the server has no such file"):
         open_manifest(f"{server}/none.csv")
 
 

@@ -85,7 +85,7 @@ def test_a_dry_run_says_each_step_as_one_would_type_it(workdir):
             "keep_top",
             'out = "s3://bucket/best.parquet"\nkeep_top',
             14,
-            "expected a path of this machine for what a step",
+            "expected a local path for what a step",
         ),
         ("[best]", "[[best]]", 1, "is outside of any step"),
     ],

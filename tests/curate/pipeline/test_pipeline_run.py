@@ -142,7 +142,7 @@ def test_a_run_killed_while_a_step_gets_its_names_goes_on_and_ends_the_same(work
         patch.setattr(curate.manifest.file_set, "commit_together", cut)
         killed = run("run", "curate.toml")
     assert killed.exit_code == 130
-    assert killed.stderr.endswith("interrupted; repeat the command to go on\n")
+    assert killed.stderr.endswith("interrupted; repeat the command to resume\n")
     assert (workdir / "curated/best.parquet").exists()
     assert not (workdir / "curated/best.receipt.json").exists()
     assert states(run("run", "curate.toml")) == ["date", "done", "done", "done"]

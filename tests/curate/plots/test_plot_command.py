@@ -154,7 +154,7 @@ def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
     ("line", "said"),
     [
         ("s.parquet histogran -o x.svg", "unknown kind 'histogran'; did you mean 'histogram'"),
-        ("histogram s.parquet -o x.svg", "table comes first"),
+        ("histogram s.parquet -o x.svg", "table comes last"),
         ("s.parquet histogram -o x.jpg", "ends in .png, .svg or .pdf, got x.jpg"),
         ("s.parquet histogram", "expected -o NAME.png, .svg or .pdf, or --json"),
         ("s.parquet histogram --column kapa_a -o x.svg", "did you mean 'kappa_a'"),
@@ -165,7 +165,7 @@ def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
         ("s.parquet histogram --column kappa_a --column unc_b --per label -o x.svg", "shows one column, got 2"),
         ("s.parquet histogram --width 5 -o x.svg", "between 60 and 400 mm, got 5"),
         ("s.parquet histogram --width nan -o x.svg", "between 60 and 400 mm, got nan"),
-        ("s.parquet risk-coverage -o x.svg", "expected --label (predictions from embeddings are judged) or --right"),
+        ("s.parquet risk-coverage -o x.svg", "expected --label (to judge predictions from embeddings) or --right"),
         ("s.parquet risk-coverage --right kappa_a -o x.svg", "expected 1 or 0 in 'kappa_a'"),
         ("s.parquet risk-coverage --right label -o x.svg", "expected true and false, or 1 and 0, in 'label'"),
         ("s.parquet risk-coverage --label label --prediction lineal -o x.svg", "did you mean 'linear'"),

@@ -167,5 +167,5 @@ def test_reliability_of_scores_is_shown_over_tenths_and_promises_nothing(place):
     assert np.mean(drawn.accuracy["unc_losspred"].value) == pytest.approx(
         np.mean(drawn.accuracy["kappa_visimsiam"].value)
     )
-    with pytest.raises(InputError, match="share no axis"):
+    with pytest.raises(InputError, match="cannot share an axis"):
         numbers(place, "reliability", right="right", column=["confidence", "unc_losspred"], repeats=5)

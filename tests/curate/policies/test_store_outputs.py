@@ -72,7 +72,7 @@ def test_a_store_that_denies_is_one_line_and_nothing_is_half_there(full_table, s
     s3.faults.add(f"/{name}" if "lock" in name else f"run/{name}", 403, method="PUT")
     said = one_line("filter", full_table, "--keep-top", "50%", "-o", out)
     assert f"{name}: the other end denies access" in said
-    assert "check what the credentials may do" in said
+    assert "check the permissions of the credentials" in said
     assert s3.names() == []
     s3.faults.clear()
     filter_rows(full_table, out, keep_top="50%")
@@ -144,9 +144,9 @@ def test_what_a_store_lacks_is_one_line(full_table, s3, out, monkeypatch):
         assert "cannot write" not in said
     assert "the subset is a Parquet file" in one_line(*line, f"{s3}/k.csv")
     s3.put("run/.k.parquet.work/run.json", b"{}")
-    assert "is of a scoring run towards" in one_line(*line, out)
+    assert "belongs to a scoring run into" in one_line(*line, out)
     assert s3.names() == ["run/.k.parquet.work/run.json"]
-    assert "keeps arrays next to what is written" in one_line("dedup", str(full_table), "--engine", "ray", "-o", out)
+    assert "keeps arrays next to the output" in one_line("dedup", str(full_table), "--engine", "ray", "-o", out)
 
     def create(self, data):
         self.put(data)
@@ -179,7 +179,7 @@ def test_what_is_fitted_here_and_its_table_in_a_store_are_refused_together_and_m
 def test_an_input_is_not_written_over_under_another_name_of_its_scheme(full_table, s3, out):
     s3.put("run/k.parquet", full_table.read_bytes())
     said = one_line("filter", out.replace("s3://", "s3a://"), "--keep-top", "50%", "-o", out, "--overwrite")
-    assert "which is never changed" in said
+    assert "never overwritten" in said
     assert objects(s3) == {"k.parquet": full_table.read_bytes()}
 
 

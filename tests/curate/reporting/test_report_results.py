@@ -31,7 +31,7 @@ def test_decisions_that_contradict_their_receipt_are_refused(five_policies, tmp_
         (tmp_path / name).write_bytes((five_policies / name).read_bytes())
     decisions = pl.read_parquet(tmp_path / "kept.decisions.parquet")
     decisions.with_columns(decision=pl.lit("keep")).write_parquet(tmp_path / "kept.decisions.parquet")
-    with pytest.raises(InputError, match="not of one run"):
+    with pytest.raises(InputError, match="from different runs"):
         gather(
             open_table(tmp_path / "scores.parquet"), FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0)
         )

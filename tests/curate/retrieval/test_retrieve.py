@@ -215,7 +215,7 @@ MISTAKES = {
     "a probability of 1": (["0-000", "--credible", "1"], "above 0 and below 1"),
     "a probability that is NaN": (["0-000", "--credible", "nan"], "above 0 and below 1"),
     "no concentration": (["0-000", "--credible", "0.9"], "add --calibrate"),
-    "calibrated without a region": (["0-000", "--calibrate", "label"], "is for the regions of --credible"),
+    "calibrated without a region": (["0-000", "--calibrate", "label"], "--calibrate needs --credible"),
     "calibrated on what never repeats": (["0-000", "--credible", "0.9", "--calibrate", "key"], "share their value"),
     "no such class": (["0-000", "--credible", "0.9", "--calibrate", "labl"], "did you mean 'label'"),
     "no certainty": (["0-000", "--certainty", "width"], "--certainty max:width"),
@@ -282,7 +282,7 @@ def test_a_table_of_another_model_or_without_rows_is_refused(table, tmp_path):
     other = write(tmp_path / "o.parquet", n=8, metadata={"model": {"digest": "b" * 64, "method": "x"}})
     with pytest.raises(InputError, match="embeddings of one model"):
         curate.retrieve(table, str(other))
-    with pytest.raises(InputError, match="no row to ask with"):
+    with pytest.raises(InputError, match="no row for a query"):
         curate.retrieve(table, str(write(tmp_path / "e.parquet", n=0)))
 
 
@@ -307,6 +307,6 @@ def test_a_table_without_certainty_is_searched_all_the_same(tmp_path):
     pq.write_table(pq.read_table(table).drop_columns(["kappa_visimsiam"]), table)
     retrieval = curate.retrieve(table, "0-000", top=2)
     assert len(retrieval.neighbours(0)) == 2
-    assert any("no certainty is shown" in note for note in retrieval.notes)
+    assert any("certainty is not available" in note for note in retrieval.notes)
     with pytest.raises(InputError, match="no kappa column"):
         curate.retrieve(table, "0-000", reject="10%")

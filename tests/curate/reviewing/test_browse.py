@@ -255,7 +255,7 @@ def test_the_command_says_where_the_page_is_and_ends_when_it_is_told_to(browsed,
         process.send_signal(number)
         assert process.wait(10) == code
         said = process.stderr.read()
-        assert said == ("" if number == signal.SIGINT else "terminated; repeat the command to go on\n")
+        assert said == ("" if number == signal.SIGINT else "terminated; repeat the command to resume\n")
     finally:
         process.kill()
         process.wait()

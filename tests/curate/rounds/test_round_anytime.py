@@ -132,7 +132,7 @@ def test_verify_measures_again_and_names_what_is_not_so(made, tmp_path):
         "the model is right on": lambda value: value["model"]["holdout"].update(right=1),
         "the interval of its accuracy": lambda value: value["model"]["anytime"].update(low=0.2),
         "the interval of its lift": lambda value: value["lift"]["anytime"].update(high=0.9),
-        "the lift of the strategy is not what the labels give": lambda value: value["lift"].update(better=50),
+        "the lift of the strategy is not what the labels show": lambda value: value["lift"].update(better=50),
     }
     for number, (text, change) in enumerate(changes.items()):
         copy = tmp_path / str(number)

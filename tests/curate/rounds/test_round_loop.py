@@ -313,7 +313,7 @@ def test_without_held_out_labels_status_says_so(tmp_path, truth):
     assert any("5 requested images have no label" in note and "round import" in note for note in status_notes(state))
     assert "not enough yet" in lift_words(state.lift)
     round_init(tmp_path / "n", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="0")
-    assert "no rows are held out, so nothing can be said of accuracy" in status_notes(status(tmp_path / "n"))
+    assert "no rows are held out, so accuracy cannot be estimated" in status_notes(status(tmp_path / "n"))
 
 
 def test_a_strategy_that_needs_labels_begins_with_one_that_does_not(tmp_path, truth):
@@ -337,7 +337,7 @@ def test_rows_run_out_in_peace(tmp_path):
     truth = table(tmp_path / "t.parquet", 14)
     round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="0", probe="knn")
     assert [len(batch_of(made)) for made in loop(tmp_path / "r", truth, tmp_path, 2)] == [10, 4]
-    with pytest.raises(InputError, match=r"nothing is left to ask in .*t\.parquet"):
+    with pytest.raises(InputError, match=r"no image is left to request in .*t\.parquet"):
         round_next(tmp_path / "r")
     reached = {each.name: each.reached for each in status(tmp_path / "r").advice}
     assert reached["pool"] is True

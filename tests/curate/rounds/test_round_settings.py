@@ -42,7 +42,7 @@ def test_a_setting_of_another_type_is_one_line_that_names_it(name):
     others = [value for kind, value in fits.items() if kind not in kinds]
     assert len(others) >= 5
     for value in others:
-        with pytest.raises(InputError, match=f"expected .* as {name} of round.json, got .*; take a copy"):
+        with pytest.raises(InputError, match=f"expected .* as {name} of round.json, got .*; restore it from a backup"):
             RoundSettings.from_json(written(**{"rows_digest" if name == "digest" else name: value}))
 
 

@@ -146,7 +146,7 @@ def test_changed_labels_are_named_by_the_rounds_that_went_by_them_and_by_no_othe
     rewrite(folder / "rounds" / "0002" / "labels-0001.parquet", lambda table: replaced(table, "label", 0, "ant2"))
     lines, problems, _ = said(folder)
     assert (lines[:2], problems) == ([ok(1, 20), ok(2)], [])
-    assert "cannot be chosen again: " in lines[2]
+    assert "cannot be selected again: " in lines[2]
     assert "rounds/0002/labels-0001.parquet was changed since it was written" in lines[2]
 
 
@@ -179,7 +179,7 @@ def test_labels_that_are_lost_or_brought_from_elsewhere_are_named(folder):
     assert lines[0] == ok(1, 20)
     assert "what was before rounds/0001/labels-0002.parquet" not in lines[0]
     assert "rounds/0001/labels-0002.parquet did not exist then" in lines[1]
-    assert "cannot be chosen again: rounds/0002/labels-0001.parquet is missing" in lines[2]
+    assert "cannot be selected again: rounds/0002/labels-0001.parquet is missing" in lines[2]
 
 
 def test_a_round_that_is_missing_is_named_and_so_are_those_that_need_it(folder):
@@ -187,7 +187,7 @@ def test_a_round_that_is_missing_is_named_and_so_are_those_that_need_it(folder):
     lines, _, identical = said(folder)
     assert (lines[0], identical) == (ok(1, 20), False)
     assert lines[1] == "round 2: NOT THE SAME: rounds/0002 is missing; take it from a copy"
-    assert "cannot be chosen again: rounds/0002 is missing" in lines[2]
+    assert "cannot be selected again: rounds/0002 is missing" in lines[2]
 
 
 def test_a_number_far_away_is_reported_at_once(folder):
@@ -217,7 +217,7 @@ def test_a_state_changed_with_its_own_digest_breaks_the_chain(folder):
 def test_another_seed_gives_other_rows_in_every_round(folder):
     edit_state(folder / "round.json", seed=5)
     lines, problems, _ = said(folder)
-    assert "held out now or then, not both: " in problems[0]
+    assert "held out only now or only then: " in problems[0]
     assert "what was before rounds/0001/state.json is not what it was" in lines[0]
     assert all("rows not the same" in line for line in lines)
 
@@ -225,7 +225,7 @@ def test_another_seed_gives_other_rows_in_every_round(folder):
 def test_without_the_rows_held_out_no_round_is_derived(folder):
     rewrite(folder / "holdout.parquet", lambda table: table.slice(1))
     lines, _, _ = said(folder)
-    assert all("cannot be chosen again: holdout.parquet is not what round.json says" in line for line in lines)
+    assert all("cannot be selected again: holdout.parquet is not what round.json says" in line for line in lines)
 
 
 def test_one_round_is_checked_by_itself(folder):
@@ -246,7 +246,7 @@ def test_what_a_path_means(folder, monkeypatch):
     assert rounds_at("state.json") == (folder, 3)
     (folder.parent / "receipt.json").write_text('{"kind": "round receipt"}')
     assert rounds_at(folder.parent / "receipt.json") is None
-    with pytest.raises(InputError, match=r"is the receipt of a round, .* give the folder of the rounds"):
+    with pytest.raises(InputError, match=r"is the receipt of a round, .* pass the folder of the rounds"):
         verify(folder.parent / "receipt.json")
 
 

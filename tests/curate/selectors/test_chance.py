@@ -80,8 +80,6 @@ def test_parameters_that_do_not_exist_are_named():
 
 def test_given_classes_that_no_candidate_has_are_reported_to_be_random_picks():
     pool = Pool(np.arange(20), np.array([20, 21]), labels=np.array([-1] * 20 + [0, 1]))
-    assert StratifiedRandom(by="given")(pool, 5).notes == (
-        "no candidate has a class that is given, so these are random picks",
-    )
+    assert StratifiedRandom(by="given")(pool, 5).notes == ("no candidate has a known class, so these are random picks",)
     known = Pool(np.arange(20), labels=np.array([-1] * 19 + [0]))
     assert StratifiedRandom(by="given")(known, 5).notes == ()

@@ -114,7 +114,7 @@ def test_what_the_user_should_know_is_reported():
         "2 picks have no class: all rows with one were taken",
     )
     nothing = Pool(np.arange(6), labels=np.full(6, -1), holdout_loss=np.zeros(6, np.float32))
-    assert SmallLoss()(nothing, 4).notes == ("no candidate has a class that is given, so these are random picks",)
+    assert SmallLoss()(nothing, 4).notes == ("no candidate has a known class, so these are random picks",)
 
 
 @pytest.mark.parametrize("share", [0.0, -0.5, 1.1, math.nan])
@@ -127,7 +127,9 @@ def test_losses_below_zero_are_refused_but_for_rounding():
     labels, loss = np.zeros(5, np.int64), np.array([0.2, -1e-6, 0.1, 0.3, 0.4], np.float32)
     assert SmallLoss()(Pool(np.arange(5), labels=labels, holdout_loss=loss), 5).gains.max() == 1.0
     loss[3] = -2.5
-    with pytest.raises(InputError, match=r"at least 0, as a cross-entropy is, got -2\.5 in row 3 .* give the negative"):
+    with pytest.raises(
+        InputError, match=r"at least 0, as a cross-entropy is, got -2\.5 in row 3 .* negate log-likelihoods"
+    ):
         SmallLoss()(Pool(np.arange(5), labels=labels, holdout_loss=loss), 2)
     labels[3] = -1  # a loss without a label is no loss
     assert len(SmallLoss()(Pool(np.arange(5), labels=labels, holdout_loss=loss), 2).rows) == 2

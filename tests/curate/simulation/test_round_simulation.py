@@ -93,7 +93,7 @@ def test_what_is_written_is_what_was_found(tmp_path, truth):
     [
         ({"label": "truht"}, "no column 'truht'; did you mean 'truth'"),
         ({"strategy": ["margins"]}, "unknown strategy 'margins'"),
-        ({"strategy": ["score"]}, "uses a column, which a replay has not"),
+        ({"strategy": ["score"]}, "needs a column that a replay lacks"),
         ({"budget": [10, 5]}, "budgets must ascend"),
         ({"budget": [500]}, "at most the 120 rows with a label"),
         ({"seeds": 0}, "at least 1 seed"),

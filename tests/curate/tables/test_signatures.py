@@ -65,7 +65,7 @@ def test_info_says_what_the_column_is(full_table):
     assert done.exit_code == 0
     (line,) = [line for line in done.output.splitlines() if line.strip().startswith("signature")]
     assert "fixed_size_binary[287]" in line
-    assert "255 numbers whose cosine says how alike two" in " ".join(done.output.split())
+    assert "255 numbers whose cosine is the similarity of two" in " ".join(done.output.split())
 
 
 def test_a_condition_on_the_column_and_its_receipt_work(full_table, tmp_path):

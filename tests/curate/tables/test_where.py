@@ -160,7 +160,7 @@ def test_no_rows_give_no_answers():
         ("width > 1 2", "'and' or 'or' .* in 'width > 1 2'"),
         ("width > 1; drop", "unexpected '; drop' at character 10"),
         ("width == null", "'is null' or 'is not null'"),
-        ("tags == 3", "can only be requested 'is null'"),
+        ("tags == 3", "can only be tested with 'is null'"),
         ("day > 'soon'", "'soon' is not a value of column 'day'"),
         ("'a' == 'b'", "both values"),
         ("width", "expected a comparison after 'width'"),

@@ -5,7 +5,7 @@ from synthetic import kinds, slow_distance, unit
 from scoring.errors import InputError
 from scoring.metrics.ranking import auroc, ranks
 from scoring.relative.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, PER_IMAGE, UNLIKE
-from scoring.relative.fit import LEAST_ROWS, fit_dataset, said_of
+from scoring.relative.fit import LEAST_ROWS, column_of, fit_dataset
 from scoring.scorers import scored, scorers_named
 
 SCORES = (NEIGHBOUR, AMBIGUOUS, FITTED, LOCAL)
@@ -118,7 +118,7 @@ def test_the_scorers_of_a_table_say_the_same():
 
 def test_the_scorers_take_any_dataset():
     for n in (0, 1):
-        assert said_of(kinds(n=5)[0][:n], NEIGHBOUR)[NEIGHBOUR].tolist() == [0] * n
+        assert column_of(kinds(n=5)[0][:n], NEIGHBOUR)[NEIGHBOUR].tolist() == [0] * n
     copies = np.tile(kinds(n=1)[0], (5, 1))
-    assert said_of(copies, NEIGHBOUR)[NEIGHBOUR].tolist() == [2] * 5
-    assert said_of(kinds(n=5)[0], AMBIGUOUS)[AMBIGUOUS].shape == (5,)
+    assert column_of(copies, NEIGHBOUR)[NEIGHBOUR].tolist() == [2] * 5
+    assert column_of(kinds(n=5)[0], AMBIGUOUS)[AMBIGUOUS].shape == (5,)

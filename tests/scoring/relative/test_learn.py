@@ -7,7 +7,7 @@ from scoring.metrics.ranking import auroc
 from scoring.relative.clusters import cluster_centres
 from scoring.relative.columns import AMBIGUOUS
 from scoring.relative.fit import fit_dataset
-from scoring.relative.learn import check_labels, learn, measured_rows, telling
+from scoring.relative.learn import check_labels, label_auroc, learn, measured_rows
 from scoring.relative.model import laid_out
 from scoring.relative.neighbours import near_in
 from scoring.relative.propagated import KnownLabels, graph_of, guessed, other_class, prototypes, spread
@@ -141,15 +141,15 @@ def test_what_is_measured_is_the_nearest_labelled_row():
     np.fill_diagonal(products, -2)
     assert np.array_equal(wrong, labels.codes[products.argmax(1)] != labels.codes)
     score = np.random.default_rng(0).normal(size=200)
-    interval = telling(dataset_of(rows), score, labels)
+    interval = label_auroc(dataset_of(rows), score, labels)
     assert interval.value == pytest.approx(auroc(score[at], wrong))
     assert interval.low < interval.value < interval.high
 
 
 def test_too_few_labels_or_one_class_tell_nothing():
     rows, kind = kinds(n=120)
-    assert telling(dataset_of(rows), np.zeros(120), labels_of(kind, 49)) is None
-    assert telling(dataset_of(rows), np.zeros(120), labels_of(kind * 0, 100)) is None
+    assert label_auroc(dataset_of(rows), np.zeros(120), labels_of(kind, 49)) is None
+    assert label_auroc(dataset_of(rows), np.zeros(120), labels_of(kind * 0, 100)) is None
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class NearPairs(Search, Generic[Side]):
     def extent(self) -> str:
         """How much is compared."""
         alike = f" and {self.n_alike} by signature" if self.n_alike else ""
-        return f"of each row the {self.n_nearest} nearest by embedding{alike} were judged"
+        return f"the {self.n_nearest} nearest rows of each row by embedding{alike} were judged"
 
     @property
     def recall(self) -> Recall:

@@ -145,7 +145,7 @@ def threshold_of(name: str, value: float | None) -> float:
     finder = lookup(FINDERS, name, kind="finder")
     if finder.threshold is None:
         if value is not None:
-            raise InputError(f"the finder {name} has no threshold, got {value:g}; leave --threshold out")
+            raise InputError(f"the finder {name} takes no threshold, got {value:g}; leave --threshold out")
         return 1.0
     if value is None:
         return finder.threshold

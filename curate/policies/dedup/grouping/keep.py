@@ -141,7 +141,7 @@ def _possible(name: str, table: Table, label: str | None) -> bool:
 def _named(name: str, table: Table, label: str | None) -> Criterion:
     if name == "labelled":
         if label is None:
-            raise InputError("--keep labelled needs a column of labels; name it with --label")
+            raise InputError("--keep labelled needs a column of labels; choose it with --label")
         table.require([label])
         return Criterion(name, (), (label,), lambda rows: rows.present[label].astype(float))
     if name == "certain":
@@ -149,8 +149,8 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
         if column is None:
             scores = [each for each in table.schema.names if each.startswith(("kappa_", "unc_"))]
             raise InputError(
-                f"--keep certain needs the one score of {table.path}, got {', '.join(scores) or 'none'}; name a column "
-                "with max:COLUMN (kappa) or min:COLUMN (unc)"
+                f"--keep certain needs the one score of {table.path}, got {', '.join(scores) or 'none'}; "
+                "choose a column with max:COLUMN (kappa) or min:COLUMN (unc)"
             )
         sign = -1.0 if is_less_certain(column) else 1.0
         return Criterion(f"certain ({column})", (column,), (), lambda rows: sign * rows.numbers[column], is_score=True)
@@ -295,6 +295,8 @@ def equal_elsewhere(table: Table, stars: Stars, outside: NDArray[np.bool_]) -> l
         return []
     files = counted(len(apart), "dropped file equals one", "dropped files equal one")
     return [
-        f"{files} that is kept in another folder, such as {apart[0][0]} for {apart[0][1]}: --prefer 'FOLDER/*' keeps "
-        "the copies in a folder of your choice"
+        (
+            f"{files} kept in another folder, such as {apart[0][0]} for {apart[0][1]}: --prefer 'FOLDER/*' keeps "
+            "the copies in that folder"
+        )
     ]

@@ -28,16 +28,16 @@ MEASURES = (
 )  # by which the likeness inside a group is reported, the first in use
 MEANINGS = {
     "group": "number of the group, as in the decisions; larger groups come first",
-    "kept_key": "the kept row, or the row of the other table that has them already",
+    "kept_key": "the kept row, or the equal row of the other table",
     "other_table": "whether kept_key is a row of the other table",
     "size": "rows of this table in the group, the one that stays among them",
     "smallest_similarity": f"of any two rows (above {ALL_PAIRS} rows: with the first, and {SOME_PAIRS:,} other pairs)",
-    "measure": "the finder whose similarity that is",
+    "measure": "the finder that computed the similarity",
     "margin": "of the most doubtful row: 0 has just reached its threshold, 1 is equal",
-    "finders": "which finders dropped its rows",
+    "finders": "the finders that dropped its rows",
     "labels": "the different labels of its rows",
     "conflict": "whether there are two or more labels",
-    "lower_quality": "whether the kept row has lost more than one that goes; null where the table does not show",
+    "lower_quality": "whether the kept image is of lower quality than a dropped one; null if unknown",
 }
 SCHEMA = pa.schema(
     [

@@ -90,8 +90,8 @@ def plant(
     if not parts:
         why = next(iter(unread.items()), ("", ""))
         raise InputError(
-            f"expected images to edit, and none of {len(unread):,} that were drawn can be read "
-            f"(such as {why[0]!r}: {why[1]}); name what was scored with --source"
+            f"expected images to edit, and none of the {len(unread):,} sampled can be read "
+            f"(such as {why[0]!r}: {why[1]}); pass what was scored as --source"
         )
     return Planted(pa.concat_tables(parts), used_rows, unread, n_shrunk)
 

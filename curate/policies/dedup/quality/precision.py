@@ -64,8 +64,9 @@ def count_answers(answers: Answers) -> list[Counted]:
         size = round(members[0].pair.weight * len(members))
         if max(weights) - min(weights) > 1e-6 * max(weights) or abs(size - max(weights) * len(members)) > 1e-3:
             raise InputError(
-                f"{answers.path}: expected {len(members)} equal weights in the stratum {str(name)!r} that make a whole "
-                f"number of pairs, got {', '.join(f'{w:g}' for w in sorted(weights)[:3])}; draw the audit again"
+                f"{answers.path}: expected {len(members)} equal weights in the stratum {str(name)!r} whose "
+                f"sum is a whole number of pairs, got {', '.join(f'{w:g}' for w in sorted(weights)[:3])}; "
+                "draw the audit again"
             )
         n_answers = Counter(member.answer for member in members)
         out.append(Counted(name, size, len(members), n_answers[SAME], n_answers[DIFFERENT], n_answers[UNSURE]))

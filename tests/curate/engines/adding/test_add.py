@@ -311,7 +311,7 @@ def test_without_a_table_all_is_new(photos, tiny_checkpoint, tmp_path):
     said = []
     score(photos, tmp_path / "n.parquet", model=tiny_checkpoint, **PLAIN, add=True, announce=said.append)
     assert open_table(tmp_path / "n.parquet").n_rows == 14
-    assert any("all is new" in line for line in said)
+    assert any("all images are new" in line for line in said)
 
 
 def test_what_a_run_left_at_its_end_is_removed_where_nothing_is_new(photos, tiny_checkpoint, tmp_path, monkeypatch):

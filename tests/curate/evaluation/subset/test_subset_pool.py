@@ -129,7 +129,7 @@ def test_rows_with_the_bytes_of_one_to_train_on_are_not_tested_on(tmp_path, colu
     rows = pool.row[pool.tests]
     assert set(rows[pool.same_bytes()].tolist()) == set(range(3, 33))
     left = _without_copies(pool)[0]
-    assert left.left_out == {"of the test side that may be trained on, too": 30}
+    assert left.left_out == {"of the test side that may also be trained on": 30}
     assert not set(left.row[left.tests].tolist()) & set(range(3, 33))
     del other["sha256"]
     pool = read(table, half, str(write(tmp_path / "plain.parquet", other)))
@@ -148,7 +148,7 @@ def test_a_table_of_the_same_images_in_another_precision_is_nothing_to_test_on(t
     shaken = columns["embedding"] + np.random.default_rng(0).normal(0, 0.002, (300, 8)).astype(np.float16)
     again = {**columns, "key": [f"again/{i}" for i in range(300)], "embedding": shaken, "sha256": digest}
     path = write(tmp_path / "again.parquet", again)
-    with pytest.raises(InputError, match=r"got 0 .*300 of the test side that may be trained on, too"):
+    with pytest.raises(InputError, match=r"got 0 .*300 of the test side that may also be trained on"):
         judged(table, half, test=str(path))
 
 
@@ -163,7 +163,7 @@ def test_a_column_without_classes_is_said_to_be_one(tmp_path, columns, half):
     with pytest.raises(InputError, match=r"got 10 .*280 classes, of which 270 have one row"):
         judged(write(tmp_path / "n.parquet", nearly), half, label="name")
     pairs = write(tmp_path / "p.parquet", {**columns, "name": [f"pair {i // 2}" for i in range(300)]})
-    with pytest.raises(InputError, match="give more with --test: a larger share"):
+    with pytest.raises(InputError, match="test on more with --test: a larger share"):
         judged(pairs, half, label="name", sample=100)
 
 

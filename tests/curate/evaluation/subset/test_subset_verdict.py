@@ -128,7 +128,7 @@ def test_the_verdict_follows_from_the_interval(low, high, said, size):
         (-0.019, 0.019, "what hurts may be how many there are of each class, and not which rows: "),
         (-0.021, 0.015, "whether what hurts is the rows or how many there are of each class cannot be determined: "),
         (-0.010, 0.021, "whether what hurts is the rows or how many there are of each class cannot be determined: "),
-        (-0.050, -0.001, "it is the rows, and not only how many of each class: "),
+        (-0.050, -0.001, "it is the choice of rows, not only the number of each class: "),
     ],
 )
 def test_it_is_not_the_rows_only_where_the_interval_says_so(low, high, line):
@@ -149,7 +149,7 @@ def test_test_rows_with_a_copy_to_train_on_are_left_out(tmp_path):
     evaluation = evaluate(
         table, subset=keys(tmp_path / "k.parquet", both, np.arange(340) % 2 == 0), label="label", seeds=2
     )
-    gone = evaluation.left_out["of the test side that may be trained on, too"]
+    gone = evaluation.left_out["of the test side that may also be trained on"]
     assert gone > 0
     assert evaluation.n_tested + gone + evaluation.copies == pytest.approx(68, abs=2)
     near = {**both, "embedding": both["embedding"] + np.arange(340)[:, None].astype(np.float16) / 20_000}

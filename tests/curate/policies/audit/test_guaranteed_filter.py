@@ -299,7 +299,7 @@ def test_infeasible_says_how_many_more(dataset, audit, tmp_path):
             line["answer"] = "bad"
 
     text = refused("filter", dataset[0], "--max-bad-rate", "1%", "--audit", audit("b", change=all_bad), "--dry-run")
-    assert "no number of verdicts like these would do" in text
+    assert "no number of verdicts like these would suffice" in text
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_infeasible_says_how_many_more(dataset, audit, tmp_path):
         (lambda lines: lines[0].update(rank="9999"), "expected a rank from 1 to"),
         (lambda lines: lines[0].update(image=lines[1]["image"]), "comes twice"),
         (lambda lines: lines[0].update(key=lines[1]["key"]), "expected each key once"),
-        (lambda lines: lines.pop(), "give the file as it was drawn"),
+        (lambda lines: lines.pop(), "pass the file as it was drawn"),
         (lambda lines: [line.update(answer="") for line in lines], "expected verdicts on the 500 images"),
         (
             lambda lines: [line.update(among="2000") for line in lines if line.update(rank="1") is None],
@@ -332,8 +332,8 @@ def test_verdicts_that_do_not_fit_are_one_line(dataset, audit, change, words):
         (("--max-bad-rate", "2%", "--audit", "AUDIT", "--promise", "surely"), "promise"),
         (("--max-bad-rate", "2%", "--audit", "AUDIT", "--judges", "all"), "judges"),
         (("--max-bad-rate", "2%", "--audit", "AUDIT", "--column", "kappa_made_up"), "leave --column out"),
-        (("--max-bad-rate", "2%", "--max-bad-rate", "3%", "--audit", "AUDIT"), "give it once"),
-        (("--keep-top", "5", "--column", "unc_made_up", "--audit", "AUDIT"), "is for --max-bad-rate"),
+        (("--max-bad-rate", "2%", "--max-bad-rate", "3%", "--audit", "AUDIT"), "pass it once"),
+        (("--keep-top", "5", "--column", "unc_made_up", "--audit", "AUDIT"), "needs --max-bad-rate"),
         (("--max-bad-rate", "2%", "--audit", "nowhere.csv"), "nowhere.csv"),
     ],
 )

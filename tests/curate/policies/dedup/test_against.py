@@ -237,7 +237,7 @@ def test_a_copy_of_a_table_has_all_of_it_and_the_table_itself_is_refused(tables)
     assert (result.n_leaks, result.kept) == (30, 0)
     (tables / "link.parquet").symlink_to(tables / "new.parquet")
     for same in ("new.parquet", "link.parquet"):
-        with pytest.raises(InputError, match="itself, which has every row already; name another table"):
+        with pytest.raises(InputError, match="itself, which has every row already; pass another table"):
             curate.dedup(tables / "new.parquet", against=tables / same, dry_run=True)
 
 

@@ -195,8 +195,8 @@ def test_a_criterion_asked_for_needs_its_columns(tmp_path):
     table = open_table(write_table(tmp_path / "bare.parquet", {"text": pa.array(["a", "b"])}))
     for text, words in (
         ("largest", "width"),
-        ("labelled", "name it with --label"),
-        ("certain", "got none; name a column with max:"),
+        ("labelled", "choose it with --label"),
+        ("certain", "got none; choose a column with max:"),
     ):
         with pytest.raises(InputError, match=words):
             parse_keep(text, table, label=None)

@@ -146,7 +146,7 @@ def test_a_table_without_paths_asks_for_the_source(full_table, tmp_path):
     table = pq.read_table(full_table)
     at = table.column_names.index("uri")
     pq.write_table(table.set_column(at, "uri", pa.nulls(len(table), pa.string())), tmp_path / "t.parquet")
-    with pytest.raises(InputError, match="holds no path to 2 of 2 images; name what was scored with --source"):
+    with pytest.raises(InputError, match="holds no path to 2 of 2 images; pass what was scored as --source"):
         Images.of(open_table(tmp_path / "t.parquet"), [0, 1])
 
 
@@ -215,7 +215,7 @@ def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(fu
 
 
 def test_a_table_of_a_model_that_does_not_ship_asks_for_it(full_table):
-    with pytest.raises(InputError, match=r"scored by a model that does not ship .* name its checkpoint with --model"):
+    with pytest.raises(InputError, match=r"scored by a model that does not ship .* pass its checkpoint as --model"):
         scorer_of(open_table(full_table))
 
 

@@ -89,9 +89,9 @@ def test_a_key_may_hold_the_sign_of_a_cosine(dataset):
     ("example", "words"),
     [
         ("nobody", "no key 'nobody', and there is no such file"),
-        ("k1=1.5", "above 0 and up to 1"),
-        ("k1=0", "above 0 and up to 1"),
-        ("k1=nan", "above 0 and up to 1"),
+        ("k1=1.5", "above 0 and at most 1"),
+        ("k1=0", "above 0 and at most 1"),
+        ("k1=nan", "above 0 and at most 1"),
         ("k5", "no embedding in the table"),
         ("", "no key ''"),
     ],

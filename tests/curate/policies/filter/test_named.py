@@ -57,7 +57,7 @@ def test_the_reason_names_the_file_and_the_receipt_needs_it_no_more(dataset):
     (dataset / "keys.csv").unlink()
     assert verify(dataset / "k.receipt.json").identical
     reasons = dict(pl.read_parquet(dataset / "k.decisions.parquet").select("key", "reason").iter_rows())
-    assert reasons["b,c"] == f"is named in {dataset / 'keys.csv'}"
+    assert reasons["b,c"] == f"is listed in {dataset / 'keys.csv'}"
     assert reasons[" spaced "] == "unc_x 6 is above the maximum 5"
     assert kept(dataset, "k") == ["a"]
 

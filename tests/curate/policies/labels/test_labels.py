@@ -51,7 +51,7 @@ def test_suspected_rows_leave_by_drop_and_rows_without_a_label_are_undecided(tab
     decisions = {row["key"]: row for row in pq.read_table(result.decisions).to_pylist()}
     clean = pq.read_table(table)["clean"].to_pylist()
     assert [decisions[f"k{i:04}"]["suggested_label"] for i in range(4)] == clean[:4]
-    assert "is likeliest" in decisions["k0000"]["reason"]
+    assert "is the most likely" in decisions["k0000"]["reason"]
     assert decisions[f"k{N - 1:04}"]["decision"] == "failed"
     gone = next(row for row in decisions.values() if row["decision"] == "drop")
     assert gone["given_label"] != gone["suggested_label"]
@@ -95,7 +95,7 @@ def test_nan_is_no_label(table):
         (["--label", "one"], "at least two classes"),
         (["--label", "empty"], "at least two classes in column 'empty'"),
         (["--label", "each"], "two rows or more"),
-        (["--label", "label", "--relabel", "clean"], "never written over"),
+        (["--label", "label", "--relabel", "clean"], "never overwritten"),
         (["--label", "label", "--relabel", "x", "--drop-suspected"], "choose one"),
         (["--label", "label", "--label", "label"], "each column of labels once"),
         (["--label", "label", "--below", "0"], "(0, 1]"),

@@ -137,7 +137,7 @@ def test_labelled_rows_without_classes_count_for_diversity_alone(scores, tmp_pat
     bare = table(tmp_path / "bare.parquet", 60, label=None)
     result = curate.select(bare, dry_run=True, budget=5, labelled=keys)
     assert result.model == {}
-    assert any("count for diversity alone" in note for note in result.notes)
+    assert any("only count for diversity" in note for note in result.notes)
 
 
 def test_per_and_balance_are_exact_and_null_is_a_group_of_its_own(scores, tmp_path):
@@ -322,7 +322,7 @@ def test_rows_without_a_given_class_are_told_and_count_as_a_class(tmp_path):
 def test_nothing_that_is_labelled_is_a_note_for_it_may_be_the_first_batch(scores, tmp_path):
     labels = csv(tmp_path / "l.csv", [])
     result = curate.select(scores, None, budget=3, labelled=labels, dry_run=True)
-    assert result.notes == [f"--labelled {labels} names no key: nothing is labelled by it"]
+    assert result.notes == [f"--labelled {labels} holds no key: no row counts as labelled"]
     result = curate.select(scores, None, budget=3, labelled_where="label = 'no'", dry_run=True)
     assert result.notes == ["no row meets --labelled-where \"label = 'no'\": nothing is labelled by it"]
 

@@ -145,7 +145,7 @@ def test_a_table_without_rows_or_without_what_tells_copies_is_told(tmp_path):
     pq.write_table(pa.table({"key": [f"k{i}" for i in range(50)]}), tmp_path / "plain.parquet")
     result = curate.split(tmp_path / "plain.parquet", dry_run=True, **USUAL)
     assert result.leaks is None
-    assert any("no column shows copies" in note for note in result.notes)
+    assert any("no column to find copies by" in note for note in result.notes)
 
 
 def test_thirds_are_a_whole_and_halves_of_a_percent_are_shares():
