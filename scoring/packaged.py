@@ -110,7 +110,7 @@ class PackagedWeights:
             return weights
         weights = convert_weights(data, expected, name=self.file)
         if tensors_digest(weights) != self.tensors:
-            raise InputError(f"the weights in {self.file} of {self.package} are not those of the model's card")
+            raise InputError(f"the weights in {self.file} of {self.package} differ from the model's card")
         if place is not None:
             _write_cached(place, weights)
         return weights

@@ -242,7 +242,7 @@ class CachedViews:
         if len(cache.augmented) < self._n_views:
             raise InputError(
                 f"{config.method} takes {self._n_views} views of an image, each from its own epoch, and "
-                f"{cache.folder} has {len(cache.augmented)} ; build more: curate cache ... --epochs "
+                f"{cache.folder} has {len(cache.augmented)}; build more: curate cache ... --epochs "
                 f"{self._n_views + 1}"
             )
         self._held: dict[int, Tensor] = {}

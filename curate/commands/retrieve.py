@@ -48,7 +48,7 @@ def run(
         from scoring.errors import InputError
 
         if sheet.resolve() in {Path(name).resolve() for name in answers.queries.names}:
-            raise InputError(f"{sheet} is a query, and would be written over; choose another name for --sheet")
+            raise InputError(f"{sheet} is a query, and would be overwritten; choose another name for --sheet")
         save_picture(answer_sheet(answers, source), sheet, overwrite=request.overwrite)
     if json_:
         emit(answers.to_json())

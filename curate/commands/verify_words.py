@@ -40,7 +40,6 @@ FINDINGS = {
     "other model": "the input was scored by other weights: {0.now:.16}... now, {0.then:.16}... then",
     "other version": "it was written by curate {0.then}, this is {0.now}",
     "other package": "{0.what} was {0.then} then and is {0.now} now, which can change last digits",
-    "forged": "{0.what}",
     "other figure": "{0.what} is {0.now}, and was {0.then} when written",
     "not again": "{0.what} of the receipt was not derived again: that needs the images",
     "other probabilities": "{0.what}",

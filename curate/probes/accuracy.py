@@ -71,7 +71,7 @@ def accuracy(probe: "Probe", vectors: NDArray, known: Labelled) -> Accuracy:
 
 
 def entropy_share(probabilities: NDArray[np.float32]) -> float:
-    """Return the mean entropy of rows of probabilities over that of a uniform guess: 0 is certain, 1 uninformative."""
+    """Return the mean entropy of rows of probabilities over a uniform guess's: 0 is certain, 1 uninformative."""
     if probabilities.shape[1] < 2 or not len(probabilities):
         return 0.0
     p = probabilities.astype(np.float64)

@@ -94,7 +94,7 @@ def _is_usual(marker: int, frame: bytes) -> bool:
 
 
 def quality_setting(segment: bytes) -> int | None:
-    """Return libjpeg's quality, 1 to 100, whose luminance table is that of a segment, or nearest to it by its sum.
+    """Return libjpeg's quality, 1 to 100, whose luminance table equals a segment's, or is nearest to it by its sum.
 
     Args:
         segment: the payload of a DQT segment; the luminance table is number 0.

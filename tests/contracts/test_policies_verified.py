@@ -44,7 +44,7 @@ def test_verify_notices_any_table_that_was_edited_or_is_gone(policy, scores, tmp
             path.write_bytes(content + b" ")
         verification = verify(result.receipt)
         assert not verification.identical
-        assert any(f"{path.name}was changed after it was written" in note for note in lines_of(verification)["notes"])
+        assert any(f"{path.name} was changed after it was written" in note for note in lines_of(verification)["notes"])
         path.unlink()
         if name in ("subset", "decisions"):
             with pytest.raises(InputError, match=f"{path.name} does not exist"):
@@ -79,7 +79,7 @@ def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_w
     fewer = pq.read_table(scores).filter(pa.array([each != key for each in columns_of()["key"].to_pylist()]))
     again = verify(result.receipt, write(tmp_path / "fewer.parquet", fewer))
     assert f"{key}: decided then, but no longer in the input" in lines_of(again)["different"]
-    assert any("the input is not the one that was read then" in note for note in lines_of(again)["notes"])
+    assert any("the input has changed since it was read" in note for note in lines_of(again)["notes"])
 
 
 @pytest.mark.parametrize(

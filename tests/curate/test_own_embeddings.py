@@ -179,17 +179,20 @@ def test_tables_are_compared_and_scores_measured_by_it(tables, tmp_path):
 
 
 REFUSED = {
-    "dedup": (lambda table, **how: curate.dedup(table, **how, dry_run=True), "for --finder embedding, crop, near-dup"),
-    "split": (lambda table, **how: curate.split(table, train=0.5, test=0.5, **how, dry_run=True), "for --finder"),
-    "balance": (lambda table, **how: curate.balance(table, **how, dry_run=True), "for --per clusters and --within typ"),
-    "filter": (lambda table, **how: curate.filter(table, keep_top=3, **how, dry_run=True), "for --like and --unlike"),
+    "dedup": (lambda table, **how: curate.dedup(table, **how, dry_run=True), "with --finder embedding, crop, near-dup"),
+    "split": (lambda table, **how: curate.split(table, train=0.5, test=0.5, **how, dry_run=True), "with --finder"),
+    "balance": (
+        lambda table, **how: curate.balance(table, **how, dry_run=True),
+        "with --per clusters and --within typ",
+    ),
+    "filter": (lambda table, **how: curate.filter(table, keep_top=3, **how, dry_run=True), "with --like and --unlike"),
     "select": (
         lambda table, **how: curate.select(table, None, "score", 3, score="kappa_a", **how, dry_run=True),
         "strategies that use them, which score does not",
     ),
     "compare": (
         lambda table, **how: curate.compare(table, table.with_name("alone.parquet"), column="label", **how),
-        "not read without --column embedding",
+        "needs --column embedding",
     ),
     "evaluate": (
         lambda table, **how: curate.evaluate(table, against=table, **how),

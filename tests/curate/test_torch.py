@@ -130,7 +130,7 @@ def test_an_image_that_is_gone_is_named_or_left_out_and_listed(table, tmp_path):
     (tmp_path / "3.png").unlink()
     (tmp_path / "4.png").write_bytes(b"\x89PNG\r\n\x1a\n junk")
     data = SubsetDataset(table)
-    with pytest.raises(InputError, match=r"image of 'k3' \(.*t.parquet, row 3\): no such file; put it back"):
+    with pytest.raises(InputError, match=r"image of 'k3' \(.*t.parquet, row 3\): no such file; restore it"):
         data[3]
     with pytest.raises(InputError, match=r"image of 'k4'"):
         data[4]

@@ -141,7 +141,7 @@ def test_an_unknown_name_lists_what_ships(tmp_path):
 def test_a_model_that_is_not_there_is_named_with_what_could_be_meant(tmp_path, monkeypatch, name, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.safetensors").touch()
-    with pytest.raises(InputError, match=r"unknown model|found none") as error:
+    with pytest.raises(InputError, match=r"unknown model|got none") as error:
         find_checkpoint(name)
     assert words in str(error.value)
 

@@ -79,7 +79,7 @@ def test_weights_that_do_not_fit_the_card_are_refused_though_the_file_is_the_rig
     with pytest.raises(InputError, match=r"do not fit: conv1.0.weight is .*, expected"):
         weights.weights(published_shapes("resnet18d"))
     wrong = subject.PackagedWeights(weights.package, weights.file, weights.sha256, "0" * 64)
-    with pytest.raises(InputError, match="are not those of the model's card"):
+    with pytest.raises(InputError, match="differ from the model's card"):
         wrong.weights(published_shapes(NAME))
 
 

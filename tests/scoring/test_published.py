@@ -56,7 +56,7 @@ def test_the_digest_is_that_of_the_weights_wherever_they_lie(weights, tmp_path):
     [
         (
             "timm:resnet18@{weights}",
-            r"does not hold the weights of 'resnet18.*name the right one with the model's name",
+            r"does not hold the weights of 'resnet18.*pass the right one as the model's name",
         ),
         ("timm:resnet18@{weights}.absent.safetensors", "expected a file of weights, got none"),
         ("timm:resnet18@{weights}.pth", r"expected weights in a \.safetensors file"),

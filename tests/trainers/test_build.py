@@ -155,7 +155,7 @@ def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_
     model, method = build(config, 2, init=one)
     poisoned(method)
     with pytest.raises(
-        InputError, match=r"the loss is nan at step 4, with lr 0.01; .* of step 4, is kept .* lower --lr"
+        InputError, match=r"the loss is nan at step 4, with lr 0.01; .* of step 4, is saved .* lower --lr"
     ):
         train(config, blobs, state=state, device=CPU, start=(model, method), monitor=Monitor(save_every=-1))
     with pytest.raises(InputError, match=r"diverged at step 4 with lr 0.01; expected a lower --lr"):
@@ -193,7 +193,7 @@ def test_weights_that_are_not_numbers_are_never_saved(one, blobs, tmp_path):
                 model.heads["losspred"].layers[0].weight[0, 0] = float("inf")
 
     method.after_step = poison
-    with pytest.raises(InputError, match=r"the weights are no longer finite at step 2.* of step 2, is kept"):
+    with pytest.raises(InputError, match=r"the weights are no longer finite at step 2.* of step 2, is saved"):
         train(config, blobs, state=tmp_path / "s", device=CPU, start=(model, method), monitor=Monitor(save_every=-1))
 
 
@@ -218,7 +218,7 @@ def test_a_loss_column_needs_no_labels_but_its_losses(blobs, tmp_path, one):
     config = recipe(freeze="trunk", settings=LossPredSettings(loss_column="mine"), epochs=1)
     unlabelled = replace(blobs, labels=None, classes=[])
     train(config, unlabelled, state=tmp_path / "s", device=CPU, start=build(config, 0, init=one))
-    with pytest.raises(InputError, match="predict the losses in 'mine', and the data have none"):
+    with pytest.raises(InputError, match="predicts the losses in 'mine', and the data have none"):
         train(config, replace(unlabelled, losses=None), state=tmp_path / "t", device=CPU)
 
 

@@ -83,7 +83,7 @@ def test_a_cache_that_was_killed_goes_on_with_the_missing_epochs_and_ends_the_sa
         open_cache(tmp_path / "f")
     said = []
     make(tmp_path / "f", model, files, announce=said.append)
-    assert said[0] == "going on: 1 of 3 epochs are there"
+    assert said[0] == "resuming: 1 of 3 epochs are done"
     assert bytes_of(tmp_path / "f") == bytes_of(made)
     assert not list((tmp_path / "f").glob(".*"))
 

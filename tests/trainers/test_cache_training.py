@@ -115,7 +115,7 @@ def test_memory_holds_no_more_epochs_than_fit(copy, model, files, monkeypatch):
 def test_too_few_epochs_for_the_views_say_how_many_to_make(made, model, files, tmp_path):
     make(tmp_path / "f", model, files, epochs=2)
     cache = open_cache(tmp_path / "f")
-    with pytest.raises(InputError, match=r"mcinfonce takes 2 views of an image.* has 1 to give; .* --epochs 3"):
+    with pytest.raises(InputError, match=r"mcinfonce takes 2 views of an image.* has 1; build more: .* --epochs 3"):
         train(
             config("mcinfonce"),
             cache,

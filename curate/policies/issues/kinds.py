@@ -87,13 +87,17 @@ def _compressed(values: Mapping[str, Values]) -> Flags:
 
 
 def _gridded(values: Mapping[str, Values]) -> Flags:
-    """As ``_compressed``, but no drawing: its lines may lie on the grid. Without p_junk and JPEGs, all but drawings."""
+    """As ``_compressed``, or in the colours of a photograph, but no drawing: its lines may lie on the grid.
+
+    Without p_junk and JPEGs, all but drawings.
+    """
     known = {name: value for name, value in values.items() if name != COLOURS and np.isfinite(value).any()}
     suspects = _compressed(known) if known else np.ones(len(next(iter(values.values()))), bool)
     if COLOURS not in values:
         return suspects
     is_suspect = known[JUNK] > SUSPECT_CUT if JUNK in known else np.False_
-    return is_suspect | (suspects & ~(values[COLOURS] <= DRAWN))
+    is_no_jpeg = ~np.isfinite(values.get("quality_jpeg", np.float32(np.nan)))
+    return is_suspect | (is_no_jpeg & (values[COLOURS] > PALETTE)) | (suspects & ~(values[COLOURS] <= DRAWN))
 
 
 def _colourful(values: Mapping[str, Values]) -> Flags:
@@ -150,7 +154,8 @@ BY_GRID = Witness(
     (JUNK, "quality_jpeg", COLOURS),
     _gridded,
     False,
-    "p_junk above 0.1, or a JPEG quality of 30 or less, where known; and no drawing of 4 colours or fewer",
+    "p_junk above 0.1, a JPEG of quality 30 or less, or no JPEG and more than 256 colours; and no drawing of 4 colours "
+    "or fewer",
 )
 
 

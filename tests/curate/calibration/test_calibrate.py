@@ -233,7 +233,7 @@ def test_a_table_of_another_model_is_refused(known, tmp_path):
     [
         (lambda record: record["maps"]["isotonic"]["p"].__setitem__(0, 1.0), ("digest",)),
         (lambda record: record.pop("digest"), ("digest",)),
-        (lambda record: record.update(kind="receipt"), ("no calibration",)),
+        (lambda record: record.update(kind="receipt"), ("not a calibration",)),
     ],
 )
 def test_a_calibration_that_was_changed_is_refused(scored, known, tmp_path, change, words):

@@ -68,7 +68,7 @@ def test_repeating_the_command_does_nothing_and_more_epochs_are_added(cache, pho
     again = run(*args, "--epochs", 3)
     assert again.exit_code == 0, again.output
     assert "is complete already: 3 epochs; nothing to do" in again.stderr
-    assert "going on: 3 of 4 epochs are there" in run(*args, "--epochs", 4).stderr
+    assert "resuming: 3 of 4 epochs are done" in run(*args, "--epochs", 4).stderr
     for other, said in (
         (["--seed", 1], "another --seed: 0, this one has 1;"),
         (["--model", "trio"], "another --model;"),
@@ -132,7 +132,7 @@ def test_fewer_images_than_a_default_batch_are_one_batch_and_a_note(cache, photo
             "train", "losspred", *args, "--backbone", tiny_checkpoint, "-o", out, "--epochs", 2, "--device", "cpu"
         )
         assert result.exit_code == 0, result.output
-        assert "16 images are fewer than a batch of 512: each step takes them all" in result.stderr
+        assert "16 images are fewer than a batch of 512: each step uses them all" in result.stderr
         assert read_header(out)["training"]["recipe"]["batch_size"] == 16
 
 
@@ -162,7 +162,7 @@ def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_p
         ),
         (
             ["losspred", "--backbone", "m.safetensors", "--set", "backbone_lr=0.1"],
-            "--set backbone_lr is for a backbone that moves",
+            "--set backbone_lr is for a backbone that trains",
         ),
         (["losspred", "--backbone", "m.safetensors", "--freeze-batchnorm"], "--freeze-batchnorm is for a backbone"),
         (["losspred", "--backbone", "m.safetensors", "--batch-size", "99"], "one batch of 99 images, got 16"),
@@ -246,7 +246,7 @@ def test_neither_images_nor_a_cache_or_both_is_bad_usage(args, tmp_path):
     ("options", "said"),
     [
         (["--label", "mine"], "holds labels from label, not from 'mine'; leave --label out, or make a cache"),
-        (["--label-from-folder"], "--label-from-folder is for images, and a cache has its views already"),
+        (["--label-from-folder"], "--label-from-folder is for images, and a cache already has its views"),
     ],
 )
 def test_a_class_that_the_cache_does_not_hold_is_refused_and_not_passed_over(
@@ -312,7 +312,7 @@ def test_fractions_and_dates_are_no_classes_for_a_cache_nor_for_training(photos,
     for label, words in {
         "mine": "expected classes in 'mine', got numbers with fractions (12 of 16, such as 0.142857)",
         "far": "got numbers with fractions (16 of 16, such as 1e+300)",
-        "day": "expected one class an image in 'day', got date32[day]; name a column of text, whole numbers or truth",
+        "day": "expected one class an image in 'day', got date32[day]; choose a column of text, integers or boole",
     }.items():
         result = run(*first, tiny_checkpoint, tmp_path / "t.parquet", "--label", label, "--device", "cpu", *out)
         assert result.exit_code == 1, result.output

@@ -151,9 +151,9 @@ def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
         (["scores.parquet", "--where", "width >"], "cannot understand --where"),
         (
             ["scores.parquet", "--column", "unc_a"],
-            "--column unc_a is for one of --keep-top, --drop-bottom, --min, --max",
+            "--column unc_a needs one of --keep-top, --drop-bottom, --min, --max",
         ),
-        (["scores.parquet", "--per", "label", "--min", "1"], "--per label is for one of --keep-top, --drop-bottom"),
+        (["scores.parquet", "--per", "label", "--min", "1"], "--per label needs one of --keep-top, --drop-bottom"),
         (["scores.parquet", "--column", "unc_a", "--min", "1", "--column", "kappa_a"], "has no rule after it"),
         (["scores.parquet", "--per", "label", "--per", "status", "--keep-top", "50%"], "no rule before --per status"),
     ],
@@ -217,13 +217,13 @@ def test_verify_exits_0_when_identical_and_1_when_not(folder):
     result = run("verify", "kept.receipt.json", "--table", "changed.parquet")
     assert result.exit_code == 1
     assert "k0: now keep, then drop" in result.stdout
-    assert "the input is not the one that was read then" in result.stdout
+    assert "the input has changed since it was read" in result.stdout
     assert "different: " in result.stdout.splitlines()[-1]
     pq.write_table(pq.read_table("kept.parquet"), "kept.parquet", compression="none")  # the same rows, other bytes
     result = run("verify", "kept.receipt.json")
     assert result.exit_code == 1
-    assert "kept.parquetwas changed after it was written" in result.stdout
-    assert result.stdout.splitlines()[-1].startswith("different: 100 rows decided alike")
+    assert "kept.parquet was changed after it was written" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("different: 100 rows with the same decision")
 
 
 @pytest.mark.usefixtures("folder")

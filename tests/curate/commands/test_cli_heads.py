@@ -68,7 +68,7 @@ def test_a_backbone_that_moves_says_which_heads_stay_behind(tmp_path):
     out = tmp_path / "m.safetensors"
     result = run("train", "losspred", "list.csv", "-o", out, "--backbone", "one.safetensors", *HEAD[:-1])
     assert result.exit_code == 0, result.output
-    assert "left behind, since the backbone moves: visimsiam; --freeze keeps them" in result.stderr
+    assert "dropped, because the backbone trains: visimsiam; --freeze keeps them" in result.stderr
     assert set(read_header(out)["heads"]) == {"losspred"}
     again = run("train", "losspred", "list.csv", "-o", tmp_path / "n.safetensors", "--backbone", out, *HEAD)
     assert "the head losspred is trained again" in again.stderr
@@ -96,7 +96,7 @@ def test_losses_of_ones_own_need_no_labels(tmp_path, form):
         (["losspred", "one_class.csv"], "labels of at least 2 classes, and all 16 images are of class 'cat'"),
         (
             ["losspred", "few.csv"],
-            "at least one batch of 8 images, got 3; give more images, or lower --batch-size to 3",
+            "at least one batch of 8 images, got 3; pass more images, or lower --batch-size to 3",
         ),
         (["losspred", "nan.parquet", "--set", "loss_column=mine"], "1 of 16 images have no finite loss"),
         (["losspred", "list.csv", "--set", "loss_column=none"], "no column 'none' to take losses from"),
@@ -136,7 +136,7 @@ def test_a_run_that_diverges_keeps_its_state_and_the_command_with_a_lower_rate_g
     assert result.exit_code == 1
     error = result.stderr.splitlines()[-1]
     assert "the loss is nan at step 2, with lr 0.001" in error
-    assert f"The last good state, of step 2, is kept in {state}: repeat the command with a lower --lr" in error
+    assert f"The last good state, of step 2, is saved in {state}: repeat the command with a lower --lr" in error
     assert state.exists()
     assert "diverged at step 2 with lr 0.001; expected a lower --lr" in run(*args).stderr
     result = run(*args, "--lr", "1e-4")

@@ -101,7 +101,7 @@ def test_verify_chooses_the_rounds_of_a_folder_again_and_says_so_in_one_line_eac
     shown = CliRunner().invoke(app, ["verify", "r"])
     assert shown.exit_code == 1
     assert shown.stdout.splitlines()[0] == same[0]
-    assert "round 2: NOT THE SAME: rounds/0002/batch.parquet is not what" in shown.stdout
+    assert "round 2: DIFFERENT: rounds/0002/batch.parquet differs from what" in shown.stdout
     facts = json.loads(CliRunner().invoke(app, ["verify", "r", "--json"]).stdout)
     assert (facts["identical"], [round_["identical"] for round_ in facts["rounds"]]) == (False, [True, False])
 

@@ -86,7 +86,7 @@ def test_a_name_of_another_kind_of_file_is_no_folder_of_parts(photos, name):
     before = sorted(path.name for path in photos.iterdir())
     line = refused("score", "photos", "-o", name, *OPTIONS)
     assert "scores are Parquet" in line
-    assert line.endswith(f"take {name[0]}.parquet")
+    assert line.endswith(f"for example {name[0]}.parquet")
     assert sorted(path.name for path in photos.iterdir()) == before
 
 

@@ -311,7 +311,7 @@ def test_half_stores_half_the_bytes_and_scores_alike(trained, photos, tmp_path):
         (["visimsiam", "photos", "--epochs", "0"], "epochs must be at least 1, got 0"),
         (["visimsiam", "photos", "--set", "schedule=linear"], "schedule must be one of constant, cosine"),
         (["supervised", "flat", "--label-from-folder"], "expected sub-folders as labels"),
-        (["supervised", "flat"], "(columns: key, uri); name one with --label, or use --label-from-folder"),
+        (["supervised", "flat"], "(columns: key, uri); choose one with --label, or use --label-from-folder"),
         (["supervised", "list.csv"], "there is no column 'label' (columns: "),
         (["losspred", "list.csv", "--set", "margin"], "--set takes NAME=VALUE"),
         (["visimsiam", "one"], "training needs at least 2 readable images, got 1"),

@@ -24,7 +24,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'kapp
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--num-gpus", "1"], "--num-gpus is for --engine ray; the local engine takes its GPU by --device cuda"),
+        (["--num-gpus", "1"], "--num-gpus is for --engine ray; the local engine uses a GPU with --device cuda"),
         (["--actors", "2"], "--actors is for --engine ray"),
         (["--engine", "ray", "--device", "cuda"], "assigns GPUs with --num-gpus"),
         (["--engine", "ray", "--num-gpus", "1", "--device", "cpu"], "got --device cpu"),
@@ -58,7 +58,7 @@ def test_who_listens_and_is_no_ray_is_told_in_seconds(says, monkeypatch):
         threading.Thread(target=answer, daemon=True).start()
         port = server.getsockname()[1]
         with pytest.raises(
-            InputError, match=f"no Ray cluster answers at 127.0.0.1:{port} .who listens there is no Ray"
+            InputError, match=f"no Ray cluster answers at 127.0.0.1:{port} .the server there is not Ray"
         ):
             ray_cluster.require_listener(f"127.0.0.1:{port}")
 

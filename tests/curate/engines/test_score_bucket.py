@@ -287,7 +287,7 @@ def test_an_output_that_cannot_be_is_one_line(folder, tiny_checkpoint, s3, out, 
 
 def test_a_store_that_denies_writing_is_one_line_before_any_image_is_read(folder, tiny_checkpoint, s3, out):
     s3.faults.add("lock-", 403, method="PUT")
-    with pytest.raises(InputError, match=r"cannot write .*lock-000001.json: the other end denies access .*403"):
+    with pytest.raises(InputError, match=r"cannot write .*lock-000001.json: the server denies access .*403"):
         run_again(folder, out, tiny_checkpoint)
 
 

@@ -190,7 +190,7 @@ def test_links_point_at_the_images_and_copies_hold_their_bytes(tmp_path, format)
 def test_a_missing_image_is_named_and_nothing_appears(tmp_path, format, link):
     table = batch(tmp_path / "i", ["a", "b"])
     (tmp_path / "i" / "001.png").unlink()
-    with pytest.raises(InputError, match=r"image of 'b': no such file; take it out"):
+    with pytest.raises(InputError, match=r"image of 'b': no such file; remove it"):
         write_batch(table, tmp_path / "out", format, link=link)
     assert [path.name for path in tmp_path.iterdir()] == ["i"]
 
@@ -237,7 +237,7 @@ def test_numbers_and_names_that_the_database_of_fiftyone_cannot_hold_are_made_fi
         batch(tmp_path / "i", ["a", "b"]).append_column("phash", more["phash"]).append_column("a.b$c", [more["a.b$c"]])
     )
     written = write_batch(table, tmp_path / "out", "fiftyone")
-    assert written.notes == ("left out, as no tool reads them: embedding",)
+    assert written.notes == ("left out, because no tool reads them: embedding",)
     first, second = json.loads((tmp_path / "out" / "samples.json").read_text())["samples"]
     assert (first["curate_phash"], second["curate_phash"]) == (str(2**64 - 1), "1")
     assert (first["curate_a_b_c"], second["curate_a_b_c"]) == (1, 2)
@@ -353,11 +353,11 @@ def test_the_fields_of_a_fiftyone_dataset_are_declared(tmp_path):
 
 def test_a_fiftyone_prediction_is_no_label_and_the_field_can_be_named(tmp_path):
     both = {"curate_key": "a", "curate_prediction": label("cat"), "mine": label("dog"), "yours": label("cow")}
-    with pytest.raises(InputError, match=r"Classification field 'ground_truth' .* got mine, yours; name the field"):
+    with pytest.raises(InputError, match=r"Classification field 'ground_truth' .* got mine, yours; choose the field"):
         fiftyone(tmp_path, samples(both))
     assert pairs(fiftyone(tmp_path, samples(both), name="mine")) == [("a", "dog")]
     only = {"curate_key": "a", "curate_prediction": label("cat")}
-    with pytest.raises(InputError, match="got none; name the field"):
+    with pytest.raises(InputError, match="got none; choose the field"):
         fiftyone(tmp_path, samples(only))
 
 

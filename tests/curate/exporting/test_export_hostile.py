@@ -30,9 +30,9 @@ def refuse(path, format, match):
         (b"", "invalid JSON"),
         (b"[" * 200_000, "nested too deeply"),
         (b'{"a":' * 200_000, "nested too deeply"),
-        (b'[{"a": NaN}]', "NaN is no JSON number"),
-        (b'[{"a": -Infinity}]', "-Infinity is no JSON number"),
-        (b'[{"data": 1, "data": 2}]', "the name 'data' stands twice"),
+        (b'[{"a": NaN}]', "NaN is not a JSON number"),
+        (b'[{"a": -Infinity}]', "-Infinity is not a JSON number"),
+        (b'[{"data": 1, "data": 2}]', "the name 'data' occurs twice"),
         (b"[" + b"9" * 5000 + b"]", "invalid JSON"),
         (b"\xff\xfe\x00", "UTF-8, got other bytes"),
         ('["ä"]'.encode("latin-1"), "UTF-8, got other bytes at byte 2"),
@@ -73,7 +73,7 @@ def test_a_gibibyte_more_is_refused_before_it_is_read(tmp_path):
 @pytest.mark.parametrize("format", sorted(set(TOOLS) - {"imagefolder"}))
 def test_what_is_no_file_is_refused_without_waiting(tmp_path, format):
     os.mkfifo(tmp_path / "pipe")
-    refuse(tmp_path / "pipe", format, "got something that is no file")
+    refuse(tmp_path / "pipe", format, "got something other than a file")
     refuse(tmp_path / "none", format, "No such file or directory; check the path")
     refuse(tmp_path / "nul\0byte", format, "check the path") if format != "fiftyone" else None
 
@@ -115,7 +115,7 @@ def test_rows_go_out_by_rank_and_columns_of_lists_stay_at_home(tmp_path):
     rows = batch(tmp_path / "i", ["a", "b", "c"], rank=[2, 0, 1])
     written = write_batch(rows, tmp_path / "o.csv", "csv")
     assert [line.split(",")[0] for line in (tmp_path / "o.csv").read_text().splitlines()] == ["key", "b", "c", "a"]
-    assert written.notes == ("left out, as no tool reads them: embedding",)
+    assert written.notes == ("left out, because no tool reads them: embedding",)
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ def test_a_disk_that_fills_up_is_one_line_and_the_export_goes_on_once_there_is_r
 def test_images_that_are_gone_are_counted_before_anything_is_written_or_left_out_with_a_list(workdir, to):
     for number in (3, 4, 17):
         Path(f"i/{number:03}.png").unlink()
-    with pytest.raises(InputError, match=r"image of '003.png', and 2 more of 23: no such file; put it back, or leave"):
+    with pytest.raises(InputError, match=r"image of '003.png', and 2 more of 23: no such file; restore it, or leave"):
         curate.export("t.parquet", "out", to=to)
     assert sorted(path.name for path in workdir.iterdir()) == ["i", "t.parquet", "u.parquet"]
     result = curate.export("t.parquet", "out", to=to, skip_missing=True)

@@ -192,7 +192,7 @@ def test_what_cannot_go_out_is_one_line_and_leaves_nothing(table, args, said):
         ({"key": pa.array([], pa.string())}, "expected rows with an image in t.parquet, got none"),
         ({"key": ["a", "b"]}, "holds no path to any image"),
         ({"key": ["a", "b"], "uri": [None, "/nowhere.png"]}, "name what was scored with --source"),
-        ({"key": ["a", "b"], "uri": ["/nowhere.png"] * 2}, "image of 'a', and 1 more of 2: no such file; put it back"),
+        ({"key": ["a", "b"], "uri": ["/nowhere.png"] * 2}, "image of 'a', and 1 more of 2: no such file; restore it"),
     ],
 )
 def test_tables_that_cannot_go_out_are_one_line_and_leave_nothing(tmp_path, monkeypatch, columns, said):

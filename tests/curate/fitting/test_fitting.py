@@ -129,7 +129,7 @@ def test_rows_without_an_embedding_stay_and_get_no_score(tmp_path, digest):
 def test_a_small_dataset_is_fitted_with_a_warning(tmp_path, digest):
     path = write(tmp_path / "s.parquet", kinds(n=30)[0], digest)
     result = CliRunner().invoke(app, ["fit", str(path), "--apply", str(tmp_path / "a.parquet")])
-    assert "fitted to 30 images: fewer than 50 show too little" in result.stderr
+    assert "fitted to 30 images: fewer than 50 are too few" in result.stderr
 
 
 def test_rows_of_another_dataset_are_told_to_lie_outside(tmp_path, digest, tiny_checkpoint):
@@ -172,7 +172,7 @@ def test_a_model_of_another_trunk_is_refused(table, tmp_path, tiny_checkpoint, d
     for wrong in ({"fitted": tmp_path / "f.safetensors"}, {"model": tiny_checkpoint}):
         with pytest.raises(InputError, match=rf"expected the model that scored .*ffffffffffff.*{digest[:12]}"):
             fit(other, apply=tmp_path / "a.parquet", **wrong)
-    with pytest.raises(InputError, match="does not ship; name it with --model"):
+    with pytest.raises(InputError, match="does not ship; pass it as --model"):
         fit(other, tmp_path / "g.safetensors")
 
 
@@ -216,7 +216,7 @@ def test_the_command_tells_what_a_cut_would_take(table, tmp_path, tiny_checkpoin
     line = ["fit", str(table), "-o", str(tmp_path / "f.safetensors"), "--model", str(tiny_checkpoint)]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output
-    assert "--keep-top 70% --allow-uneven takes of each class" in result.stderr
+    assert "--keep-top 70% --allow-uneven keeps of each class" in result.stderr
     assert "150 rows to compare with" in result.stderr
     assert result.stdout == ""
     report = json.loads(CliRunner().invoke(app, [*line, "--overwrite", "--json"]).stdout)
@@ -259,7 +259,7 @@ def test_a_dataset_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores
     save_file(timm.create_model("resnet10t.c3_in1k").state_dict(), tmp_path / "one.safetensors")
     named = f"timm:resnet10t.c3_in1k@{tmp_path / 'one.safetensors'}"
     table = write(tmp_path / "s.parquet", kinds(n=60, width=512)[0], load_published(named)[1]["digest"])
-    with pytest.raises(InputError, match="does not ship; name it with --model, as it was when scoring"):
+    with pytest.raises(InputError, match="does not ship; pass it as --model, as when scoring"):
         fit(table, tmp_path / "f.safetensors")
     fit(table, tmp_path / "f.safetensors", model=named)
     (tmp_path / "photos").mkdir()
@@ -278,7 +278,7 @@ def test_a_dataset_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores
 
 def test_a_table_of_embeddings_alone_is_told_to_be_fitted(tmp_path, digest):
     table = open_table(write(tmp_path / "s.parquet", kinds(n=60)[0], digest))
-    with pytest.raises(InputError, match="no kappa column and no unc column; fit a score to it by curate fit"):
+    with pytest.raises(InputError, match="no kappa column and no unc column; fit a score to it with curate fit"):
         default_column(table)
 
 

@@ -35,8 +35,8 @@ def test_a_score_that_changed_and_changes_no_decision_is_named(made):
     changed(first.subset, "kappa_a", row, 999.0)
     verification, said = notes(best.receipt)
     key = rows["key"][row].as_py()
-    assert f"{key}: its score is 999 now, 39 then; decided alike" in lines_of(verification)["different"]
-    assert "the input is not the one that was read then" in said
+    assert f"{key}: its score is 999 now, 39 then; with the same decision" in lines_of(verification)["different"]
+    assert "the input has changed since it was read" in said
 
 
 def test_a_decision_that_the_rules_do_not_give_is_named_though_all_digests_were_forged(made):
@@ -106,7 +106,7 @@ def test_an_input_that_moved_is_found_by_its_digest_below_a_root_and_nothing_els
     assert verification.identical
     assert f"is now {archive / 'renamed.parquet'}" in said
     (folder / "empty").mkdir()
-    with pytest.raises(InputError, match=r"no longer there, nor below .*empty"):
+    with pytest.raises(InputError, match=r"no longer exists, nor below .*empty"):
         curate.verify(first.receipt, root=[folder / "empty"])
     with pytest.raises(InputError, match="expected a folder to search for --root"):
         curate.verify(first.receipt, root=folder / "none")
@@ -118,10 +118,10 @@ def test_with_a_root_no_path_or_link_leads_out_of_it(made, tmp_path):
     away.mkdir()
     for path in filter(None, first.paths().values()):
         shutil.copy(path, away)
-    with pytest.raises(InputError, match="no longer there, nor below"):  # though it is where the receipt says
+    with pytest.raises(InputError, match="no longer exists, nor below"):  # though it is where the receipt says
         curate.verify(away / first.receipt.name, root=away)
     (away / "scores.parquet").symlink_to(folder / "scores.parquet")
-    with pytest.raises(InputError, match="no longer there, nor below"):
+    with pytest.raises(InputError, match="no longer exists, nor below"):
         curate.verify(away / first.receipt.name, root=away)
     (away / "scores.parquet").unlink()
     shutil.copy(folder / "scores.parquet", away)

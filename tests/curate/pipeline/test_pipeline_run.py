@@ -160,7 +160,7 @@ def test_a_step_that_fails_stops_the_run_with_its_code_and_what_was_done_stays(w
     assert result.exit_code == 1
     assert "nonsense" in result.stderr
     assert result.stderr.endswith(
-        "stopped at step last; mend it and repeat the command, or do it again with --again last\n"
+        "stopped at step last; fix it and repeat the command, or repeat that step with --again last\n"
     )
     assert not (workdir / "curated/pipeline.receipt.json").exists()
     write(workdir)
@@ -213,7 +213,7 @@ def test_verify_reads_nothing_outside_of_the_receipts_folder(workdir):
     receipt = json.loads(path.read_text())
     receipt["steps"][0]["outputs"] = {"../s.parquet": "0" * 64}
     path.write_bytes(sealed(receipt))
-    assert "once: identical; 1 file elsewhere not looked at" in run("verify", "curated").stdout
+    assert "once: identical; 1 file elsewhere not checked" in run("verify", "curated").stdout
     receipt["steps"][0]["outputs"] = {"/etc/passwd": "0" * 64}
     path.write_bytes(sealed(receipt))
     assert run("verify", "curated").exit_code == 1

@@ -71,7 +71,7 @@ def test_what_is_written_to_a_store_has_the_bytes_of_what_is_written_here(
 def test_a_store_that_denies_is_one_line_and_nothing_is_half_there(full_table, s3, out, tmp_path, name):
     s3.faults.add(f"/{name}" if "lock" in name else f"run/{name}", 403, method="PUT")
     said = one_line("filter", full_table, "--keep-top", "50%", "-o", out)
-    assert f"{name}: the other end denies access" in said
+    assert f"{name}: the server denies access" in said
     assert "check the permissions of the credentials" in said
     assert s3.names() == []
     s3.faults.clear()

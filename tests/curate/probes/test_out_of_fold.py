@@ -83,7 +83,7 @@ def test_the_very_same_embedding_never_bears_itself_out():
     loss, facts, notes = losses(pool)
     assert np.flatnonzero(loss > 80).tolist() == [59, 60]
     assert (facts["rows"], facts["not_judged"]) == (59, 2)
-    assert notes[1] == "2 rows have the largest loss, for want of another image of the class: 'd'"
+    assert notes[1] == "2 rows have the largest loss, because their class has no other image: 'd'"
 
 
 def test_a_class_of_one_row_gets_the_largest_loss_and_is_reported():
@@ -94,7 +94,7 @@ def test_a_class_of_one_row_gets_the_largest_loss_and_is_reported():
     assert loss[7] == pytest.approx(-np.log(np.finfo(np.float32).tiny))
     assert np.isfinite(loss).all()
     assert facts["classes"] == 4
-    assert notes[1] == "1 row has the largest loss, for want of another image of the class: 'd'"
+    assert notes[1] == "1 row has the largest loss, because their class has no other image: 'd'"
 
 
 def test_rows_that_are_excluded_or_have_no_class_teach_nothing():
@@ -142,7 +142,7 @@ def test_wrong_labels_of_a_table_are_left_out_counted_and_verified(tmp_path):
     assert abs(agree - (~wrong).sum()) < 30
     assert result.notes[0] == (
         "5 probes, each applied to rows that it was not fitted on, agree with 'label' on "
-        f"{agree / 300:.1%} of 300 rows and say otherwise of {300 - agree:,}"
+        f"{agree / 300:.1%} of 300 rows and disagree on {300 - agree:,}"
     )
     assert json.loads(result.receipt.read_text())["probe"]["kind"] == "linear probe, out of fold"
     assert verify(result.receipt).identical
@@ -229,12 +229,12 @@ def test_other_threads_pick_the_same_rows(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "asked", "said"),
     [
-        ({"label": None}, {}, "small-loss uses a class of each row, and .* no column 'label'; name .* --label"),
+        ({"label": None}, {}, "small-loss uses a class of each row, and .* no column 'label'; choose .* --label"),
         ({"label": [None] * 60}, {}, "expected classes in column 'label', got none in the 60 rows"),
         (
             {"label": ["cat"] * 60},
             {},
-            "at least two classes in column 'label', got 'cat' alone in 60 rows; name another",
+            "at least two classes in column 'label', got 'cat' alone in 60 rows; choose another",
         ),
         ({}, {"label": "key"}, "expected two different images of a class in column 'key', got 60 rows of 60 classes"),
         ({"embedding": None}, {}, "has no 'embedding' column"),
@@ -254,7 +254,7 @@ def test_what_cannot_be_requested_is_one_line(tmp_path, columns, asked, said):
 def test_more_classes_than_a_fit_should_hold_are_refused(tmp_path, monkeypatch, limit, value, most):
     monkeypatch.setattr(out_of_fold, limit, value)
     source = table(tmp_path / "s.parquet", 60)
-    with pytest.raises(InputError, match=f"at most {most} classes .* of 8 numbers, got 5 in 60 rows; name another"):
+    with pytest.raises(InputError, match=f"at most {most} classes .* of 8 numbers, got 5 in 60 rows; choose another"):
         curate.select(source, None, "small-loss", 5, dry_run=True)
 
 

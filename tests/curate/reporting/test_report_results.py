@@ -67,7 +67,7 @@ def test_a_policy_whose_decisions_are_gone_is_in_the_funnel_alone(five_policies,
     request = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0, column="unc_losspred")
     facts = gather(open_table(tmp_path / "scores.parquet"), request)
     assert facts.counted["funnel"][0]["kept"] > 0
-    assert any("decisions are gone" in note for note in facts.counted["overview"]["notes"])
+    assert any("decisions are missing" in note for note in facts.counted["overview"]["notes"])
 
 
 def test_the_folder_of_a_pipeline_stands_for_all_its_policies(five_policies, tmp_path):

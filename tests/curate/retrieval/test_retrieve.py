@@ -190,12 +190,12 @@ def test_nothing_that_is_read_is_written_over(table, tmp_path, full_table, folde
     other = write(tmp_path / "o.parquet", n=20, seed=1)
     before = table.read_bytes(), other.read_bytes()
     for path in (table, other):
-        assert "would be written over" in run("retrieve", table, other, "-o", path, "--overwrite").stderr
+        assert "would be overwritten" in run("retrieve", table, other, "-o", path, "--overwrite").stderr
     assert (table.read_bytes(), other.read_bytes()) == before
     image = tmp_path / "query.png"
     image.write_bytes((folder / "03.png").read_bytes())
     typed = ["retrieve", full_table, image, "--model", tiny_checkpoint, "--sheet", image, "--overwrite", "-q"]
-    assert "would be written over" in run(*typed).stderr
+    assert "would be overwritten" in run(*typed).stderr
     assert image.read_bytes() == (folder / "03.png").read_bytes()
 
 

@@ -309,7 +309,7 @@ def test_without_held_out_labels_status_says_so(tmp_path, truth):
     requested = [row["key"] for row in batch_of(made) if row["arm"] != "holdout"]
     round_import(tmp_path / "r", sheet(tmp_path / "a.csv", [(key, truth[key], "") for key in requested]))
     state = status(tmp_path / "r")
-    assert "none of the 5 held-out images has a label yet, so nothing can be said of accuracy" in status_notes(state)
+    assert "none of the 5 held-out images has a label yet, so accuracy cannot be estimated" in status_notes(state)
     assert any("5 requested images have no label" in note and "round import" in note for note in status_notes(state))
     assert "not enough yet" in lift_words(state.lift)
     round_init(tmp_path / "n", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="0")

@@ -110,7 +110,7 @@ def test_a_changed_batch_is_named_by_row_and_the_rounds_after_it_are_the_same(fo
     rewrite(path, lambda table: replaced(table, column, row, value))
     lines, problems, identical = said(folder)
     assert (lines[0], lines[2], problems, identical) == (ok(1, 20), ok(3), [], False)
-    assert "rounds/0002/batch.parquet is not what rounds/0002/state.json says" in lines[1]
+    assert "rounds/0002/batch.parquet differs from what rounds/0002/state.json records" in lines[1]
     key = value if column == "key" else old["key"][row].as_py()
     assert f"{key}: {text}" in lines[1]
     assert f"{2 if column == 'key' else 1} of 10 rows not the same" in lines[1]
@@ -134,7 +134,7 @@ def test_a_batch_that_is_lost_or_damaged_is_named_and_what_is_derived_stands_in(
         data[at] ^= 0xFF
     path.write_bytes(data)
     lines, _, identical = said(folder)
-    assert "rounds/0001/batch.parquet is not what" in lines[0]
+    assert "rounds/0001/batch.parquet differs from what" in lines[0]
     assert lines[1:] == [ok(2), ok(3)]
     path.unlink()
     lines, _, identical = said(folder)
@@ -168,9 +168,9 @@ def test_labels_that_were_changed_with_their_own_digest_are_named_and_so_are_the
     write_labels(path, votes, old.source, old.parent)
     lines, _, _ = said(folder)
     assert lines[0] == ok(1, 20)
-    assert "rounds/0001/labels-0001.parquet is not what rounds/0002/state.json says" in lines[1]
+    assert "rounds/0001/labels-0001.parquet differs from what rounds/0002/state.json records" in lines[1]
     assert "of 10 rows not the same (" in lines[1]
-    assert "rounds/0001/labels-0001.parquet is not what rounds/0003/state.json says" in lines[2]
+    assert "rounds/0001/labels-0001.parquet differs from what rounds/0003/state.json records" in lines[2]
 
 
 def test_labels_that_are_lost_or_brought_from_elsewhere_are_named(folder):
@@ -178,7 +178,7 @@ def test_labels_that_are_lost_or_brought_from_elsewhere_are_named(folder):
     lines, _, _ = said(folder)
     assert lines[0] == ok(1, 20)
     assert "what was before rounds/0001/labels-0002.parquet" not in lines[0]
-    assert "rounds/0001/labels-0002.parquet did not exist then" in lines[1]
+    assert "rounds/0001/labels-0002.parquet did not exist when the round was drawn" in lines[1]
     assert "cannot be selected again: rounds/0002/labels-0001.parquet is missing" in lines[2]
 
 
@@ -186,14 +186,14 @@ def test_a_round_that_is_missing_is_named_and_so_are_those_that_need_it(folder):
     shutil.rmtree(folder / "rounds" / "0002")
     lines, _, identical = said(folder)
     assert (lines[0], identical) == (ok(1, 20), False)
-    assert lines[1] == "round 2: NOT THE SAME: rounds/0002 is missing; take it from a copy"
+    assert lines[1] == "round 2: DIFFERENT: rounds/0002 is missing; restore it from a backup"
     assert "cannot be selected again: rounds/0002 is missing" in lines[2]
 
 
 def test_a_number_far_away_is_reported_at_once(folder):
     (folder / "rounds" / "0003").rename(folder / "rounds" / "99999999999999")
     lines, _, _ = said(folder)
-    assert lines[2] == "round 3: NOT THE SAME: rounds/0003 to 99999999999998 is missing; take it from a copy"
+    assert lines[2] == "round 3: DIFFERENT: rounds/0003 to 99999999999998 is missing; restore it from a backup"
     assert len(lines) == 4
 
 
@@ -202,7 +202,7 @@ def test_a_state_that_was_changed_is_named_and_the_batch_still_compared(folder):
     path.write_text(path.read_text().replace('"curate": "', '"curate": "1'))
     lines, problems, _ = said(folder)
     assert (lines[0], lines[2], problems) == (ok(1, 20), ok(3), [])
-    assert lines[1].startswith("round 2: NOT THE SAME: ")
+    assert lines[1].startswith("round 2: DIFFERENT: ")
     assert "0002/state.json was changed since it was written" in lines[1]
     assert "of 10 rows" not in lines[1]
 
@@ -211,21 +211,23 @@ def test_a_state_changed_with_its_own_digest_breaks_the_chain(folder):
     edit_state(folder / "rounds" / "0001" / "state.json", wall_s=99.0)
     lines, problems, identical = said(folder)
     assert (lines, identical) == ([ok(1, 20), ok(2), ok(3)], False)
-    assert problems == ["what was before rounds/0001/labels-0001.parquet is not what it was"]
+    assert problems == ["the files before rounds/0001/labels-0001.parquet have changed"]
 
 
 def test_another_seed_gives_other_rows_in_every_round(folder):
     edit_state(folder / "round.json", seed=5)
     lines, problems, _ = said(folder)
     assert "held out only now or only then: " in problems[0]
-    assert "what was before rounds/0001/state.json is not what it was" in lines[0]
+    assert "the files before rounds/0001/state.json have changed" in lines[0]
     assert all("rows not the same" in line for line in lines)
 
 
 def test_without_the_rows_held_out_no_round_is_derived(folder):
     rewrite(folder / "holdout.parquet", lambda table: table.slice(1))
     lines, _, _ = said(folder)
-    assert all("cannot be selected again: holdout.parquet is not what round.json says" in line for line in lines)
+    assert all(
+        "cannot be selected again: holdout.parquet differs from what round.json records" in line for line in lines
+    )
 
 
 def test_one_round_is_checked_by_itself(folder):

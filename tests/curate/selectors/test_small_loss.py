@@ -106,12 +106,10 @@ def test_what_the_user_should_know_is_reported():
     labels = np.array([0, 0, 0, 0, -1, -1])
     pool = Pool(np.arange(6), labels=labels, holdout_loss=np.arange(6, dtype=np.float32))
     assert SmallLoss()(pool, 2).notes == ()
-    assert SmallLoss()(pool, 3).notes == (
-        "1 pick is not among the trusted 0.5 of the class, which has no more of them",
-    )
+    assert SmallLoss()(pool, 3).notes == ("1 pick is not among the trusted 0.5 of the class, which is used up",)
     assert SmallLoss()(pool, 6).notes == (
-        "2 picks are not among the trusted 0.5 of the class, which has no more of them",
-        "2 picks have no class: all rows with one were taken",
+        "2 picks are not among the trusted 0.5 of the class, which is used up",
+        "2 picks have no class: all rows with one were picked",
     )
     nothing = Pool(np.arange(6), labels=np.full(6, -1), holdout_loss=np.zeros(6, np.float32))
     assert SmallLoss()(nothing, 4).notes == ("no candidate has a known class, so these are random picks",)

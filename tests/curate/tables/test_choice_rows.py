@@ -143,7 +143,11 @@ def test_the_direction_of_a_column(tmp_path, text, certain_first, expected):
 @pytest.mark.parametrize(
     ("needs", "other", "said"),
     [
-        (Needs(representations=EMBEDDINGS), {"embedding": None}, "has no 'embedding' column, which says how alike"),
+        (
+            Needs(representations=EMBEDDINGS),
+            {"embedding": None},
+            "has no 'embedding' column, by which images are compared",
+        ),
         (Needs(numbers=("label",)), {}, "expected numbers in column 'label'"),
         (Needs(numbers=("kapa_mcinfonce",)), {}, "did you mean 'kappa_mcinfonce'"),
         (Needs(names=("embedding",)), {}, "expected names or numbers in column 'embedding'"),

@@ -68,5 +68,5 @@ def test_keys_without_a_folder_have_no_such_column(tmp_path):
 
 
 def test_a_missing_label_points_to_the_folder(tmp_path):
-    with pytest.raises(InputError, match="name the column folder"):
+    with pytest.raises(InputError, match="use the column folder"):
         open_table(scores(tmp_path / "s.parquet", [key_of(b"a/1.jpg")]), require=["label"])

@@ -128,11 +128,11 @@ def test_a_missing_column_of_a_wide_table_names_the_nearest_dozen(tmp_path):
 
 
 def test_a_missing_path_and_an_empty_folder_say_what_was_expected(tmp_path):
-    with pytest.raises(InputError, match=r"as long as x+\.\.\.; give a Parquet file"):
+    with pytest.raises(InputError, match=r"as long as x+\.\.\.; pass a Parquet file"):
         open_table("x" * 10**6)
     with pytest.raises(InputError, match="does not exist; pass a Parquet file or a folder"):
         open_table(tmp_path / "none.parquet")
-    with pytest.raises(InputError, match=r"expected part-\*.parquet in the folder .*, found none"):
+    with pytest.raises(InputError, match=r"expected part-\*.parquet in the folder .*, got none"):
         open_table(tmp_path)
 
 

@@ -150,9 +150,9 @@ def test_no_rows_give_no_answers():
     [
         ("labl == 'cat'", "column 'labl' .*did you mean 'label'"),
         ("label == cat", "column 'cat' that the table does not have .*text is written in quotes"),
-        ("label == 3", "'label' is string, which does not compare with 3"),
-        ("width == 'cat'", "'width' is int32, which does not compare with 'cat'"),
-        ("width in (1, 'cat')", "does not compare with 'cat'"),
+        ("label == 3", "'label' is string, which cannot be compared with 3"),
+        ("width == 'cat'", "'width' is int32, which cannot be compared with 'cat'"),
+        ("width in (1, 'cat')", "cannot be compared with 'cat'"),
         ("width in ()", "expected a column or a value, got '\\)'"),
         ("width >", "the end"),
         (" ", "is empty"),

@@ -106,7 +106,7 @@ def test_a_column_or_another_table_says_what_is_tested_on(tmp_path, columns, tab
     pool = read(table, half, str(write(tmp_path / "other.parquet", other)))
     assert len(pool.tests) == 80
     assert len(pool.trainable) == 300
-    assert pool.left_out == {"of a class that the table has not, in other.parquet": 10}
+    assert pool.left_out == {"of a class that the table lacks, in other.parquet": 10}
     names = np.array(pool.classes)[pool.label[pool.tests]]
     place = dict(zip(other["key"], other["label"], strict=True))
     reference = pool.tables[1].take(pool.row[pool.tests], ["key"]).column(0).to_pylist()
@@ -224,7 +224,7 @@ def test_what_does_not_fit_is_one_line(table, half, options, message):
 
 @pytest.mark.parametrize("option", [{"test": "0.2"}, {"seeds": 4}, {"group": "camera"}, {"network": 10}])
 def test_options_of_a_subset_are_refused_without_one(table, option):
-    with pytest.raises(InputError, match=f"expected no --{next(iter(option))} here: it is for --subset"):
+    with pytest.raises(InputError, match=f"expected no --{next(iter(option))} here: it needs --subset"):
         evaluate(table, label="label", **option)
 
 

@@ -125,9 +125,9 @@ def test_the_verdict_follows_from_the_interval(low, high, said, size):
 @pytest.mark.parametrize(
     ("low", "high", "line"),
     [
-        (-0.019, 0.019, "what hurts may be how many there are of each class, and not which rows: "),
-        (-0.021, 0.015, "whether what hurts is the rows or how many there are of each class cannot be determined: "),
-        (-0.010, 0.021, "whether what hurts is the rows or how many there are of each class cannot be determined: "),
+        (-0.019, 0.019, "what hurts may be the number of each class rather than the choice of rows: "),
+        (-0.021, 0.015, "whether what hurts is the choice of rows or the number of each class cannot be determined: "),
+        (-0.010, 0.021, "whether what hurts is the choice of rows or the number of each class cannot be determined: "),
         (-0.050, -0.001, "it is the choice of rows, not only the number of each class: "),
     ],
 )
@@ -238,7 +238,7 @@ def test_options_of_images_are_for_a_network(folder, columns, tmp_path):
         app, ["evaluate", str(folder / "s.parquet"), "--subset", str(subset), "--label", "label", "--source", "x/"]
     )
     assert result.exit_code == 1
-    assert "--source is for --network" in result.stderr
+    assert "--source needs --network" in result.stderr
 
 
 @pytest.fixture

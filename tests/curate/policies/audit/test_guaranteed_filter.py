@@ -309,7 +309,7 @@ def test_infeasible_says_how_many_more(dataset, audit, tmp_path):
         (lambda lines: lines[0].update(value="0.5"), "was 0.5 when it was drawn"),
         (lambda lines: lines[0].update(rank="x"), "expected a number in column 'rank'"),
         (lambda lines: lines[0].update(rank="9999"), "expected a rank from 1 to"),
-        (lambda lines: lines[0].update(image=lines[1]["image"]), "comes twice"),
+        (lambda lines: lines[0].update(image=lines[1]["image"]), "occurs twice"),
         (lambda lines: lines[0].update(key=lines[1]["key"]), "expected each key once"),
         (lambda lines: lines.pop(), "pass the file as it was drawn"),
         (lambda lines: [line.update(answer="") for line in lines], "expected verdicts on the 500 images"),

@@ -248,7 +248,7 @@ def test_no_finder_at_all_is_refused(tables, finder):
 
 
 def test_report_only_needs_another_table(tables):
-    with pytest.raises(InputError, match="name that with --against"):
+    with pytest.raises(InputError, match="pass that as --against"):
         curate.dedup(tables / "new.parquet", dry_run=True, report_only=True)
 
 

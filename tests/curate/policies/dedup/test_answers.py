@@ -52,7 +52,7 @@ def test_an_audit_with_verdicts_is_not_replaced_and_one_without_is(many, tmp_pat
     ("column", "value", "text"),
     [
         ("pair", "2/20", "line 3: expected a place such as '1 of 200' in column 'pair', got '2/20'"),
-        ("pair", "1 of 20", "line 3: pair 1 comes twice"),
+        ("pair", "1 of 20", "line 3: pair 1 occurs twice"),
         ("pair", "21 of 20", "line 3: expected a place such as"),
         ("stratum", "far away", "line 3: expected a stratum as it was drawn, got 'far away'"),
         ("weight", "0.5", "line 3: expected a weight of 1 or more, got 0.5"),

@@ -273,7 +273,7 @@ def test_verify_sees_that_the_other_table_changed(done):
     (done / "other.parquet").replace(done / "old.parquet")
     changed = verify(done / "out.receipt.json")
     assert not changed.identical
-    assert any("old.parquet is not the one that was read then" in note for note in lines_of(changed)["notes"])
+    assert any("old.parquet has changed since it was read" in note for note in lines_of(changed)["notes"])
 
 
 def test_verify_finds_the_other_table_beside_the_receipt(done, tmp_path_factory):

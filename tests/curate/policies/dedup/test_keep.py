@@ -206,7 +206,7 @@ def test_several_scores_leave_certain_out_of_the_default_and_are_named_when_it_i
     columns = {"kappa_a": COLUMNS["kappa_a"], "kappa_b": COLUMNS["kappa_a"]}
     table = open_table(write_table(tmp_path / "two.parquet", columns))
     assert parse_keep(DEFAULT, table, label=None) == []
-    with pytest.raises(InputError, match=r"got kappa_a, kappa_b; name a column with max:COLUMN"):
+    with pytest.raises(InputError, match=r"got kappa_a, kappa_b; choose a column with max:COLUMN"):
         parse_keep("certain", table, label=None)
 
 

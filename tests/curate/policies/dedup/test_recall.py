@@ -176,7 +176,7 @@ def test_images_that_cannot_be_read_are_named_and_others_take_their_place(moved,
 
 def test_nothing_that_can_be_read_is_an_error_that_says_why(moved, tiny_checkpoint):
     runner, settings = scorer_of(moved, model=tiny_checkpoint, device="cpu")
-    with pytest.raises(InputError, match=r"none of 2 that were drawn can be read \(such as '00.png': missing"):
+    with pytest.raises(InputError, match=r"none of the 2 sampled can be read \(such as '00.png': missing"):
         plant(Images.of(moved, [0, 1]), [0, 1], Copier(runner, settings, 0), n=2, kinds=["png"])
 
 

@@ -129,7 +129,7 @@ def test_an_image_is_embedded_by_the_tables_model_and_kept_in_the_receipt(
     assert verify(tmp_path / "out.receipt.json").identical
     text = tmp_path / "no.png"
     text.write_text("no image")
-    with pytest.raises(InputError, match="no image that can be read"):
+    with pytest.raises(InputError, match="not a readable image"):
         curate.filter(full_table, like=str(text), model=tiny_checkpoint, dry_run=True)
     with pytest.raises(InputError, match="--model"):
         curate.filter(full_table, like=str(folder / "04.png"), dry_run=True)

@@ -70,7 +70,7 @@ def test_a_key_that_a_spreadsheet_was_warned_of_is_found(dataset):
 
 def test_a_file_without_keys_or_with_too_many_is_refused(dataset, monkeypatch):
     (dataset / "empty.csv").write_text("key\n")
-    with pytest.raises(InputError, match=r"--keys .*empty.csv names no key"):
+    with pytest.raises(InputError, match=r"--keys .*empty.csv holds no key"):
         curate.filter(dataset / "heap.parquet", keys=dataset / "empty.csv", dry_run=True)
     (dataset / "other.csv").write_text("name\na\n")
     with pytest.raises(InputError, match="has no column 'key'"):
@@ -96,7 +96,7 @@ def test_what_names_keys_is_not_written_over(dataset, flag, name):
     line = ["filter", dataset / "heap.parquet", flag, dataset / name, "-o", dataset / "kept.parquet", "--overwrite"]
     result = run(*line)
     assert result.exit_code == 1
-    assert f"{name} is read by {flag} and would be written over" in " ".join(result.stderr.split())
+    assert f"{name} is read by {flag} and would be overwritten" in " ".join(result.stderr.split())
     assert (dataset / name).read_bytes() == before
     assert len(list(dataset.glob("kept*"))) == 1
 

@@ -165,6 +165,13 @@ def test_a_kind_with_a_witness_is_none_without_it(tmp_path, kind, measure, innoc
         assert curate.issues(dataset(tmp_path, **{kind: slice(9)})).kinds[kind]["n"] == 9
 
 
+def test_a_saved_grid_is_found_in_a_photograph_that_is_no_jpeg_any_more(tmp_path, monkeypatch):
+    for colours, n in ((900.0, 9), (200.0, 0)):  # a photograph, an icon
+        seen = {**BAD["blocky"], "quality_jpeg": np.nan, "quality_colours": colours}
+        monkeypatch.setitem(BAD, "blocky", seen)
+        assert curate.issues(dataset(tmp_path, blocky=slice(9))).kinds["blocky"]["n"] == n
+
+
 def test_noise_of_a_small_image_has_few_colours_that_do_not_repeat(tmp_path, monkeypatch):
     monkeypatch.setitem(BAD, "noisy", {**BAD["noisy"], "width": 64, "height": 48, "quality_colours": 172.0})
     assert curate.issues(dataset(tmp_path, noisy=slice(9))).kinds["noisy"]["n"] == 9  # 0.9 of 16 x 12 pixels
@@ -175,7 +182,7 @@ def test_unusable_images_are_told_from_others_by_p_junk_and_not_looked_for_witho
     result = curate.issues(path, drop="unusable")
     assert set(result.not_looked) == {"junk", "pure-noise", "enlarged", "placeholder", GROUPS}
     assert result.dropped == 2
-    with pytest.raises(InputError, match=r"p_junk.*by which enlarged is reported; score the"):
+    with pytest.raises(InputError, match=r"p_junk.*which enlarged needs; score the"):
         curate.issues(path, drop="enlarged")
 
 
@@ -276,7 +283,7 @@ def test_set_says_where_a_kind_begins(tmp_path):
         ({"set": {"dark": "low"}}, "--set dark: expected a number, such as 0.1, got 'low'"),
         ({"set": {"dark": "nan"}}, "--set dark: expected a number"),
         ({"without": list(KINDS)}, "leaves no kind"),
-        ({"only": ["dark"], "set": {"blurry": 1}}, "blurry is not looked for"),
+        ({"only": ["dark"], "set": {"blurry": 1}}, "blurry is excluded"),
     ],
 )
 def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, asked, words):
@@ -288,7 +295,7 @@ def test_a_table_without_measures_is_told_to_be_scored_again(tmp_path):
     path = dataset(tmp_path)
     bare = pq.read_table(path).select(["key", "status", "width", "height"])
     pq.write_table(bare, tmp_path / "old.parquet")
-    with pytest.raises(InputError, match=r"no column .quality_\w+., by which \w+ is reported; score the"):
+    with pytest.raises(InputError, match=r"no column .quality_\w+., which \w+ needs; score the"):
         curate.issues(tmp_path / "old.parquet")
     assert curate.issues(tmp_path / "old.parquet", only=["odd-size"]).n_issues == 0
     pq.write_table(pq.read_table(path).drop(["quality_jpeg"]), tmp_path / "less.parquet")
@@ -332,8 +339,8 @@ def test_the_first_line_says_of_how_many_rows_that_could_be_looked_at(tmp_path):
     nan = {name: pa.nulls(N, pa.float32()) for name in pq.read_schema(path).names if name.startswith("quality_")}
     failed = pa.array(["truncated"] * N)
     assert first() == "400 rows: 2 with an issue (0.5%)"
-    assert first(status=failed) == "400 rows: none could be looked at: no image was scored"
-    assert first(**nan) == "400 rows: none could be looked at: none has measures of quality"
+    assert first(status=failed) == "400 rows: none could be checked: no image was scored"
+    assert first(**nan) == "400 rows: none could be checked: none has quality columns"
     half = pa.array(["ok"] * 200 + ["truncated"] * 200)
     assert first(status=half) == "400 rows: 2 of 200 that were scored with an issue (1.0%)"
 

@@ -220,7 +220,7 @@ def test_a_review_is_shown_by_pairs_of_labels_and_relabelled_by_one_key(table, t
         (lambda text: text.replace("stratum", "said", 1), "no column 'stratum'"),
         (lambda text: text.replace(",trusted ", ",other ", 1), "expected a stratum"),
         (lambda text: "\n".join(text.split("\n")[:-3]) + "\n", "all rows of one sample"),
-        (lambda text: text + text.split("\n")[1] + "\n", "comes twice"),
+        (lambda text: text + text.split("\n")[1] + "\n", "occurs twice"),
         (lambda text: text, "got none"),
         (lambda text: "", "no column"),
     ],

@@ -37,7 +37,7 @@ def test_other_labels_are_another_choice(made):
     csv(labels, [(f"img/{i:03}.png", f"c{i % 2}") for i in range(9)])
     verification = verify(result.receipt)
     assert not verification.identical
-    assert any("l.csv is not the one that was read then" in note for note in lines_of(verification)["notes"])
+    assert any("l.csv has changed since it was read" in note for note in lines_of(verification)["notes"])
 
 
 @pytest.mark.parametrize("option", ["labelled", "exclude"])
@@ -66,7 +66,7 @@ def test_another_score_in_the_table_is_named_by_row(made):
     write(source, columns)
     verification = verify(result.receipt)
     assert any(f"{first}: now drop, then keep" in line for line in lines_of(verification)["different"])
-    assert any("the input is not the one that was read then" in note for note in lines_of(verification)["notes"])
+    assert any("the input has changed since it was read" in note for note in lines_of(verification)["notes"])
 
 
 def test_a_column_that_the_choice_did_not_read_is_compared_too(made):

@@ -248,7 +248,7 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
         ({"budget": 61}, "between 1 and the 60 rows that may be picked, got 61; there are 60 rows"),
         (
             {"budget": 55, "labelled_where": LABELLED},
-            "between 1 and the 50 rows that may be picked, got 55; of 60 rows 10 labelled; ask for fewer",
+            "between 1 and the 50 rows that may be picked, got 55; of 60 rows 10 labelled; choose fewer",
         ),
         (
             {"budget": 1, "labelled_where": "key like 'img%'"},
@@ -256,7 +256,7 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
         ),
         (
             {"strategy": "margin"},
-            "the strategy margin needs the classes of some labelled rows, got none; give them with --labelled",
+            "the strategy margin needs the classes of some labelled rows, got none; pass them with --labelled",
         ),
         (
             {"strategy": "margin", "labelled_where": LABELLED, "label": "empty"},
@@ -265,7 +265,10 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
         ({"strategy": "entropy"}, "the strategy entropy needs the classes"),
         (
             {"strategy": "stratified", "set": {"by": "given"}, "label": "empty"},
-            "expected classes in column 'empty', got none in the 60 rows that may be picked; name another with --label",
+            (
+                "expected classes in column 'empty', got none in the 60 rows that may be picked; choose another "
+                "with --label"
+            ),
         ),
         ({"strategy": "stratified"}, "the strategy stratified needs the classes of some labelled rows, got none"),
         ({"strategy": "score"}, "the strategy score needs --score COLUMN"),
@@ -324,7 +327,7 @@ def test_nothing_that_is_labelled_is_a_note_for_it_may_be_the_first_batch(scores
     result = curate.select(scores, None, budget=3, labelled=labels, dry_run=True)
     assert result.notes == [f"--labelled {labels} holds no key: no row counts as labelled"]
     result = curate.select(scores, None, budget=3, labelled_where="label = 'no'", dry_run=True)
-    assert result.notes == ["no row meets --labelled-where \"label = 'no'\": nothing is labelled by it"]
+    assert result.notes == ["no row meets --labelled-where \"label = 'no'\": no row counts as labelled"]
 
 
 def test_labelled_keys_that_are_not_in_the_table_are_counted_and_named(scores, tmp_path):
@@ -347,7 +350,7 @@ def test_no_embedding_column_is_told_with_what_to_do(tmp_path):
 def test_a_file_that_is_read_is_never_written_over(scores, tmp_path, flag):
     keys = curate.select(scores, tmp_path / "k.parquet", "random", 3).subset
     before = keys.read_bytes()
-    with pytest.raises(InputError, match=f"is read by --{flag} and would be written over"):
+    with pytest.raises(InputError, match=f"is read by --{flag} and would be overwritten"):
         curate.select(scores, keys, budget=3, overwrite=True, **{flag: keys})
     assert keys.read_bytes() == before
 

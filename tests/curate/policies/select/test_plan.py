@@ -68,7 +68,7 @@ def test_per_group_each_gives_the_budget_or_all_it_has():
     groups = groups_of(pool, [3, 60, 21])
     chosen = choose(pool, SelectRequest("auto", "5", per="group"), groups)
     assert np.bincount(groups.codes[chosen.rows]).tolist() == [3, 5, 5]
-    assert any("1 of 3 groups have fewer than 5 rows and give all they have: g0 (3)" in note for note in chosen.notes)
+    assert any("1 of 3 groups have fewer than 5 rows, and all are picked: g0 (3)" in note for note in chosen.notes)
     shared = choose(pool, SelectRequest("auto", "10%", per="group"), groups)
     assert np.bincount(groups.codes[shared.rows], minlength=3).tolist() == [0, 6, 2]
 
@@ -101,7 +101,9 @@ def test_with_many_groups_and_labels_each_group_sees_its_own_labelled_rows(monke
         in_group, known = (rows[groups.codes[rows] == code] for rows in (pool.candidates, pool.labelled))
         alone = MaxHerding()(replace(pool, candidates=in_group, labelled=known), 5).rows
         assert chosen.rows[groups.codes[chosen.rows] == code].tolist() == alone.tolist()
-    assert chosen.notes[0] == "6 labelled rows and 2 groups: each group keeps away from its own ones only"
+    assert (
+        chosen.notes[0] == "6 labelled rows and 2 groups: each group keeps its distance only from its own labelled rows"
+    )
 
 
 def test_part_of_a_pool_keeps_its_rows_together():

@@ -101,7 +101,7 @@ def test_a_group_larger_than_a_side_is_told_with_numbers_and_lies_on_the_largest
         result = curate.split(path, dry_run=True, group="patient", exact=True, seed=seed, **USUAL)
         assert result.sides == {"train": 800, "val": 100, "test": 100}
         note = next(note for note in result.notes if "cannot be divided" in note)
-        assert "larger than val was to be (100 of 1,000 rows): 700 rows of patient 'big' on train" in note
+        assert "larger than the requested val (100 of 1,000 rows): 700 rows of patient 'big' on train" in note
     assert "add --exact" in curate.split(path, dry_run=True, group="patient", **USUAL).notes[-1]
 
 
@@ -125,7 +125,7 @@ def test_names_and_the_columns_of_the_table_are_ones_own(tmp_path):
         ({"train": "80%", "side": ["dev"]}, "NAME=SHARE|NAME=VALUE"),
         ({**USUAL, "per": ["labl"]}, "did you mean 'label'"),
         ({**USUAL, "per": ["lists"]}, "names or numbers in column 'lists'"),
-        ({**USUAL, "per": ["label"], "group": "label"}, "'label' is named twice"),
+        ({**USUAL, "per": ["label"], "group": "label"}, "'label' is given to both"),
         ({**USUAL, "finder": "bytes", "duplicates": False}, "leave one of them out"),
         ({**USUAL, "finder": "signature"}, "finder signature needs the column signature"),
         ({**USUAL, "group": "one"}, "1 group of rows cannot fill 3 sides .*: the largest has 30 of 30 rows"),
