@@ -59,9 +59,9 @@ class EvaluateSettings:
         if not 1 <= self.repeats <= MOST_REPEATS:
             raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {self.repeats}; 1000 is usual")
         if self.sample is not None and self.sample < FEWEST_ROWS:
-            raise InputError(f"--sample must be at least {FEWEST_ROWS} rows, got {self.sample}; take more")
+            raise InputError(f"--sample must be at least {FEWEST_ROWS} rows, got {self.sample}; choose more")
         if self.degrade and self.degrade < FEWEST_ROWS:
-            raise InputError(f"--degrade must be at least {FEWEST_ROWS} images, got {self.degrade}; take more")
+            raise InputError(f"--degrade must be at least {FEWEST_ROWS} images, got {self.degrade}; choose more")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
 
@@ -100,7 +100,7 @@ def judge_table(
     work.begin(names, label, None, open_labelled(labelled))
     work.judge()
     if work.correctness is None:
-        raise InputError(f"--label: nothing can be predicted, for {work.result_.caveats.without_embeddings}")
+        raise InputError(f"--label: nothing can be predicted: {work.result_.caveats.without_embeddings}")
     return JudgedPredictions(work.rows, work.correctness, work.certainty())
 
 
@@ -227,7 +227,7 @@ class EvaluationWork:
         voted = np.nan_to_num(votes).sum(1) > 0
         self.result_.caveats.without_votes = int((~voted).sum())
         if voted.sum() < FEWEST_ROWS:
-            why = f"only {int(voted.sum())} rows have votes, of {FEWEST_ROWS} or more that it takes"
+            why = f"only {int(voted.sum())} rows have votes, and at least {FEWEST_ROWS} are needed"
             if not voted.any():
                 raise InputError("--votes: expected votes on some row, got none: every list is null or all zero")
             self.result_.measures.append(VOTES.without(why))

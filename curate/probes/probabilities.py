@@ -44,12 +44,12 @@ class Labelled:
         return Labelled(self.rows[inside], self.codes[inside], self.classes)
 
     def counts(self) -> dict[str, int]:
-        """Return how many rows each class has, those without any too; all rows have one."""
+        """Return the number of rows of each class, 0 included; all rows have a class."""
         counts = np.bincount(self.codes, minlength=len(self.classes))
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
     def joined(self, column: Codes) -> tuple["Labelled", NDArray[np.int64]]:
-        """Return the same with the classes of a column next to their own, and the class of every row.
+        """Return the labels with the classes of a column added, and the class of every row.
 
         Args:
             column: classes that a table gives its rows, shape (N,).
@@ -66,7 +66,7 @@ class Labelled:
 
 
 def with_probabilities(pool: Pool, labelled: Labelled, *, seed: int) -> tuple[Pool, dict[str, Any]]:
-    """Return the pool with what the probe reports for every row, and what is known of the model.
+    """Return the pool with the probe's predictions for every row, and the facts of the model.
 
     Args:
         pool: with vectors; where it has no labelled row of a known class, it comes back as it is, and no model.
@@ -94,15 +94,15 @@ def with_probabilities(pool: Pool, labelled: Labelled, *, seed: int) -> tuple[Po
 
 
 def model_notes(model: dict[str, Any], labelled: Labelled) -> list[str]:
-    """Return notes for the user of the probe, or of its absence."""
+    """Return notes on the probe, or on its absence, for the user."""
     if not model:
         if labelled.classes or not len(labelled.rows):
             return []
-        return ["the labelled rows have no classes, so they count for diversity alone; --label names their column"]
+        return ["the labelled rows have no classes, so they only count for diversity; choose their column with --label"]
     text = f"probe: {counted(model['rows'], 'labelled row')} of {counted(model['classes'], 'class', 'classes')}"
     notes = [text + (f", temperature {model['temperature']:.3g}" if model["temperature"] != 1 else "")]
     if model["classes"] == 1:
-        notes.append("all labelled rows are of one class: nothing shows yet what is uncertain")
+        notes.append("all labelled rows are of one class: uncertainty cannot be measured yet")
     return notes
 
 

@@ -103,8 +103,9 @@ def _check_keys(table: Table) -> None:
         bad = first_true(pc.or_(pc.equal(pc.binary_length(keys), 0), pc.match_substring(keys, "\0")))
         if bad is not None:
             raise InputError(
-                f"expected keys that a sheet can hold in {table.path}, got {keys[bad].as_py()!r} in row {start + bad} "
-                "(from 0); give it another, or take the row out"
+                f"expected keys that a spreadsheet can hold in {table.path}, got {keys[bad].as_py()!r} in row "
+                f"{start + bad} "
+                "(from 0); change the key, or remove the row"
             )
         start += batch.num_rows
 
@@ -114,11 +115,11 @@ def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> 
     selector = SelectRequest(strategy, settings=parameters, **guard.select_options).selector()
     for need, flag in (("uncertainty", "score"), ("quality", "quality")):
         if need in selector.needs and not getattr(guard, flag):
-            raise InputError(f"the strategy {strategy} needs a column of numbers; name it with --{flag}")
+            raise InputError(f"the strategy {strategy} needs a column of numbers; choose it with --{flag}")
     if {"holdout_loss", "labels"} & set(selector.needs):
         settings = ", ".join(f"{name}={value}" for name, value in parameters.items())
         which = f"{strategy}{f' with {settings}' if settings else ''}"
-        raise InputError(f"the strategy {which} is for tables whose labels are all known; take auto")
+        raise InputError(f"the strategy {which} is for tables whose labels are all known; use auto")
 
 
 def _refuse_taken(path: Path, table: str | Path) -> None:
@@ -126,7 +127,7 @@ def _refuse_taken(path: Path, table: str | Path) -> None:
     settings = open_folder(path).settings
     scored = read_table(table, signals_of(settings.guard, open_table(table, require=[KEY])).columns)
     refuse_another(settings, path, scored)
-    raise InputError(f"{path} holds rounds of {settings.table} already; go on with `curate round next {path}`")
+    raise InputError(f"{path} holds rounds of {settings.table} already; continue with `curate round next {path}`")
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -183,7 +184,7 @@ def _labels(
         return [None] * len(rows)
     if not len(rows):
         option = "--label" if labelled is None else "--labelled"
-        raise InputError(f"{option} gives classes of rows that are held out, and --holdout 0 holds out none")
+        raise InputError(f"{option} gives classes of held-out rows, and --holdout 0 holds out none")
     if labelled is None:
         source = str(label)
         scored.table.require([source])
@@ -194,7 +195,8 @@ def _labels(
         known = spelled_as(read_known(labelled, label), scored.table)
         if known.labels is None:
             raise InputError(
-                f"expected a column {label or LABEL!r} in {labelled}, got none; name the column of classes with --label"
+                f"expected a column {label or LABEL!r} in {labelled}, got none; choose the column of classes "
+                "with --label"
             )
         at = known.rows(scored.rows)
         refuse_unknown_keys(known, at, str(scored.table.path))
@@ -204,7 +206,7 @@ def _labels(
     if unknown:
         raise InputError(
             f"expected the classes {', '.join(settings.classes or ())} in {source}, got {unknown[0]!r}"
-            f"{f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''}; mend --classes or the labels"
+            f"{f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''}; fix --classes or the labels"
         )
     return labels
 

@@ -13,11 +13,11 @@ BLOCK_NUMBERS = 4_000_000  # numbers that are looked at in one go
 ATOL = 1e-3  # how far from 1 the probabilities of a row may sum: float16 tables
 
 HOW_TO_GET = {  # what a selector may need of a pool -> where it comes from
-    "vectors": "embeddings: give a table that `curate score` wrote with its `embedding` column",
+    "vectors": "embeddings: pass a table that `curate score` wrote with its `embedding` column",
     "probabilities": "class probabilities: label a first batch, so that the probe can be fitted",
-    "labels": "the classes of the labelled rows: give a table or CSV with a label for each key",
-    "uncertainty": "a score column: name one whose direction is known, such as unc_losspred or kappa_mcinfonce",
-    "quality": "a quality column: name one, such as unc_losspred",
+    "labels": "the classes of the labelled rows: pass a table or CSV with a label for each key",
+    "uncertainty": "a score column: choose one whose direction is known, such as unc_losspred or kappa_mcinfonce",
+    "quality": "a quality column: choose one, such as unc_losspred",
     "holdout_loss": "the loss of every row under a model that was trained on other rows",
 }
 
@@ -106,7 +106,7 @@ def _check_probabilities(array: NDArray) -> None:
             raise InputError(
                 "probabilities must be at least 0 and sum to 1 in every row, got a sum of"
                 f" {block[row].sum(dtype=np.float64):.4g} and a least of {block[row].min():.4g} in row {start + row}"
-                " of the pool; give class probabilities, not scores or logits"
+                " of the pool; pass class probabilities, not scores or logits"
             )
 
 

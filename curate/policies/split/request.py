@@ -33,7 +33,7 @@ def sides_of(shares: Mapping[str, str | float | None], more: Sequence[str] | Non
     sides = {name: str(share) for name, share in shares.items() if share is not None}
     for name, share in parse_settings(more or [], flag="--side", example="dev=5%").items():
         if name in sides:
-            raise InputError(f"--side {name} was given twice, once by --{name}; give it once")
+            raise InputError(f"--side {name} was given twice, once as --{name}; pass it once")
         sides[name] = share
     return sides
 
@@ -62,7 +62,7 @@ def _share(name: str, text: str) -> Fraction:
     flag = f"--{name}" if name in USUAL else f"--side {name}"
     share = Amount.parse(text, flag).share
     if share is None:
-        raise InputError(f"{flag} takes a share, such as 10% or 0.1, got {text}; a count of rows is not one")
+        raise InputError(f"{flag} takes a share, such as 10% or 0.1, got {text}; a number of rows is not a share")
     return share
 
 
@@ -98,10 +98,10 @@ class SplitRequest(Request):
     def __post_init__(self) -> None:
         shares_of(self.sides)
         if not -(2**63) <= self.seed < 2**63:
-            raise InputError(f"--seed must be a whole number of 64 bits, got {self.seed}; choose another")
+            raise InputError(f"--seed must be a 64-bit integer, got {self.seed}; choose another")
         twice = repeated(self.per)
         if twice or self.group in self.per:
-            raise InputError(f"{twice[0] if twice else self.group!r} is named twice by --per and --group; name it once")
+            raise InputError(f"{twice[0] if twice else self.group!r} is given to both --per and --group; pass it once")
         object.__setattr__(self, "per", tuple(self.per))
 
     @property
@@ -137,9 +137,9 @@ def thresholds_in(
     if not duplicates:
         if finder or mirrored:
             option = "--finder" if finder else "--mirrored"
-            raise InputError(f"{option} says what a copy is, and --no-duplicates looks for none; leave one of them out")
-        return {}, ["copies were not looked for: they may be on two sides"]
+            raise InputError(f"{option} defines copies, and --no-duplicates ignores them; leave one of them out")
+        return {}, ["no search for copies: they may be on two sides"]
     if finder is None and not set(COMPARED) & set(table.schema.names):
-        return {}, [f"no column shows copies ({', '.join(COMPARED)}): they may be on two sides"]
+        return {}, [f"no column to find copies by ({', '.join(COMPARED)}): they may be on two sides"]
     request, few = resolved(DedupRequest({}, mirrored=mirrored), table, finder)
     return request.thresholds, [f"copies are found by {', '.join(request.thresholds)} alone"] if few else []

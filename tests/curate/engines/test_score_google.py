@@ -178,9 +178,7 @@ def test_what_the_store_refuses_is_one_line_before_any_image_is_read(folder, tin
     refused("there is no bucket 'no-such-bucket-here'", "gs://no-such-bucket-here/s.parquet")
     refused("expected a name below a bucket", "gs://bucket")
     gs.faults.add("", 403, method="POST")
-    refused(
-        r"cannot write .*lock-000001.json: the server denies access \(HTTP status 403\); check the permissions"
-    )
+    refused(r"cannot write .*lock-000001.json: the server denies access \(HTTP status 403\); check the permissions")
     gs.faults.add("", 403)
     refused(r"cannot list .*: the server denies access \(HTTP status 403\)")
     gs.faults.add("", 503)

@@ -353,5 +353,5 @@ def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
 def test_a_class_too_large_to_rank_has_no_average_precision_and_says_why(table, monkeypatch):
     monkeypatch.setattr("curate.evaluation.ranked.MOST_RANKED", 1000)
     evaluation = evaluate(table, label="label", **QUICK)
-    assert "would take minutes; measure fewer (--sample)" in measure(evaluation, "mAP@R").missing
+    assert "would take minutes; measure fewer rows (--sample)" in measure(evaluation, "mAP@R").missing
     assert measure(evaluation, "Recall@4").values

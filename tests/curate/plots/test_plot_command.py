@@ -135,7 +135,7 @@ def test_hostile_labels_are_shown_as_they_are_and_in_silence(folder, ending, cap
 
 def test_of_many_classes_the_largest_are_shown_and_that_is_said(folder):
     result = run("plot s.parquet histogram --column kappa_a --per many -o x.svg")
-    assert "the 12 largest of 60 groups of many are named; 48 rows are in others" in result.stderr
+    assert "the 12 largest of 60 groups of many are shown; 48 rows are in others" in result.stderr
     assert "the 12 largest" not in run("plot s.parquet histogram --column kappa_a --per many -o y.svg --quiet").stderr
 
 
@@ -161,7 +161,7 @@ def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
         ("s.parquet histogram --column label -o x.svg", "numbers in column 'label'"),
         ("s.parquet histogram --column none -o x.svg", "got null, NaN or infinity in every row of 60"),
         ("s.parquet histogram --column nan -o x.svg", "got null, NaN or infinity in every row of 60"),
-        ("s.parquet histogram --label label -o x.svg", "--label is not for histogram"),
+        ("s.parquet histogram --label label -o x.svg", "--label is not used by histogram"),
         ("s.parquet histogram --column kappa_a --column unc_b --per label -o x.svg", "shows one column, got 2"),
         ("s.parquet histogram --width 5 -o x.svg", "between 60 and 400 mm, got 5"),
         ("s.parquet histogram --width nan -o x.svg", "between 60 and 400 mm, got nan"),
@@ -169,7 +169,7 @@ def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
         ("s.parquet risk-coverage --right kappa_a -o x.svg", "expected 1 or 0 in 'kappa_a'"),
         ("s.parquet risk-coverage --right label -o x.svg", "expected true and false, or 1 and 0, in 'label'"),
         ("s.parquet risk-coverage --label label --prediction lineal -o x.svg", "did you mean 'linear'"),
-        ("s.parquet reliability --right right -o x.svg", "name columns with --column, such as kappa_a"),
+        ("s.parquet reliability --right right -o x.svg", "choose columns with --column, such as kappa_a"),
         ("s.parquet reliability --label label --repeats 0 -o x.svg", "--repeats must be between 1"),
     ],
 )

@@ -239,7 +239,7 @@ def test_other_threads_pick_the_same_rows(tmp_path):
         ({}, {"label": "key"}, "expected two different images of a class in column 'key', got 60 rows of 60 classes"),
         ({"embedding": None}, {}, "has no 'embedding' column"),
         ({}, {"holdout_loss": "nothing"}, "has no column 'nothing'"),
-        ({"holdout": -np.arange(60.0)}, {"holdout_loss": "holdout"}, "losses of at least 0, .* give the negative"),
+        ({"holdout": -np.arange(60.0)}, {"holdout_loss": "holdout"}, "losses of at least 0, .* negate log-likelihoods"),
         ({}, {"strategy": "auto", "holdout_loss": "holdout"}, "for the strategy small-loss, got auto"),
     ],
 )

@@ -82,8 +82,8 @@ def test_another_file_in_place_of_one_is_named(folder, name):
 def test_a_state_that_names_a_file_elsewhere_is_named_and_the_file_is_not_opened(folder):
     edit_state(folder / "rounds" / "0002" / "state.json", files={"/dev/zero": "0" * 64, "../0001/state.json": ""})
     state = status(folder, lift=False).changed
-    assert "rounds/0002//dev/zero is not what rounds/0002/state.json says" in state
-    assert "rounds/0002/../0001/state.json is not what rounds/0002/state.json says" in state
+    assert "rounds/0002//dev/zero differs from what rounds/0002/state.json records" in state
+    assert "rounds/0002/../0001/state.json differs from what rounds/0002/state.json records" in state
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,9 @@ def test_a_round_with_the_receipt_of_an_earlier_version_is_opened_and_its_receip
         verify(folder)
     assert round_next(folder, partial=True).number == 3
     receipt.write_text("{}")
-    assert open_folder(folder).changed() == ["rounds/0002/receipt.json is not what rounds/0002/state.json says"]
+    assert open_folder(folder).changed() == [
+        "rounds/0002/receipt.json differs from what rounds/0002/state.json records"
+    ]
 
 
 def test_labels_that_were_changed_lost_or_brought_from_elsewhere_are_named(folder):
@@ -136,12 +138,12 @@ def test_labels_that_were_changed_lost_or_brought_from_elsewhere_are_named(folde
     path.unlink()
     (folder / "rounds" / "0001" / "labels-0001.parquet").unlink()
     changes = open_folder(folder).changed()
-    assert "rounds/0001/labels-0001.parquet is not what rounds/0002/state.json says" in changes
+    assert "rounds/0001/labels-0001.parquet differs from what rounds/0002/state.json records" in changes
 
 
 def test_a_batch_that_is_lost_is_named_with_a_way_out(folder):
     (folder / "rounds" / "0001" / "batch.parquet").unlink()
-    with pytest.raises(InputError, match=r"0001/batch\.parquet, which is missing; take the folder from a copy"):
+    with pytest.raises(InputError, match=r"0001/batch\.parquet, which is missing; restore the folder from a backup"):
         status(folder)
 
 
@@ -169,7 +171,7 @@ def test_another_table_is_refused_and_both_are_named(folder, tmp_path):
 def test_a_table_that_was_moved_or_sorted_again_is_the_same(folder, tmp_path):
     table(tmp_path / "sorted.parquet", order=list(reversed(range(120))))
     (tmp_path / "t.parquet").unlink()
-    with pytest.raises(InputError, match=r"t\.parquet, which is missing; say where it is with --table"):
+    with pytest.raises(InputError, match=r"t\.parquet, which is missing; pass its place as --table"):
         round_next(folder)
     assert round_next(folder, table=tmp_path / "sorted.parquet").number == 3
 
@@ -230,12 +232,12 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
         ({"batch": 0}, "at least 1 row, got 0"),
         ({"control": 1.0}, r"control share must be in \[0, 1\), got 1"),
         ({"strategy": "autos"}, "unknown strategy 'autos'; did you mean 'auto'"),
-        ({"strategy": "small-loss"}, "the strategy small-loss is for tables whose labels are all known; take auto"),
+        ({"strategy": "small-loss"}, "the strategy small-loss is for tables whose labels are all known; use auto"),
         (
             {"strategy": "stratified", "set": {"by": "given"}},
             "stratified with by=given is for tables whose labels",
         ),
-        ({"strategy": "score"}, "needs a column of numbers; name it with --score"),
+        ({"strategy": "score"}, "needs a column of numbers; choose it with --score"),
         ({"set": {"bandwidht": 1}}, "no parameter 'bandwidht'; did you mean 'bandwidth'"),
         ({"format": "xml"}, "unknown format 'xml'"),
         ({"probe": "svm"}, "unknown probe 'svm'"),
@@ -259,7 +261,7 @@ def test_settings_that_cannot_be_are_refused_and_nothing_is_made(tmp_path, asked
 def test_labels_before_any_request_are_refused(tmp_path):
     table(tmp_path / "t.parquet")
     round_init(tmp_path / "r", tmp_path / "t.parquet")
-    with pytest.raises(InputError, match="no batch was made yet"):
+    with pytest.raises(InputError, match="has no batch yet"):
         round_import(tmp_path / "r", sheet(tmp_path / "a.csv", []))
 
 
@@ -269,7 +271,7 @@ def test_labels_are_a_file_or_a_folder_and_nothing_else(folder, tmp_path):
     for path in ("/dev/zero", tmp_path / "pipe"):
         with pytest.raises(InputError, match="is a device or a pipe"):
             round_import(folder, path)
-    with pytest.raises(InputError, match="got a folder; give the path of the file"):
+    with pytest.raises(InputError, match="got a folder; pass the path of the file"):
         round_import(folder, tmp_path)
     with pytest.raises(InputError, match="No such file"):
         round_import(folder, tmp_path / "none.csv")
