@@ -54,7 +54,7 @@ def _show(difference: "Diff") -> None:
         name = f"; in the steps of the {('first', 'second')[other]}:" if steps else ""
         _show_rows(f"{mark} only in this one: {missing.rows:,}{name}", mark, missing, with_reasons=bool(steps))
     decided = counted(difference.decisions.rows, "row has", "rows have")
-    _show_rows(f"{decided} with with another decision or reason (< | >):", "", difference.decisions)
+    _show_rows(f"{decided} with another decision or reason (< | >):", "", difference.decisions)
     if not difference.same_order:
         show("the rows of both are in another order")
     for name, (first, second) in difference.columns.items():

@@ -236,7 +236,7 @@ class _Past:
                 lacking.append(file or f"{name} is missing")
                 self.named_imports.add(name)
             elif round_ is not None and round_.state.labels[name] != file.content:
-                check.problems.append(f"{name} is not what {self.folder.name(round_.folder)}/{STATE} says")
+                check.problems.append(f"{name} differs from what {self.folder.name(round_.folder)}/{STATE} records")
                 self.named_imports.add(name)
         for name in self.labels:
             if name not in names:

@@ -75,7 +75,7 @@ def test_another_file_in_place_of_one_is_named(folder, name):
     table = pq.read_table(path)
     pq.write_table(table.slice(0, table.num_rows - 1), path)
     assert [line for line in open_folder(folder).changed() if line.startswith(name)]
-    with pytest.raises(InputError, match=rf"was changed: {name} is not what"):
+    with pytest.raises(InputError, match=rf"was changed: {name} differs from what"):
         round_import(folder, folder.parent / "1.csv")
 
 
