@@ -89,8 +89,8 @@ def refuse_urls(arguments: Mapping[str, Any]) -> None:
             if match[1].lower() in SCHEMES:
                 url = shown(f"{match[1]}://{str(path)[match.end() :]}")
                 raise InputError(
-                    f"expected a path of this machine for {name}, got {url}; read and write it here, and copy "
-                    "it from or to the store (aws s3 cp, gcloud storage cp)"
+                    f"expected a local path for {name}, got {url}; write it here, and copy it to or from the "
+                    "store (aws s3 cp, gcloud storage cp)"
                 )
 
 

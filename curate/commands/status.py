@@ -133,6 +133,6 @@ def _show_curve(status: "Status") -> None:
         rows, header=("labels", "accuracy", f"{share} at every look", "95 % of this look", "held-out images"), right=0
     )
     show(
-        "at every look: all hold at once, however often you look and whenever you stop; of this look: one alone, for "
-        "who looks once"
+        "at every look: all hold at once, however often you look and whenever you stop; of this look: valid "
+        "only if you look once"
     )

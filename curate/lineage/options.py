@@ -60,9 +60,7 @@ class VerifyOptions:
     _: KW_ONLY
     root: Annotated[
         str | Path | Sequence[str | Path] | None,
-        shared(
-            "--root", ": files that moved are found below it, by their digest, and nothing else is read (repeatable)"
-        ),
+        shared("--root", ": moved files are found below it by their digest, and nothing else is read (repeatable)"),
     ] = None
     chain: Annotated[bool, Option("Also recompute every earlier subset.")] = False
     pixels: Annotated[

@@ -31,7 +31,10 @@ class RetrieveOptions:
     credible: Annotated[
         float | None,
         Option(
-            "Give all rows in the region that holds what a query shows with this probability: more where it is unsure.",
+            (
+                "Return all rows in the region that contains the query's class with this probability: more for "
+                "uncertain queries."
+            ),
             metavar="SHARE",
             python="Probability, in (0, 1), with which what a query shows lies inside its region; the rows inside "
             "are given.",

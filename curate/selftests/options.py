@@ -16,7 +16,7 @@ class SelftestOptions:
     images_of: Annotated[
         str | Path,
         Option(
-            "Scored table; or a folder, list, table or tar of images, a draw of which is scored.",
+            "Scored table; or a folder, list, table or tar of images, of which a sample is scored.",
             metavar="TABLE|SOURCE",
             path="name",
             argument=True,
@@ -43,5 +43,5 @@ class SelftestOptions:
     device: fields.Device = "auto"
     seed: fields.Seed = 0
     repeats: Annotated[int, Note("Of the bootstrap of what labels show.")] = 1000
-    ways: Annotated[Sequence[Any] | None, Note("In which scores must come out the same; all by default.")] = None
+    ways: Annotated[Sequence[Any] | None, Note("Settings in which scores must be equal; all by default.")] = None
     announce: fields.Announce = lambda text: None

@@ -64,7 +64,7 @@ def group_sheet(
     chosen = doubtful_groups(decisions, groups, limit=MOST_GROUPS)
     n_elsewhere = sum(group.members[0].is_elsewhere for group in chosen)
     if n_elsewhere and against is None:
-        raise InputError(f"the kept images of {n_elsewhere:,} groups are rows of another table; name it with --against")
+        raise InputError(f"the kept images of {n_elsewhere:,} groups are rows of another table; pass it as --against")
     members = [member for group in chosen for member in group.members]
     of_table = _shown(table, [member.key for member in members if not member.is_elsewhere], source, label)
     of_other = {}

@@ -65,7 +65,7 @@ LINES: dict[str, Line] = {
     ),
     "keys": Line(
         "curate.policies.filter.named:Keys",
-        Annotated[File, rule_option("Keep the rows whose keys a CSV, list or table names in a column key.", "FILE")],
+        Annotated[File, rule_option("Keep the rows whose keys a CSV, list or table has in a column key.", "FILE")],
     ),
     "without-keys": Line(
         "curate.policies.filter.named:WithoutKeys",
@@ -74,7 +74,7 @@ LINES: dict[str, Line] = {
             rule_option(
                 "Drop the rows whose keys it names, such as images ticked on a report.",
                 "FILE",
-                "Drop the rows whose keys a CSV, list or table names in a column key.",
+                "Drop the rows whose keys a CSV, list or table has in a column key.",
             ),
         ],
     ),
@@ -137,19 +137,21 @@ class RuleTable(Lazy["type[Rule]"]):
 
         rule = plugins.load_plugin(plugins.plugins(plugins.RULES)[name])
         if not (isinstance(rule, type) and issubclass(rule, Rule) and getattr(rule, "name", None) == name):
-            raise InputError(f"the plug-in {name!r} is no rule: expected a subclass of Rule of that name, got {rule!r}")
+            raise InputError(
+                f"the plug-in {name!r} is not a rule: expected a subclass of Rule of that name, got {rule!r}"
+            )
         if not isinstance(rule.settings, Mapping):
-            raise InputError(f"the plug-in {name!r} is no rule: expected settings as a dict, got {rule.settings!r}")
+            raise InputError(f"the plug-in {name!r} is not a rule: expected settings as a dict, got {rule.settings!r}")
         if wrong := [each for each in (name, *rule.settings) if not _is_name(each)]:
             raise InputError(
-                f"the plug-in {name!r} is no rule: expected options of small letters, digits and hyphens that are no "
-                f"word of Python, got {wrong[0]!r}"
+                f"the plug-in {name!r} is not a rule: expected options of small letters, digits and hyphens "
+                f"that are not Python keywords, got {wrong[0]!r}"
             )
         lacking = sorted(rule.__abstractmethods__)
         lacking += [each for each, kind in {name: rule.option, **rule.settings}.items() if not _is_option(kind)]
         if lacking:
             raise InputError(
-                f"the plug-in {name!r} is no rule: it lacks {lacking[0]}; an option is Annotated[type | None, "
+                f"the plug-in {name!r} is not a rule: it lacks {lacking[0]}; an option is Annotated[type | None, "
                 "rule_option(text, metavar)]"
             )
         return rule
@@ -197,13 +199,15 @@ class RuleTable(Lazy["type[Rule]"]):
                 continue
             if name in LINES:
                 raise InputError(
-                    f"{plugins.package_of(point)} adds a rule {name!r}, which curate has; remove that package, or "
+                    f"{plugins.package_of(point)} adds a rule {name!r}, which curate already has; remove that "
+                    "package, or "
                     "rename its rule"
                 )
             new = {name: self[name].option, **self[name].settings}
             if twice := sorted({*new} & {*OF_RULES, *options}):
                 raise InputError(
-                    f"{plugins.package_of(point)} adds an option --{twice[0]}, which there is; remove that package, or "
+                    f"{plugins.package_of(point)} adds an option --{twice[0]}, which already exists; remove "
+                    "that package, or "
                     "rename its option"
                 )
             options |= new

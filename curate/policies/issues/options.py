@@ -34,7 +34,7 @@ class IssuesOptions:
         Option("Drop this group of images unlike the rest (repeatable).", metavar="N", default=False),
     ] = None
     only: Annotated[Kinds, Option("Look only for this kind (repeatable).", metavar="KIND", default=False)] = None
-    without: Annotated[Kinds, Option("Do not look for this kind (repeatable).", metavar="KIND", default=False)] = None
+    without: Annotated[Kinds, Option("Skip this kind (repeatable).", metavar="KIND", default=False)] = None
     force: Annotated[
         Kinds, Option("Flag this kind even in more than 10% of the images (repeatable).", metavar="KIND", default=False)
     ] = None
