@@ -358,8 +358,8 @@ def base_of(table: Table, model: str | Path | None) -> str | Path:
     for path in shipped_models().values():
         if made_by and digest_of(path) == made_by:
             return path
-    who = f"by the model {made_by[:12]}..., which does not ship" if made_by else "by a model that it does not name"
-    raise InputError(f"{table.path} was scored {who}; name it with --model, as it was when scoring")
+    who = f"by the model {made_by[:12]}..., which does not ship" if made_by else "by a model that it does not record"
+    raise InputError(f"{table.path} was scored {who}; pass it as --model, as when scoring")
 
 
 def check_same(table: Table, model: str | Path) -> None:
@@ -372,5 +372,5 @@ def check_same(table: Table, model: str | Path) -> None:
     if made_by and made_by != digest:
         raise InputError(
             f"expected the model that scored {table.path} ({made_by[:12]}...), got {model} ({digest[:12]}...): their "
-            "embeddings cannot be compared; name the other, or score the images with this one"
+            "embeddings cannot be compared; pass the other, or score the images with this one"
         )

@@ -285,7 +285,7 @@ def recall_lines(searches: Mapping[str, Search]) -> list[str]:
         if recall is None or recall.exact:
             lines.append(f"{name}: {search.extent}")
         elif not recall.n_pairs:
-            lines.append(f"{name}: searched in clusters; the sampled rows have no pair to measure by")
+            lines.append(f"{name}: searched in clusters; recall is unknown, as the sampled rows have no pair")
         else:
             lines.append(
                 f"{name}: searched in clusters, which find {recall.estimate:.2%} of the pairs "
