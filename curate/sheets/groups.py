@@ -99,7 +99,7 @@ def _shown(table: Table, keys: Sequence[str], source: str | None, label: str | N
     if absent:
         raise InputError(
             f"{table.path} has no row with the key {plain_line(absent[0])!r} ({len(absent):,} of "
-            f"{len(set(keys)):,} are missing); give the table that was deduplicated"
+            f"{len(set(keys)):,} are missing); pass the table that was deduplicated"
         )
     rows = list(row_of.values())
     images = Images.of(table, rows, source=source)
