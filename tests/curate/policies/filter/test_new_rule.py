@@ -209,7 +209,7 @@ def test_every_command_knows_it(folder):
         "explain k.parquet 04": "row 4 is left out",
         "report s.parquet k.receipt.json --points 0 -o r.html": "r.html",
         "filter s.parquet --every-nth x -o no.parquet": "error: --every-nth takes a whole number",
-        "filter s.parquet --from-row 1 --min 1 -o no.parquet": "error: --from-row is for --every-nth",
+        "filter s.parquet --from-row 1 --min 1 -o no.parquet": "error: --from-row needs --every-nth",
         "filter s.parquet --every-nht 3 -o no.parquet": "--every-nth",
     }
     result = python("-c", EVERY_LINE, *said_by_line, folder=folder)
