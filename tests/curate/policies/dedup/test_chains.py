@@ -7,8 +7,8 @@ from test_stars import peak_mb
 
 from curate.policies.dedup.finders import links
 from curate.policies.dedup.finders.searches import NearHash, NearVector
-from curate.policies.dedup.grouping import chains
-from curate.policies.dedup.grouping.chains import find_chains, join, roots
+from curate.policies.split import groups as chains
+from curate.policies.split.groups import find_chains, join, roots
 
 
 def components(linked, taking_part):
