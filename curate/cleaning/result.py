@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.cleaning.changes import Changes
-from curate.counted import Grid, Printed
+from curate.counted import Grid, Printed, counted
 from curate.pipeline.run import Ran
 from curate.pipeline.state import Stage
 from curate.policies.outcomes import FAILED, OUTCOMES
@@ -30,6 +30,7 @@ class CleanResult(Printed):
         unusable_by: kind of issue -> images.
         copies_by: what found them -> images.
         review_by: kind of finding -> rows, the largest consequence first; a row may have several.
+        changed_since: images that changed since a reviewer decided about them, which no longer counts.
         emptied: classes of readable images of which none is kept.
         folder: where all lies.
         subset: the kept rows.
@@ -63,6 +64,7 @@ class CleanResult(Printed):
     unusable_by: Mapping[str, int] = field(default_factory=dict)
     copies_by: Mapping[str, int] = field(default_factory=dict)
     review_by: Mapping[str, int] = field(default_factory=dict)
+    changed_since: int = 0
     emptied: list[str] = field(default_factory=list)
     export: Path | None = None
     source: str | None = None
@@ -94,6 +96,9 @@ class CleanResult(Printed):
     def lines(self) -> list[str | Grid]:
         """Return the printed lines."""
         lines: list[str | Grid] = [Grid(self.account(), right=1), *emptied_words("class", self.emptied)]
+        if self.changed_since:
+            images = counted(self.changed_since, "image")
+            lines.append(f"{images} changed since the review: what was decided about them no longer counts")
         if self.no_junk:
             lines.append(f"no search for junk: {self.no_junk}")
         return lines if self.changes is None else [*lines, *self.changes.lines()]

@@ -23,9 +23,9 @@ from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
 from curate.policies.reviewed import RULE
-from curate.policies.verdicts import IMAGE, ImageDecision, answer_of, read_verdicts
-from curate.reporting.findings import NEAR, QUESTIONS
-from curate.reporting.review import LIKE, read_findings
+from curate.policies.verdicts import ImageDecision, read_verdicts
+from curate.reporting.findings import NEAR
+from curate.reporting.review import DECIDED, LIKE, on_images, read_findings
 from curate.tables.keys import rows_with_keys
 from curate.tables.table import Table, open_table
 from scoring.atomic import AtomicFile
@@ -294,7 +294,7 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, opt
         )
     review = out / REVIEW
     decisions = _decided(out)
-    findings = [] if dry_run else _open(read_findings(review), decisions)
+    findings = [] if dry_run else _open(read_findings(review))
     review_by: dict[str, int] = {}
     for line in findings:
         review_by[line["kind"]] = review_by.get(line["kind"], 0) + 1
@@ -312,6 +312,7 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, opt
         unusable_by=unusable or {},
         copies_by=copies or {},
         review_by=review_by,
+        changed_since=0 if dry_run else len(decisions) - len(on_images(open_table(out / SCORES), decisions)),
         emptied=[] if dry_run or cleaning.label is None else _emptied(out, cleaning.label),
         folder=out,
         subset=out / SUBSET,
@@ -327,15 +328,8 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, opt
     )
 
 
-def _open(findings: list[dict[str, str]], decisions: Mapping[str, ImageDecision]) -> list[dict[str, str]]:
+def _open(findings: list[dict[str, str]]) -> list[dict[str, str]]:
     """The findings without a decision; a near copy comes with the image it resembles."""
-    if not decisions:
-        return findings
-    left = [line for line in findings if not _answer(line, decisions)]
+    left = [line for line in findings if not line[DECIDED]]
     originals = {line[LIKE] for line in left}
     return [line for line in left if line["kind"] != NEAR or line[LIKE] or line["key"] in originals]
-
-
-def _answer(line: Mapping[str, str], decisions: Mapping[str, ImageDecision]) -> str:
-    """The verdict on a finding; an empty text for none."""
-    return answer_of(decisions, QUESTIONS.get(line["kind"], IMAGE), line["key"], line[LIKE])

@@ -14,14 +14,15 @@ from curate.counted import counted
 from curate.manifest.text import guarded, read_text, unguarded
 from curate.policies.issues.kinds import GROUPS
 from curate.policies.reviewed import RULE, VerdictLines
-from curate.policies.verdicts import IMAGE, ImageDecision, answer_of
+from curate.policies.verdicts import IMAGE, SHORT, ImageDecision, answer_of
 from curate.reporting.findings import QUESTIONS, Finding
 from curate.reporting.results import Applied
 from curate.sheets.captions import plain_line
 from curate.sheets.sheet import Tile, contact_sheet
 from curate.sheets.tiles import tile_of
 from curate.tables.images import Images
-from curate.tables.keys import named
+from curate.tables.keys import named, rows_with_keys
+from curate.tables.needs import SHA256
 from curate.tables.table import Table
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
@@ -53,8 +54,11 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise InputError(f"{folder} holds {other}, which is not a finding and would be lost; move it elsewhere")
 
 
-def decisions_on(results: Sequence[Applied]) -> dict[str, ImageDecision]:
-    """Return reviewers' decisions by key, from the verdicts that results were made with and that still exist."""
+def decisions_on(table: Table, results: Sequence[Applied]) -> dict[str, ImageDecision]:
+    """Return reviewers' decisions by key, from the verdicts that results were made with and that still exist.
+
+    Decisions on images that are others now are left out.
+    """
     decisions: dict[str, ImageDecision] = {}
     for applied in results:
         for rule in applied.rules:
@@ -63,7 +67,15 @@ def decisions_on(results: Sequence[Applied]) -> dict[str, ImageDecision]:
             place = next((place for place in places if place.is_file()), None)
             if verdicts is not None and place is not None:
                 decisions |= replace(verdicts, file=str(place)).read.decisions()
-    return decisions
+    return on_images(table, decisions)
+
+
+def on_images(table: Table, decisions: Mapping[str, ImageDecision]) -> dict[str, ImageDecision]:
+    """Return the decisions, without those on keys whose image in a table is another now."""
+    rows = rows_with_keys(table, list(decisions)) if SHA256 in table.schema.names else {}
+    images = table.take(np.array([*rows.values()], np.int64), [SHA256]).column(0).to_pylist() if rows else []
+    now = {key: str(image)[:SHORT] for key, image in zip(rows, images, strict=True) if image is not None}
+    return {key: each for key, each in decisions.items() if not each.image or now.get(key, each.image) == each.image}
 
 
 def undecided(finding: Finding, table: Table, decisions: Mapping[str, ImageDecision]) -> Finding:

@@ -73,7 +73,7 @@ def run_report(options: ReportOptions) -> Report:
     facts = gather(opened, request)
     if review is not None:
         kinds = findings_of(facts.dataset, facts.decided, facts.results)
-        decisions = decisions_on(facts.results)
+        decisions = decisions_on(opened, facts.results)
         write_findings(review, opened, kinds, options.source, decisions, overwrite=options.overwrite)
         left = [finding for kind in kinds if len((finding := undecided(kind, opened, decisions)).rows)]
         if left:

@@ -195,12 +195,17 @@ def _under_review(about: Reviewed, reviewer: str) -> Review:
     begin = {"table": str(table.path), "digest": dataset.digest, "rows": dataset.n}
     file = VerdictFile(about.verdicts, reviewer, begin)
     if about.sample is not None:
-        return Review(dataset, dataset.ok, sample_groups(about.sample, dataset), file, label)
+        review = Review(dataset, dataset.ok, sample_groups(about.sample, dataset), file, label)
+        review.refuse_other()
+        return review
     kept = decided.outcome == KEEP if decided.policies else dataset.ok
     near = None if about.listed is None else _listed_copies(about.listed, dataset)
     if near is None and dataset.n > MOST_PAIRED:
         near = []
-    return Review(dataset, kept, suspected_groups(dataset, decided, applied, near), file, label)
+    review = Review(dataset, kept, suspected_groups(dataset, decided, applied, near), file, label)
+    if about.listed is None:  # in a cleaned folder all images may have changed since
+        review.refuse_other()
+    return review
 
 
 def _listed_copies(folder: Path, dataset: Dataset) -> list[Finding]:

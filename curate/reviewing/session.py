@@ -64,10 +64,13 @@ class Review:
         self._rows: dict[str, tuple[NDArray[np.int64], int, int]] = {}
         self._lock = threading.RLock()
         self._stood: tuple[Verdicts, Standing] | None = None
-        verdicts = [line for line in file.verdicts.live() if line.keys]
+
+    def refuse_other(self) -> None:
+        """Raise InputError where there are verdicts, and none is on an image of the table."""
+        verdicts = [line for line in self.file.verdicts.live() if line.keys]
         if verdicts and not any((self._rows_of(line) >= 0).any() for line in verdicts):
             raise InputError(
-                f"{file.path} belongs to another table: none of its images is in {self.table.path}; pass "
+                f"{self.file.path} belongs to another table: none of its images is in {self.table.path}; pass "
                 "another file as --verdicts"
             )
 
@@ -169,6 +172,8 @@ class Review:
 
     def notes(self) -> list[str]:
         """Return notes on the file for the reviewer."""
+        for line in self.file.verdicts.live():
+            self._rows_of(line)
         gone = sum(dropped for _, dropped, _ in self._rows.values())
         notes, changed = [], sum(restored for _, _, restored in self._rows.values())
         if self.file.verdicts.torn:
@@ -320,15 +325,14 @@ class Review:
         """The rows of a group that are still to be decided."""
         if group.kind == DISAGREE:
             return group.rows
-        if group.kind == SAMPLE and len(group.beside):
-            pairs = zip(group.rows.tolist(), group.beside.tolist(), strict=True)
+        pairs = [*zip(group.rows.tolist(), group.beside.tolist(), strict=False)]  # none of a group without others
+        if group.kind == SAMPLE and pairs:
             return group.rows[[pair not in self._standing.pairs for pair in pairs]]
         answered = self._standing.answered.get(group.question)
         closed = self._standing.dropped[group.rows]
         if answered is not None:
             closed |= answered[group.rows]
-        if group.question == COPY and len(group.beside):
-            pairs = zip(group.rows.tolist(), group.beside.tolist(), strict=True)
+        if group.question == COPY and pairs:
             closed |= np.array([pair in self._standing.apart for pair in pairs], bool)
         return group.rows[~closed]
 

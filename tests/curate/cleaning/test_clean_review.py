@@ -53,6 +53,23 @@ def test_findings_that_a_reviewer_decided_are_marked_and_no_longer_shown(workdir
     assert any(path.name.endswith(f"-{group['kind']}.png") for path in Path("out/review").iterdir()) == bool(of_kind)
 
 
+def test_what_was_decided_no_longer_counts_where_the_images_changed(workdir):
+    with serving("out", reviewer="ann") as server:
+        group = next(each for each in queue(server) if each["kind"] != "dropped-copy")
+        keys = [item["key"] for item in call(server, f"group?id={group['id']}")[1]["items"]]
+        act(server, "keep", group["id"])
+    decided = counts(clean("--json"))
+    for path in Path("photos").glob("*.*"):
+        path.write_bytes(path.read_bytes() + b"\n")
+    printed, again = clean().stdout, counts(clean("--json"))
+    assert (again["changed_since"], again["to_review"] > decided["to_review"]) == (len(keys), True)
+    assert f"{len(keys)} image" in next(line for line in printed.splitlines() if "no longer counts" in line)
+    assert not any(line["decided"] for line in findings(Path("out")))
+    with serving("out", reviewer="ann") as server:
+        assert group["id"] in {each["id"] for each in queue(server)}
+        assert any(str(len(keys)) in note for note in server.site.notes)
+
+
 def test_the_command_that_applies_decisions_is_the_one_that_was_typed(workdir):
     typed = ["clean", "photos", "-o", "out", "--model", "m.safetensors"]
     assert command_of(Path("out")) == ["curate", *typed]
