@@ -23,8 +23,10 @@ from curate.statistics.two_sample import (
 from curate.tables.dataset import numbers_of
 from curate.tables.digests import plain
 from curate.tables.needs import PHASH, SHA256, is_number, is_plain
+from scoring.relative.columns import CLUSTER, UNLIKE
 
 ROW_NAMING = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING, MTIME})  # of one row or its file
+GROUP_NUMBERS = frozenset({CLUSTER, UNLIKE})  # of one fit; another fit has other groups
 MOST_VALUES = 10_000
 N_MOVED = 3
 PERMUTATIONS_A_COLUMN = 40  # at least, so that one column of many can be significant
@@ -81,7 +83,9 @@ def shifts(
     compared, left_out = [], {}
     for name in names:
         parts = [plain(each.columns[name].combine_chunks()) for each in samples]
-        numeric = name != label and all(is_number(p.type) or pa.types.is_temporal(p.type) for p in parts)
+        numeric = name not in (label, *GROUP_NUMBERS) and all(
+            is_number(p.type) or pa.types.is_temporal(p.type) for p in parts
+        )
         compare = _numbers if numeric else _values
         shift = (
             unlike(parts[0].type, parts[1].type, classes=name == label)

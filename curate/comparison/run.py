@@ -6,7 +6,7 @@ import numpy as np
 
 from curate.columns import EMBEDDING, KEY, LABEL, STATUS
 from curate.comparison.clusters import cluster_shares, distinctive_rows
-from curate.comparison.columns import ROW_NAMING, shifts
+from curate.comparison.columns import GROUP_NUMBERS, ROW_NAMING, shifts
 from curate.comparison.differences import SIGNIFICANT, EmbeddingShift, LeftRange
 from curate.comparison.options import CompareOptions
 from curate.comparison.results import TableComparison
@@ -156,7 +156,7 @@ def _columns(tables: tuple[Table, Table], chosen: Sequence[str]) -> tuple[list[s
         for each in tables:
             each.require(chosen)
         return [name for name in dict.fromkeys(chosen) if name != EMBEDDING], ([], [])
-    common = [name for name in names[0] if name in names[1] and name not in ROW_NAMING]
+    common = [name for name in names[0] if name in names[1] and name not in ROW_NAMING | GROUP_NUMBERS]
     only = [
         [name for name in these if name not in others] for these, others in ((names[0], names[1]), (names[1], names[0]))
     ]

@@ -175,6 +175,13 @@ def test_columns_of_one_side_are_named_and_the_rest_is_compared(tmp_path):
     assert "only in a: width, camera" in run("compare", a, b, *FLAGS).stdout
 
 
+def test_numbers_of_clusters_are_names_which_another_fit_has_for_others(tmp_path):
+    a = table(tmp_path / "a.parquet", seed=1, cluster=[i % 3 for i in range(120)])
+    b = table(tmp_path / "b.parquet", seed=2, cluster=[4 + i % 3 for i in range(120)])
+    assert "cluster" not in by_name(curate.compare(a, b, **QUICK))
+    assert by_name(curate.compare(a, b, column=["cluster"], **QUICK))["cluster"].kind == "values"
+
+
 def test_missing_values_are_a_difference_of_their_own(tmp_path):
     values = np.random.default_rng(0).normal(size=120)
     a = table(tmp_path / "a.parquet", seed=1, light=values)
