@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from curate.columns import FOLDER, KEY
+from curate.counted import counted
 from curate.training.amount import fitted
 from scoring.errors import InputError
 from scoring.lookup import name_list
@@ -322,14 +323,13 @@ def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable
             f"with curate cache ... --loss-column {column}"
         )
     size = f"{cache.epoch_bytes / 1e9:.2g} GB of memory each"
-    line(f"{cache.folder}: {cache.n:,} images, {cache.about['epochs']} epochs of features {cache.width} wide, {size}")
+    epochs = counted(cache.about["epochs"], "epoch")
+    line(f"{cache.folder}: {counted(cache.n, 'image')}, {epochs} of features {cache.width} wide, {size}")
     return Inputs(cache, cache.about["data"], cache.digest)
 
 
 def say_failures(failures: dict[str, int], line: Callable[[str], None], after: str = "") -> None:
     """Print how many images could not be read, and why."""
-    from curate.counted import counted
-
     if failures:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(failures.items()))
         line(f"left out {counted(sum(failures.values()), 'image')} that cannot be read: {kinds}{after}")
