@@ -22,7 +22,6 @@ DIFFERENCES = {
     "later value": "a column of a pick after number {0.now:,} differs from the {0.file}",
 }
 FINDINGS = {
-    "anew": "{0.what} is missing: it was derived again, and nothing was written",
     "reordered": "the rows of the input are in a new order; they were compared by key, not in every column",
     "other digest": ("{0.what} has changed since it was read: its digest is {0.now:.16}..., expected {0.then:.16}..."),
     "twice": "the subset holds some rows more than once",

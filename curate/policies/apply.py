@@ -36,7 +36,7 @@ def apply(
     files = policy.files
     with nullcontext() if dry_run else outputs_for(table, out, files, overwrite=overwrite) as outputs:
         states = [(each, state_of(each)) for each in (table, *files.tables)]
-        decided = policy.decide(table, write=outputs is not None)
+        decided = policy.decide(table)
         result = replace(counted_result(decided), input_digest=decided.digest)
         classes_of, classes = kept_by_class(decided)
         if outputs is None:

@@ -22,12 +22,11 @@ class Policy(Protocol[R]):
     def files(self) -> Files:
         """The files that it reads and writes next to the table and what every policy writes."""
 
-    def decide(self, table: Table, *, write: bool) -> Decided[R]:
+    def decide(self, table: Table) -> Decided[R]:
         """Decide every row of a table.
 
         Args:
             table: with a unique ``key``.
-            write: whether files that later runs read, such as a graph of neighbours, get written.
 
         Raises:
             InputError: for a column, key or parameter that cannot be used.

@@ -11,7 +11,7 @@ OTHER_MODEL, OTHER_VERSION, OTHER_PACKAGE = "other model", "other version", "oth
 OTHER_RULES, OTHER_CHANCES, OTHER_FIGURE = "other rules", "other probabilities", "other figure"
 OTHER_COLUMNS, FILE_GONE, FILE_CHANGED = "other columns", "file gone", "file changed"
 REWRITTEN, MOVED, REORDERED = "rewritten", "moved", "reordered"
-ANEW, NOT_AGAIN, TWICE, OTHER_FORM = "anew", "not again", "twice", "other form"
+NOT_AGAIN, TWICE, OTHER_FORM = "not again", "twice", "other form"
 NEITHER, NOT_NEAREST = "neither", "not nearest"
 
 
@@ -43,16 +43,15 @@ class Finding:
     """Something else that is not as the receipt says.
 
     Attributes:
-        kind: Again, of a file that is gone and was computed again; REORDERED, of the input, whose rows were compared by
-            key; OTHER_DIGEST, of an input; TWICE, of rows of the subset; OTHER_COLUMNS; FILE_GONE; FILE_CHANGED;
-            OTHER_BYTES, of an input whose rows say the same as far as they were read; OTHER_BESIDE, of a file that was
-            read next to it; NEITHER, of files of its name, of which none has its bytes; NOT_NEAREST, where the one
-            near the receipt has not; REWRITTEN, of an input that was named, or has another order; MOVED, of a file
-            found elsewhere; OTHER_MODEL, of the weights that made the
+        kind: REORDERED, of the input, whose rows were compared by key; OTHER_DIGEST, of an input; TWICE, of rows of the
+            subset; OTHER_COLUMNS; FILE_GONE; FILE_CHANGED; OTHER_BYTES, of an input whose rows say the same as far as
+            they were read; OTHER_BESIDE, of a file that was read next to it; NEITHER, of files of its name, of which
+            none has its bytes; NOT_NEAREST, where the one near the receipt has not; REWRITTEN, of an input that was
+            named, or has another order; MOVED, of a file found elsewhere; OTHER_MODEL, of the weights that made the
             input; OTHER_VERSION, of this package; OTHER_PACKAGE, or of Python; OTHER_FIGURE, of the receipt; NOT_AGAIN,
-            of a figure that takes the images;
-            OTHER_RULES, where all that was read and written is as noted, and the rules give something else; OTHER_FORM,
-            of a receipt that lacks figures of today, or has figures that are no longer derived.
+            of a figure that takes the images; OTHER_RULES, where all that was read and written is as noted, and the
+            rules give something else; OTHER_FORM, of a receipt that lacks figures of today, or has figures that are no
+            longer derived.
         what: the path, or ``the input``; the name of a figure; for OTHER_COLUMNS ``subset`` or ``batch``; the package.
         now: the digest or version; the path where a file is.
         then: the digest or version that the receipt names; the path where a file was.

@@ -60,7 +60,7 @@ def verify(
     where = table if table is not None else _input(receipt, noted, searched)
     source = open_table(where, require=[KEY], embedding=noted["input"].get("embedding"))
     policy = _policy(receipt, noted, searched)
-    again = policy.decide(source, write=False)
+    again = policy.decide(source)
     result = Verification(n_rows=len(again.outcome), input=str(source.path), model=_model(source))
     _compare_origin(noted, source, result)
     if table is None:

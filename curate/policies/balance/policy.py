@@ -43,7 +43,7 @@ class Balance:
         """Return the balance that a receipt holds; InputError if it holds something else."""
         return cls(BalanceRequest.from_json(rules[0]))
 
-    def decide(self, table: Table, *, write: bool) -> Decided[BalanceResult]:
+    def decide(self, table: Table) -> Decided[BalanceResult]:
         """Decide every row of a table; InputError for a column, key, share or amount that cannot be used."""
         request, signal = self.request, self.request.signal(table)
         needs = request.needs(table)

@@ -170,7 +170,7 @@ class Dedup:
         other = open_table(against, require=[KEY]) if against is not None else None
         return cls(request, other, verdicts=VerdictLines.in_rule(rules[0]))
 
-    def decide(self, table: Table, *, write: bool) -> Decided[DedupResult]:
+    def decide(self, table: Table) -> Decided[DedupResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         request = self.request
         criteria = parse_keep(request.keep, table, label=request.label)

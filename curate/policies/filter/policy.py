@@ -68,7 +68,7 @@ class Filter:
         """Return the rules that a receipt holds; InputError if it holds something else."""
         return cls(tuple(rule_from_json(rule) for rule in rules))
 
-    def decide(self, table: Table, *, write: bool) -> Decided[FilterResult]:
+    def decide(self, table: Table) -> Decided[FilterResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         needs = needs_of(self.rules, table)
         needs.refuse_unread_embeddings(table, "--like and --unlike")

@@ -119,7 +119,7 @@ class Issues(Request):
         """Return the request of a receipt; InputError if it holds something else."""
         return cls.from_json(rules[0])
 
-    def decide(self, table: Table, *, write: bool) -> Decided[IssuesResult]:
+    def decide(self, table: Table) -> Decided[IssuesResult]:
         """Decide every row of a table; InputError for one without the columns that kinds are determined by."""
         kinds, absent = self.kinds_in(table)
         names = columns_of(kinds, table)

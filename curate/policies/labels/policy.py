@@ -70,7 +70,7 @@ class Labels:
         """Return the examination that a receipt holds; InputError if it holds something else."""
         return cls(LabelsRequest.from_json(rules[0]), verdicts=VerdictLines.in_rule(rules[0]))
 
-    def decide(self, table: Table, *, write: bool) -> Decided[LabelsResult]:
+    def decide(self, table: Table) -> Decided[LabelsResult]:
         """Decide every row of a table; InputError for a column or labels that cannot be used."""
         examined = examine(table, self.request, self.verdicts)
         outcome = outcomes(examined)

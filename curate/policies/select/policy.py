@@ -102,7 +102,7 @@ class Select:
         """Return the choice that a receipt holds; InputError if it holds something else."""
         return cls(SelectRequest.from_json(rules[0]))
 
-    def decide(self, table: Table, *, write: bool) -> Decided[SelectResult]:
+    def decide(self, table: Table) -> Decided[SelectResult]:
         """Decide every row of a table; InputError for a column, key, label or budget that cannot be used."""
         picked = pick(table, self.request, picked=self.picked)
         rule = self.request.to_json()

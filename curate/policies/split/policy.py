@@ -51,7 +51,7 @@ class Split:
         """Return the split that a receipt holds; InputError if it holds something else."""
         return cls(SplitRequest.from_json(rules[0]))
 
-    def decide(self, table: Table, *, write: bool) -> Decided[SplitResult]:
+    def decide(self, table: Table) -> Decided[SplitResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         request = self.request
         needs = request.needs()
