@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from curate.columns import ERROR, KEY, LABEL, STATUS
+from curate.columns import ERROR, GONE, KEY, LABEL, STATUS
 from curate.manifest.store_path import AnyPath
 from curate.policies.findings import Difference, Finding
 from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
@@ -177,6 +177,7 @@ def _first(mask: np.ndarray, n: int) -> np.ndarray:
 def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, int]]]:
     """Return the column of the groups, and the rows in and kept of each group, the largest first.
 
+    Images that are gone from the source do not count: no policy dropped them.
     Groups are the values of the column that the policy names, else of ``label``, else of ``cluster``; {} without any.
     """
     table = decided.table
@@ -184,10 +185,22 @@ def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, i
     column = next((name for name in names if is_plain(table.schema.field(name).type)), None)
     if column is None:
         return "class", {}
-    counts = _counts(table, column, decided.outcome == KEEP).drop_nulls("value")
+    counts = _counts(table, column, decided.outcome == KEEP)
+    if (gone := _gone(decided)).any():
+        counts = counts.with_columns(pl.col("n") - _counts(table, column, gone)["inside"]).filter(pl.col("n") > 0)
+    counts = counts.drop_nulls("value")
     kind = {LABEL: "class", CLUSTER: "cluster"}.get(column, column)
     largest = counts.sort("n", descending=True, maintain_order=True)
     return kind, {name: (n, kept) for name, n, kept in largest.iter_rows()}
+
+
+def _gone(decided: Decided[Result]) -> np.ndarray:
+    """Return which rows failed for their image is gone from the source, shape (N,)."""
+    gone = decided.outcome == FAILED
+    if gone.any():
+        status = [batch.column(0).cast(pa.string()) for batch in decided.table.batches([STATUS])]
+        gone &= (pl.Series(pa.chunked_array(status)) == GONE).fill_null(value=False).to_numpy()
+    return gone
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -20,3 +20,16 @@ def test_a_class_that_loses_twice_what_all_lose_is_named(tmp_path):
     assert "class common" not in result.stderr
     again = filter(tmp_path / "s.parquet", tmp_path / "j.parquet", max=0.5)
     assert again.classes == {"common": (80, 80), "rare": (20, 5)}
+
+
+def test_images_that_are_gone_from_the_source_are_lost_to_no_policy(tmp_path):
+    labels, status = ["a"] * 20 + ["b"] * 20 + ["c"], ["ok"] * 20 + ["gone"] * 12 + ["truncated"] * 2 + ["ok"] * 6
+    columns = {
+        "key": [f"k{row}" for row in range(41)],
+        "label": labels,
+        "status": [*status, "gone"],
+        "unc_x": [0.1] * 41,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "s.parquet")
+    result = filter(tmp_path / "s.parquet", tmp_path / "k.parquet", max=0.5)
+    assert result.classes == {"a": (20, 20), "b": (8, 6)}
