@@ -1,7 +1,7 @@
 """Does certainty fall when an image gets worse? Crops, blurs, noises and grey boxes of stated strength."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from curate.statistics.degradations import (
     resize,
 )
 from curate.statistics.weighted import RankOrder, weighted_spearman
+from scoring.errors import InputError
 from scoring.runner import Runner, Scores
 
 LAPLACIAN = "Laplacian"
@@ -58,6 +59,14 @@ class Degraded:
     scores: dict[str, dict[str, Floats]]
     fractions: Floats
     sharpness: Floats
+
+    def limited_to(self, chosen: Sequence[str]) -> "Degraded":
+        """Return the scores of chosen columns, or of 1/kappa, and of the baseline; all where none is chosen."""
+        kept = {LAPLACIAN, *chosen, *(f"kappa_{name.removeprefix('unc_')}" for name in chosen)}
+        if not chosen:
+            return self
+        scores = {kind: {name: by[name] for name in by if name in kept} for kind, by in self.scores.items()}
+        return replace(self, scores=scores)
 
 
 def degrade(squares: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int) -> Degraded:
@@ -113,6 +122,15 @@ def batches(squares: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[
 def _stacked(group: list[tuple[int, NDArray[np.uint8]]]) -> tuple[list[int], Tensor]:
     images = torch.from_numpy(np.stack([pixels for _, pixels in group])).permute(0, 3, 1, 2).float()
     return [row for row, _ in group], images
+
+
+def require_scores(runner: Runner, chosen: Sequence[str]) -> None:
+    """Raise ``InputError`` if columns are chosen, and the model gives none of them."""
+    if chosen and not set(chosen) & set(runner.columns):
+        raise InputError(
+            f"--degrade: the model gives {', '.join(runner.columns) or 'no score'}, got --column {', '.join(chosen)}; "
+            "choose one of those, or leave --column out"
+        )
 
 
 def scores_of(runner: Runner, images: Tensor, side: int) -> dict[str, Floats]:

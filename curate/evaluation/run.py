@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from curate.evaluation.degraded import require_scores
 from curate.evaluation.joined import open_labelled
 from curate.evaluation.measures import Caveats
 from curate.evaluation.options import EvaluateOptions
@@ -51,9 +52,12 @@ def run_evaluate(options: EvaluateOptions) -> Evaluation | SubsetEvaluation:
     if options.train is None and (options.probe is not None or options.set):
         raise InputError(f"--{'probe' if options.probe is not None else 'set'} needs --train; add --train TABLE")
     protocol = protocol_of(options.probe, options.set)
-    names, same_ranks = score_columns(opened, several(options.column))
+    chosen = several(options.column)
+    names, same_ranks = score_columns(opened, chosen)
     caveats = Caveats(same_ranks)
     runner = runner_of(opened, options.model, settings, caveats) if settings.degrade else None
+    if runner is not None:
+        require_scores(runner, chosen)
     work = EvaluationWork(opened, settings, options.announce, caveats)
     training = None if options.train is None else open_table(options.train, embedding=options.embedding)
     work.begin(names, label, votes, open_labelled(options.labelled), training, protocol)
@@ -64,7 +68,7 @@ def run_evaluate(options: EvaluateOptions) -> Evaluation | SubsetEvaluation:
     if options.against is not None:
         work.measure_against(open_table(options.against), names)
     if runner is not None:
-        work.measure_degraded(runner, options.source)
+        work.measure_degraded(runner, options.source, chosen)
     return work.result()
 
 

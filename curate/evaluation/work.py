@@ -248,15 +248,19 @@ class EvaluationWork:
         first = np.arange(len(self.rows.index) + len(rows.index)) < len(self.rows.index)
         self.result_.measures.append(separation(certainties(raw), first, **self.common))
 
-    def measure_degraded(self, runner: Runner, source: str | None) -> None:
-        """Read images again, make them worse, and measure what the model reports for them."""
+    def measure_degraded(self, runner: Runner, source: str | None, chosen: Sequence[str]) -> None:
+        """Read images again, make them worse, and measure what the model, or the chosen columns of it, reports.
+
+        Raises:
+            InputError: if too few images can be read.
+        """
         places = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
         index = self.rows.index[places].tolist()
         self.announce(f"reading {len(index):,} images again, and scoring eight corrupted versions of each")
         most = LARGER * runner.model.spec.preprocessing.size
         pictures = squares(self.table, index, most=most, source=source)
         with torch.random.fork_rng(devices=[]):
-            degraded = degrade(pictures, runner, seed=self.settings.seed)
+            degraded = degrade(pictures, runner, seed=self.settings.seed).limited_to(chosen)
         if len(degraded.rows) < FEWEST_ROWS:
             raise InputError(
                 f"--degrade: expected at least {FEWEST_ROWS} images that can be read, got {len(degraded.rows)} of "

@@ -21,6 +21,14 @@ def test_worse_images_are_scored_by_the_model_and_counted(full_table, folder, ti
     assert measure(evaluation, "less certain: noise").n == 20
 
 
+def test_worse_images_are_measured_by_the_chosen_columns_of_the_model(full_table, tiny_checkpoint):
+    settings = {"model": tiny_checkpoint, "repeats": 5, "degrade": 20, "device": "cpu"}
+    evaluation = evaluate(full_table, column=["kappa_visimsiam"], **settings)
+    assert set(measure(evaluation, "less certain: blur").values) == {"kappa_visimsiam", "Laplacian"}
+    with pytest.raises(InputError, match="--column quality_contrast"):
+        evaluate(full_table, column=["quality_contrast"], **settings)
+
+
 def test_worse_images_scored_by_another_model_than_the_table_are_noted(full_table, tiny_checkpoint):
     settings = {"repeats": 5, "degrade": 20, "device": "cpu"}
     note = "corrupted images were scored by trio, and the table by another model"
