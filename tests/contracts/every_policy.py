@@ -48,7 +48,7 @@ class EveryNth:
     def from_receipt(cls, rules):
         return from_json(cls, rules[0], what="the rule of the receipt", ignored=("rule",))
 
-    def decide(self, table, *, write):
+    def decide(self, table):
         rows = read_rows(table, Needs())
         outcome = np.where(rows.ok, np.where(rows.hashes % self.n == 0, KEEP, DROP), FAILED).astype(np.uint8)
 

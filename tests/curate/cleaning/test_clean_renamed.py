@@ -128,7 +128,7 @@ def test_an_image_that_is_renamed_again_after_a_run_that_was_cut_short_keeps_its
 def test_a_damaged_line_of_verdicts_is_named(tmp_path, line):
     path = tmp_path / "v.verdicts.jsonl"
     path.write_text(json.dumps({"session": "s", "n": 1, "reviewer": "ann", "when": "", **line}) + "\n")
-    with pytest.raises(InputError, match=r"line 1 of .*v\.verdicts\.jsonl is no verdict"):
+    with pytest.raises(InputError, match=r"line 1 of .*v\.verdicts\.jsonl"):
         read_verdicts(path)
 
 
