@@ -1,1 +1,1 @@
-"""Engines: the same shard function, scheduled."""
+"""Engines: where the shards of a scoring run are scored."""

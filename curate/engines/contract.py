@@ -1,4 +1,4 @@
-"""The contract of an engine, and the resources that it may take of a cluster."""
+"""The contract of an engine, and the resources that it may use of a cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Which cluster, and what of it: for engines that score on one.
+    """A cluster and the resources to use, for engines that score on one.
 
     Attributes:
         address: of the cluster; None for one that is started for this run.
@@ -36,7 +36,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine at the ready.
+    """An engine that is ready to score.
 
     Attributes:
         settings: as requested, with the device settled where the engine knows better than this process.

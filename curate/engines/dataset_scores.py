@@ -1,4 +1,4 @@
-"""Scores that need the embeddings of all rows: computed when every shard is there, before the table gets its name."""
+"""Scores that need the embeddings of all rows: computed after the last shard, before the table gets its name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class DatasetScores:
 def compute_dataset_scores(
     parts: Sequence[Path], setup: RunSetup, places: NDArray[np.int64] | None = None
 ) -> DatasetScores:
-    """Return scores that need the whole table: fitted to it where it is large enough, and scorers of all rows.
+    """Return scores that need the whole table: fitted to it if it is large enough, and scorers of all rows.
 
     Args:
         parts: files of the table's rows, in order.
@@ -65,7 +65,7 @@ def compute_dataset_scores(
 
 
 def _fitted(dataset: Dataset, table: Table, setup: RunSetup, places: NDArray[np.int64] | None) -> DatasetScores:
-    """Return the columns of a score that is fitted to the dataset; none, and why, where that cannot be."""
+    """Return the columns of a score that is fitted to the dataset; none, and why, if that is impossible."""
     announce = setup.request.options.announce
     copies = dataset.copies.words()
     notes = [copies] if copies else []

@@ -1,4 +1,4 @@
-"""Decoded images of shards, in row order, made ahead of the model on many cores, and on a GPU where requested."""
+"""Decoded images of shards, in row order, decoded ahead of the model on many cores, or on a GPU if requested."""
 
 import hashlib
 import queue
@@ -90,7 +90,7 @@ class Decoded:
         self._marks.close()
 
     def take(self, n: int) -> Iterator[DecodedImage]:
-        """Yield the ``n`` images of the next shard; of those with the same bytes the first is sure to have pixels."""
+        """Yield the ``n`` images of the next shard; of equal files at least the first has pixels."""
         for _ in range(n):
             item = self._waiting.get()
             if isinstance(item, BaseException):
@@ -142,14 +142,14 @@ class Decoded:
 
 
 class OnePerContent:
-    """Begins one image for each digest, whichever thread comes first; the others get the same."""
+    """Decodes one image per digest; the first thread starts it, and others share the result."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, Future[DecodedImage]] = {}
 
     def get(self, digest: str, begin: Callable[[], Future[DecodedImage]]) -> Future[DecodedImage]:
-        """Return the image of a digest, to come, beginning it if no caller has."""
+        """Return the future image of a digest, starting it if no caller has."""
         with self._lock:
             known = self._known.get(digest)
             if known is None:
@@ -163,7 +163,7 @@ class OnePerContent:
         return mine
 
     def drop_pixels(self, image: DecodedImage) -> None:
-        """Keep what is known of an image but not its pixels, which are not needed a second time."""
+        """Keep the facts of an image but not its pixels, which are not needed again."""
         if image.pixels is not None:
             light = finished(replace(image, pixels=None))
             with self._lock:
@@ -179,5 +179,5 @@ def _hand_on(image: Future[DecodedImage], to: Future[DecodedImage]) -> None:
 
 
 def unreadable(status: str, error: str) -> DecodedImage:
-    """Return the row of an image whose bytes could not be had."""
+    """Return the row of an image whose bytes could not be read."""
     return DecodedImage(None, None, None, None, None, None, None, None, None, None, status, error)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""JPEGs to a device in batches: whatever waits when it is free, for no pixel depends on its batch."""
+"""JPEGs decoded on a device in batches of all that wait; pixels do not depend on the batch."""
 
 import threading
 from collections import deque
@@ -58,7 +58,7 @@ class DeviceBatches:
         self._thread.start()
 
     def close(self) -> None:
-        """Let the batch at work end, and leave what waits behind it undone."""
+        """Finish the current batch, and drop the waiting images."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -69,7 +69,7 @@ class DeviceBatches:
     def start(
         self, data: bytes, sha256: str, ordinary: Callable[[], DecodedImage], *, supervised: bool
     ) -> "Future[DecodedImage]":
-        """Return the image, to come: from the device if that may decode it, else from the CPU, at once.
+        """Return the future image: from the device if it can decode it, else from the CPU at once.
 
         Args:
             data: its bytes.
@@ -121,7 +121,7 @@ class DeviceBatches:
 
 
 def decoded(decoder: DeviceJpegs, jpegs: list[SoundJpeg]) -> list[Reduced | str]:
-    """Return the image that the device decodes from each JPEG, or in words why it decodes none.
+    """Return the image that the device decodes from each JPEG, or why it decodes none.
 
     Where a batch fails, each goes alone, so that the outcome of one does not depend on the others.
 
@@ -159,7 +159,7 @@ def _image(waiting: Waiting, made: Reduced | str) -> DecodedImage:
 
 
 def finished(image: DecodedImage) -> "Future[DecodedImage]":
-    """Return an image that is there as one to come."""
+    """Return a decoded image as a finished future."""
     future: Future[DecodedImage] = Future()
     future.set_result(image)
     return future

@@ -1,4 +1,4 @@
-"""A table that is complete: is it this run's, and which of its rows failed by a cause that has passed since."""
+"""A complete table: whether it is of this run, and which rows failed for reasons that no longer hold."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,7 +70,7 @@ def table_of_scores(out: Path | StorePath) -> Table:
 def clear(
     work: WorkFolder, out: Path | StorePath, is_over: Callable[[dict[str, Any]], bool], *, locked: bool = False
 ) -> bool:
-    """Remove what a run left that was cut off when the table had its name already.
+    """Remove leftovers of a run interrupted after the table got its name.
 
     Args:
         work: of the run.
@@ -123,7 +123,7 @@ def perhaps_gone(work: WorkFolder, parts: Mapping[int, Part], shard_rows: int) -
 def changed_rows(
     setup: RunSetup, rows: NDArray[np.int64], before: Sequence[str], statuses: Iterable[str]
 ) -> NDArray[np.bool_]:
-    """Return which rows of a source that failed would not fail in the same way now, shape (N,).
+    """Return which failed rows of a source would not fail in the same way now, shape (N,).
 
     Args:
         setup: of the run.

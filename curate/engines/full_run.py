@@ -115,7 +115,7 @@ def _begun(
 
 
 def _sampled_white(manifest: Manifest, options: ScoreOptions) -> int:
-    """Return the white of 16-bit images of a source, by a sample of them, and say so."""
+    """Return and report the white level of 16-bit images of a source, from a sample of them."""
     sampled = find_white(manifest, options.workers)
     for line in sampled.words():
         options.announce(line)
@@ -128,7 +128,7 @@ def _on_cpu(opened: Opened) -> str:
 
 
 def _published(run: ScoreRun, setup: RunSetup, *, overwrite: bool) -> list[str]:
-    """Write the table of a run that is complete, and return what the user should know of it."""
+    """Write the table of a complete run, and return notes for the user."""
     notes = publish(setup, run.parts, overwrite=overwrite)
     outside = _outside(setup.request.out, setup.opened.fit)
     return [*notes, *outside, *white_notes(run.parts.values(), setup.settings.white or WHITE)]
@@ -159,7 +159,7 @@ def _white_before(out: Path | StorePath, work: WorkFolder) -> int | None:
 
 
 def _outside(out: Path | StorePath, fit: DatasetFit | None) -> list[str]:
-    """Return a warning where many of the rows lie outside of the dataset that the model was fitted to."""
+    """Return a warning if many of the rows lie outside of the dataset that the model was fitted to."""
     if fit is None:
         return []
     rows = far = 0

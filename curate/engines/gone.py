@@ -25,7 +25,7 @@ _WORDS = "the source is gone: {}, and {} failed; finished work is kept: restore 
 
 @dataclass
 class Watch:
-    """Which image of each place (host, or upper folders) was read last, to be read again where images are missing.
+    """The image of each place (host, or upper folders) that was read last, to be tested again when images are missing.
 
     Attributes:
         manifest: the rows.
@@ -144,7 +144,7 @@ class WatchedBatches:
     good: list[int] = field(default_factory=list)
 
     def check(self, rows: Sequence[int], statuses: Sequence[str]) -> None:
-        """Take note of a batch; InputError as `Watch.check` where its images failed because their source is gone."""
+        """Record a batch; InputError as `Watch.check` if its images failed because their source is gone."""
         pairs = list(zip(rows, statuses, strict=True))
         self.good = [row for row, status in pairs if status == OK][:LOOKED_AT] or self.good
         failed = [pair for pair in pairs if pair[1] in PASSING]
@@ -161,7 +161,7 @@ def folder_of(source: str | Path | Sequence[str | Path]) -> Path | None:
 
 
 def _holds_something(folder: Path) -> bool:
-    """Whether a folder is there and not empty, as a mount point is whose disk is gone."""
+    """Whether a folder exists and is not empty; the mount point of a lost disk is empty."""
     return folder.is_dir() and next(folder.iterdir(), None) is not None
 
 

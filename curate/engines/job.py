@@ -1,4 +1,4 @@
-"""A scoring run as any process can take it up, and the one function that scores a part of it."""
+"""A scoring run that any process can resume, and the function that scores a part of it."""
 
 import hashlib
 import os
@@ -95,7 +95,7 @@ class Opened:
         return replace(self, manifest=rows, watch=Watch(rows, self.watch.root))
 
     def fingerprint(self, settings: ScoreSettings) -> dict[str, Any]:
-        """Return everything that decides what is written, by the names that messages use."""
+        """Return everything that determines the output, by the names used in messages."""
         named_scorers = {"scorers": list(settings.scorers)} if settings.scorers else {}
         return {
             "input": self.manifest.digest,
@@ -273,7 +273,7 @@ class Job:
 
 
 def score_span(job: Job, span: Span, model: AbstractContextManager[object] | None = None) -> Part:
-    """Score one shard and write its file; the same bytes in any process, and nothing is noted as done.
+    """Score one shard and write its file; the bytes are the same in any process, and the shard is not yet committed.
 
     A process that scores several spans opens its job once: ``job = job.open()``; one that scores several at a time
     gives a lock, ``model``, that is held while the model runs.

@@ -65,7 +65,7 @@ def append_line(path: Path, value: dict[str, Any]) -> None:
 
 
 def journal_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a journal; one that was cut off or damaged is as good as not written."""
+    """Return the lines of a journal; incomplete or damaged lines are ignored."""
     if not path.exists():
         return []
     lines = []
@@ -81,7 +81,7 @@ def journal_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def parsed_run(data: bytes) -> dict[str, Any] | None:
-    """Return the content of `run.json`, or None where it is incomplete."""
+    """Return the content of `run.json`, or None if it is incomplete."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -151,7 +151,7 @@ class WorkFolder(HeldFolder):
         return parsed_run(path.read_bytes()) if path.exists() else None
 
     def exists(self) -> bool:
-        """Return whether a run has begun, or was cut off, here."""
+        """Return whether a run has begun, or was interrupted, here."""
         return self.folder.exists()
 
     def files(self, parts: dict[int, Part]) -> list[Path]:
@@ -163,7 +163,7 @@ class WorkFolder(HeldFolder):
         return require_local(out)
 
     def deliver(self, table: Path, out: Path | StorePath, *, overwrite: bool) -> None:
-        """Bring the table to its name; it has it already."""
+        """Move the table to its name, which it already has."""
 
     def part(self, shard: int) -> Path:
         """Return the file of a shard."""
@@ -184,7 +184,7 @@ class WorkFolder(HeldFolder):
         shutil.rmtree(doomed)
 
     def become(self, out: Path | StorePath, *, overwrite: bool) -> None:
-        """Give the finished folder its name; with ``overwrite`` instead of the folder that has it.
+        """Rename the finished folder; with ``overwrite``, replace the existing one.
 
         Raises:
             InputError: if the name is taken and ``overwrite`` is not set.

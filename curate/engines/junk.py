@@ -58,7 +58,7 @@ class Junk:
     """The junk scores from the corrupted copies of a table.
 
     Attributes:
-        classifier: None where the score does not apply.
+        classifier: None if the score does not apply.
         probability: ``p_junk`` of every row of the table, in its order, float32, NaN for none.
         about: the table's notes on it, as plain JSON.
         notes: notes for the user.
@@ -70,7 +70,7 @@ class Junk:
     notes: list[str] = field(default_factory=list)
 
     def log_odds(self, dataset: Dataset) -> NDArray[np.float64] | None:
-        """Return the log odds of junk of the different images of the table; None where the score does not apply."""
+        """Return the log odds of junk of the different images of the table; None if the score does not apply."""
         if self.classifier is None:
             return None
         return log_odds_of(self.probability[dataset.places(np.arange(len(dataset)))])
@@ -128,7 +128,7 @@ def junk_facts(table: Table) -> Mapping[str, Any]:
 
 
 def classifier_of(table: Table) -> JunkClassifier | None:
-    """Return the junk classifier in the metadata of a table; None where the score does not apply to it."""
+    """Return the junk classifier in the metadata of a table; None if the score does not apply to it."""
     about = junk_facts(table)
     if "classifier" not in about:
         return None

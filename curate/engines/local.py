@@ -1,4 +1,4 @@
-"""The engine that is there by default: this machine, decoding threads and one model, one shard after another."""
+"""The default engine: this machine, decoding threads and one model, one shard after another."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

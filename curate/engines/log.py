@@ -84,7 +84,7 @@ class RunLog:
             os.write(self._file, json.dumps(line, default=str).encode() + b"\n")
 
     def ends_with(self, **facts: Any) -> None:
-        """Say more in the line ``end``."""
+        """Add fields to the line ``end``."""
         self._end |= facts
 
     def seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""Scoring on a Ray cluster. Ray starts actors and carries names of shards and receipts; everything else is ours.
+"""Scoring on a Ray cluster. Ray starts actors and transports names of shards and receipts; the rest is done here.
 
 An actor scores a shard as any process does, and writes its file itself; this process alone notes what is done. So what
 is lost with an actor or a node is the shards in its hands, which others score again.
@@ -158,7 +158,7 @@ class Crew:
         self._asked[reference] = (actor, what)
 
     def _hand_out(self) -> None:
-        """Give shards to actors with free hands, also to idle ones when another actor is lost."""
+        """Assign shards to actors with capacity, also to idle ones when another actor is lost."""
         while self._todo and any(self._free.values()):
             actor = max(self._free, key=self._free.__getitem__)
             self._free[actor] -= 1
@@ -166,7 +166,7 @@ class Crew:
             self._ask(actor, span, actor.score.remote(span))
 
     def _take(self, reference: Any) -> None:
-        """Take what an actor answers, and ask the next of it."""
+        """Receive an actor's answer, and send it the next request."""
         if reference not in self._asked:  # of an actor that was lost in between
             return
         actor, what = self._asked.pop(reference)
@@ -191,7 +191,7 @@ class Crew:
                 self._hand_out()
 
     def _check(self, facts: dict[str, Any]) -> None:
-        """Refuse a node that would write other bytes, or elsewhere; say so where its last digits may differ."""
+        """Refuse a node that would write other bytes or elsewhere; warn if its last digits may differ."""
         refuse_node(self._facts, facts, f"{self._job.folder}, where shards are written")
         if others := other_kinds(self._computes, facts["computes"], f"{facts['computes']} on {facts['node']}"):
             self._run.announce(f"{others}: last digits of scores depend on where a shard was scored")
@@ -205,7 +205,7 @@ class Crew:
         raise error
 
     def _lose(self, actor: Any, what: str | Span, error: BaseException) -> None:
-        """Give the shards of a lost actor back, and take another actor instead."""
+        """Return the shards of a lost actor, and start another actor."""
         its_work = [what, *(w for a, w in self._asked.values() if a == actor)]
         self._asked = {ref: (a, w) for ref, (a, w) in self._asked.items() if a != actor}
         self._ray.kill(actor)  # it may be out of reach and alive
@@ -234,7 +234,7 @@ class Crew:
 
 
 def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> None:
-    """Raise InputError for a node that is another than this process in what decides bytes, or sees no marker.
+    """Raise InputError for a node that differs from this process in what determines bytes, or sees no marker.
 
     Args:
         expected: facts of this process.
@@ -253,7 +253,7 @@ def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> 
 
 
 def other_kinds(known: set[str], kind: str, where: str) -> str:
-    """Take note of what a node computes with; return that nodes differ where it is not the first, else nothing.
+    """Record the hardware and libraries of a node; return a warning if it differs from others.
 
     Args:
         known: what nodes before it compute with; ``kind`` is added.
@@ -266,6 +266,6 @@ def other_kinds(known: set[str], kind: str, where: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return why Ray lost something, in a few words for its many."""
+    """Return why Ray lost something, in short."""
     text = " ".join(str(error).split())
     return next((short for words, short in REASONS.items() if words in text), text[:160])

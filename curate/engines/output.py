@@ -14,7 +14,7 @@ from curate.tables.writer import TableWriter
 
 
 def publish(setup: RunSetup, shards: dict[int, Part], *, overwrite: bool) -> list[str]:
-    """Give the finished shards their place: joined in one ``.parquet`` file, or as a folder of parts.
+    """Put the finished shards in place: joined in one ``.parquet`` file, or as a folder of parts.
 
     Args:
         setup: of the run.

@@ -65,11 +65,11 @@ class ScoringActor:
         return process_facts(marker)
 
     def open(self, job: "Job") -> None:
-        """Open the model and the source; refused by name where they are others than the run began with."""
+        """Open the model and the source; with an error naming what differs from the run's start."""
         self._job = job.open()
 
     def score(self, span: "Span") -> "Part":
-        """Score one shard, write its file, and return what it is."""
+        """Score one shard, write its file, and return its record."""
         from curate.engines.job import score_span
 
         return score_span(self._job, span, self._model)
@@ -93,7 +93,7 @@ class Terms:
 
 
 def run_task(terms: Terms, function: Callable[[Any], Any], argument: Any) -> tuple[str, Any]:
-    """Run a task; return what computed it, and its result.
+    """Run a task; return the facts of this process, and the result.
 
     Where this process is not what the terms ask for, nothing is run: nothing, and its facts.
     """

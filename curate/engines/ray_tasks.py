@@ -1,4 +1,4 @@
-"""Searches on a Ray cluster: tasks go out by name, arrays are in files that all nodes see, pairs come back.
+"""Searches on a Ray cluster: tasks go out by name, arrays are in files that all nodes see, pairs are returned.
 
 Through Ray's object store go tasks, of some kilobytes, and their results: of twice as many tasks at most as run at a
 time. So what is under way is bounded, and the memory that Ray takes does not grow with the table.
@@ -185,6 +185,6 @@ class RayTasks:
             ) from None
 
     def _tell(self, computes: str) -> None:
-        """Say so where the last digits of similarities may depend on where they were computed."""
+        """Warn if the last digits of similarities may depend on where they were computed."""
         if others := other_kinds(self._computes, computes.partition(" on ")[0], computes):
             self._announce(f"{others}: last digits of similarities depend on where they were computed")

@@ -1,4 +1,4 @@
-"""The driver of a scoring run: which shards there are, which are to do, and the only hand that writes the journal."""
+"""The driver of a scoring run: all shards, the remaining ones, and the only writer of the journal."""
 
 import threading
 import time

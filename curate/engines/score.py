@@ -1,4 +1,4 @@
-"""`curate score`: what is given is checked and listed, before anything that takes long is imported."""
+"""`curate score`: checks and lists the source before slow imports."""
 
 from dataclasses import fields
 from pathlib import Path

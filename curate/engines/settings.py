@@ -24,7 +24,7 @@ TEMPORARY = PASSING | {"timeout"}  # statuses whose rows are read again when a c
 
 @dataclass(frozen=True)
 class ScoreSettings:
-    """How to score; every value here decides what is written, so another value is another run.
+    """How to score; every value here determines the output, so another value is another run.
 
     Attributes:
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
@@ -78,7 +78,7 @@ class ScoreSettings:
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
 
     def decode_options(self) -> "DecodeOptions":
-        """Return how an image is decoded; 16 bits are read in full where no white was found."""
+        """Return how an image is decoded; 16 bits are used in full if no white level was found."""
         from scoring.images.raster import DecodeOptions  # brings every decoder
 
         return DecodeOptions(self.max_pixels, self.decode_timeout, self.allow_truncated, self.white or WHITE)
@@ -127,7 +127,7 @@ OF_ANOTHER_VERSION = "another version of curate wrote it, and their outputs cann
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """Return the first thing that differs between two runs: its name and both values, short; None where none does.
+    """Return the first thing that differs between two runs: its name and both values, short; None if none does.
 
     >>> difference({"model": "a", "torch": "2.10"}, {"model": "a"})
     ('torch', '2.10', 'none')

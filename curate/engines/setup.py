@@ -1,4 +1,4 @@
-"""A scoring run whose source and model are open: how its shards are scored, and what came of it."""
+"""A scoring run whose source and model are open: scoring of its shards, and the result."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -93,7 +93,7 @@ class RunSetup:
         return ScoreResult(self.request.out, n_rows, dict(statuses), resumed, seconds, device, precision, model, notes)
 
     def nothing_done(self, table: Table, notes: list[str]) -> ScoreResult:
-        """Return the result where the table is complete as it is."""
+        """Return the result if the table is already complete."""
         statuses = Counter(status for batch in table.batches([STATUS]) for status in batch.column(0).to_pylist())
         device, precision, model = (self.fingerprint[name] for name in ("device", "precision", "model"))
         return ScoreResult(

@@ -1,4 +1,4 @@
-"""Rows of a manifest -> the rows of the table. Every engine calls this, and nothing else scores."""
+"""Rows of a manifest -> the rows of the table. Every engine calls this; there is no other code that scores."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

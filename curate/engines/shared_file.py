@@ -1,4 +1,4 @@
-"""Arrays that processes on several nodes read: each a file of its numbers alone, mapped and never copied."""
+"""Arrays that processes on several nodes read: each a file of raw numbers, mapped and never copied."""
 
 import mmap
 import os
@@ -22,7 +22,7 @@ COPIED = 1 << 24  # bytes at a time
 
 
 class SharedFile:
-    """An array or a tensor in a file; what is pickled of it is its name.
+    """An array or a tensor in a file; only its name is pickled.
 
     The process that made it has the file removed when it lets go of it.
 
@@ -58,7 +58,7 @@ class SharedFile:
 
     @property
     def value(self) -> Any:
-        """The array or tensor, which is to be read alone."""
+        """The array or tensor, read-only."""
         return _mapped(self.path, self.shape, self.kind)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
 
 
 def _counted_classes(manifest: Manifest) -> Iterator[str]:
-    """Yield the classes that folders gave, the largest first, and a warning where there is one alone."""
+    """Yield the classes that folders gave, the largest first, and a warning if there is only one."""
     labels = Counter(manifest.rows(0, manifest.n_rows).column("label").to_pylist())
     without = labels.pop(None, 0)
     named = [f"{name} {n:,}" for name, n in labels.most_common(N_COUNTED)]
@@ -62,7 +62,7 @@ def _counted_classes(manifest: Manifest) -> Iterator[str]:
 
 
 def class_folders(manifest: Manifest) -> list[str]:
-    """Return the folders that images are in where they look like classes: every image in one, several in each."""
+    """Return the folders of images if they look like classes: every image in one, several in each."""
     if "label" in manifest.schema.names or manifest.schema.names != ["key", "uri"]:
         return []
     keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()

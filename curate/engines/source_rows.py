@@ -61,7 +61,7 @@ class ManifestRows:
             yield from kept_of(self._manifest.files(int(piece[0]), int(piece[-1]) + 1), piece - piece[0])
 
     def readers(self, start: int, stop: int) -> Iterator[Reader]:
-        """Yield what reads each row."""
+        """Yield a reader of each row."""
         for piece in self._pieces(start, stop, self._manifest.n_rows):
             yield from readers_in_order(self._manifest, piece)
 

@@ -1,4 +1,4 @@
-"""The committed shards of a run in a store: parts, a small object that confirms each, and a lock.
+"""The committed shards of a run in a store: parts, a small object that confirms each part, and a lock.
 
     s3://bucket/run/scores.parquet          the table; or scores/part-000000.parquet ..., run.json
     s3://bucket/run/.scores.parquet.work/   while it is made: run.json, lock-*, beat-*, part-*.parquet, done-*.json
@@ -66,7 +66,7 @@ class WorkStore(WorkFolder):
         return str(self.place)
 
     def exists(self) -> bool:
-        """Return whether a run has begun, or was cut off, here."""
+        """Return whether a run has begun, or was interrupted, here."""
         return bool(self.place.files())
 
     def begin(
@@ -97,7 +97,7 @@ class WorkStore(WorkFolder):
         return parsed_run((self.place / RUN).read() or b"")
 
     def commit(self, line: Part) -> None:
-        """Send the file of a shard, then the object that says that it is done.
+        """Send the file of a shard, then the object that confirms it.
 
         Raises:
             InputError: if the store refuses, or another process has taken the folder over.
@@ -201,7 +201,7 @@ class WorkStore(WorkFolder):
 
 
 def work_of(out: Path | StorePath) -> WorkFolder:
-    """Return where the run towards an output keeps what it has committed: next to it, here or in its store."""
+    """Return the folder of a run's committed shards: next to the output, here or in its store."""
     beside = out.with_name(f".{out.name}.work")
     return WorkStore(beside) if isinstance(beside, StorePath) else WorkFolder(beside)
 

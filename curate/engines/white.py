@@ -1,4 +1,4 @@
-"""Which value of 16-bit images is white: found for a whole source, never for one image, and checked after a run."""
+"""The white level of 16-bit images: found for a whole source, never for one image, and checked after a run."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +39,7 @@ class FoundWhite:
     highest: int = 0
 
     def words(self) -> list[str]:
-        """Return a line where the white is another than of 16 bits."""
+        """Return a note if the white level is below 16 bits."""
         if self.white == WHITE:
             return []
         bits = self.white.bit_length()
@@ -90,7 +90,7 @@ def _candidates(manifest: Manifest) -> NDArray[np.int64]:
 
 @BODIES.image()
 def _highest(read: Callable[[], bytes]) -> int | None:
-    """Return the largest value of an image of 16 bits; None for any other, and one that cannot be had."""
+    """Return the largest value of an image of 16 bits; None for any other or an unreadable one."""
     try:
         data = read()
     except ReadError:
@@ -119,7 +119,7 @@ class DeepImages:
 
 
 def white_notes(parts: Iterable[Part], white: int) -> list[str]:
-    """Return a line where the white of a run does not suit its images.
+    """Return a note if the white level of a run does not suit its images.
 
     Args:
         parts: of the run.

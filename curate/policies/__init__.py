@@ -1,1 +1,1 @@
-"""The spine: a request is decided for every row, written with its reasons, and verified."""
+"""Policies: decide every row of a table, write the decisions with their reasons, and verify them."""

@@ -1,4 +1,4 @@
-"""The one run of every policy: decide, then write subset, decisions and receipt, all at once or not at all."""
+"""The run of every policy: decide, then write subset, decisions and receipt atomically."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Result)
 def apply(
     policy: Policy[R], table: Table, out: str | AnyPath | None, *, dry_run: bool = False, overwrite: bool = False
 ) -> R:
-    """Decide what becomes of every row of a table, and write it down.
+    """Decide every row of a table, and write the outputs.
 
     Args:
         policy: what is requested.

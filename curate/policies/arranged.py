@@ -1,4 +1,4 @@
-"""A subset with its own columns or order: written in bounded memory, and compared with the one that was written."""
+"""A subset with added columns or another order: written in bounded memory, and compared with a written one."""
 
 import os
 import tempfile
@@ -28,7 +28,7 @@ N_LOOKED_AT = 16_384  # rows that are compared one by one, to name those that di
 
 
 class Ranked:
-    """Takes kept rows in the order of the table, gives them back in the order picked; an ``Arranged``.
+    """Receives kept rows in table order, yields them in the order picked; an ``Arranged``.
 
     Rows wait in their own file that is gone at the end, so a batch may be larger than memory.
 
@@ -55,7 +55,7 @@ class Ranked:
         self._starts = [0]
 
     def add(self, kept: pa.RecordBatch) -> None:
-        """Take the next kept rows, in the order of the table."""
+        """Add the next kept rows, in the order of the table."""
         with _room():
             if self._writer is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="curate-")
@@ -79,7 +79,7 @@ class Ranked:
                 yield pa.Table.from_arrays([*ranked.columns, *of_picks.columns], schema=self.schema)
 
     def _take(self, batches: pa.RecordBatchFileReader, places: NDArray[np.int64]) -> pa.Table:
-        """Return some of the waiting rows, in the order wanted."""
+        """Return some of the waiting rows, in the given order."""
         order = np.argsort(places)
         rows = places[order]
         pieces = []
@@ -97,7 +97,7 @@ class Ranked:
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Say which folder has no room for the rows that wait: it is not the one that the user named."""
+    """Name the temporary folder without room for waiting rows, which is not the output folder."""
     try:
         yield
     except OSError as error:
@@ -146,7 +146,7 @@ class Expected:
 
 
 def compare_arranged(source: Table, expected: Expected, subset: Table, differ: Differ, problem: Problem) -> None:
-    """Compare a subset with what is derived again: what it reports for each row, and the table's own columns.
+    """Compare a subset with a newly derived one: its added columns and the table's own.
 
     Args:
         source: the input, its rows in any order.

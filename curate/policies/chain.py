@@ -1,4 +1,4 @@
-"""The receipts before a receipt: each names what it read, and next to that lies the receipt of what wrote it."""
+"""The chain of receipts before a receipt: each refers to its input, next to which is the receipt of the step before."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -50,13 +50,13 @@ class Link:
         return "calibrate" if self.is_calibration else name_of(self.noted["policy"])
 
     def output(self, name: str) -> AnyPath | None:
-        """Where it wrote a file; None where it wrote none of that name."""
+        """The path of a written file; None if it wrote none of that name."""
         entry = self.noted["outputs"].get(name)
         return self.path.with_name(entry["file"]) if entry else None
 
 
 def receipt_of(path: AnyPath) -> AnyPath:
-    """Return the receipt of what a path names: a receipt, or a subset or decisions with one next to it.
+    """Return the receipt at a path: a receipt, or a subset or decisions with a receipt next to it.
 
     Raises:
         InputError: for a table without a receipt.
@@ -123,7 +123,7 @@ def links_after(table: AnyPath, searched: Searched) -> list[Link]:
 
 
 def _receipts_in(folder: AnyPath) -> list[AnyPath]:
-    """Return the receipts that are in a folder, by name, and those that its pipeline wrote to another one."""
+    """Return the receipts in a folder, by name, and those that its pipeline wrote elsewhere."""
     if isinstance(folder, Path):
         receipts = sorted(folder.glob("*" + RECEIPT))
         pipeline = folder / PIPELINE_RECEIPT
@@ -135,7 +135,7 @@ def _receipts_in(folder: AnyPath) -> list[AnyPath]:
 
 
 def _noted(path: AnyPath) -> Iterator[dict[str, Any]]:
-    """The receipt of a step; nothing of a pipeline or a round, whose steps have their own."""
+    """The receipt of a step; None for a pipeline or a round, whose steps have their own."""
     _, receipt = read_json(path, "a receipt that curate wrote")
     if isinstance(receipt, dict) and receipt.get("kind") in (KIND, APPLIED_KIND):
         yield read_step(path)

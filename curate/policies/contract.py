@@ -16,11 +16,11 @@ FILTER = "filter"
 
 
 class Policy(Protocol[R]):
-    """The request to a table, with all its parameters: decides what becomes of every row."""
+    """A request to a table, with all its parameters: decides every row."""
 
     @property
     def files(self) -> Files:
-        """The files that it reads and writes next to the table and what every policy writes."""
+        """Additional files that it reads and writes."""
 
     def decide(self, table: Table) -> Decided[R]:
         """Decide every row of a table.

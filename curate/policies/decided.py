@@ -1,4 +1,4 @@
-"""A policy that has been decided for every row, and not yet written."""
+"""The decisions of a policy on every row, not yet written."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,18 +42,18 @@ class Arranged(Protocol):
     meanings: Mapping[str, str]
 
     def add(self, kept: pa.RecordBatch) -> None:
-        """Take the next kept rows, in the order of the table."""
+        """Add the next kept rows, in the order of the table."""
 
     def finish(self) -> Iterator[pa.Table]:
         """Yield the subset, once all kept rows are there."""
 
     def close(self) -> None:
-        """Let go of what was held while rows waited; also where `finish` was never called."""
+        """Release temporary files and memory, even if `finish` was never called."""
 
 
 @dataclass(frozen=True)
 class Decided(Generic[R]):
-    """A policy that has been decided for every row, and not yet written.
+    """The decisions of a policy on every row, not yet written.
 
     Attributes:
         table: the input.
@@ -107,12 +107,12 @@ class Decided(Generic[R]):
 
 
 def tally(outcome: np.ndarray) -> list[int]:
-    """Return the rows of each outcome; one code after another, as bincount would make eight bytes of each."""
+    """Return the rows of each outcome; counted code by code, because bincount would need eight bytes a row."""
     return [int(np.count_nonzero(outcome == code)) for code in range(len(OUTCOMES))]
 
 
 def counted_result(decided: Decided[R]) -> R:
-    """Return the result with its counts, a few decisions (why they are shown, key and reason), and failures."""
+    """Return the result with its counts, some example decisions, and failures."""
     outcome = decided.outcome
     chosen = decided.examples or {FIRST_DROPPED: _first((outcome == DROP) | (outcome == UNDECIDED), N_EXAMPLES)}
     shown = np.unique(np.concatenate(list(chosen.values()))).astype(np.int64)
@@ -145,7 +145,7 @@ def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
 
 
 def _counts(table: Table, column: str, inside: np.ndarray) -> pl.DataFrame:
-    """Return each value of a column as text, its rows, and how many of them are inside, shape (N,), as they come."""
+    """Return each value of a column as text, its rows, and how many of them are inside, shape (N,)."""
     names, counts = [pa.array([], pa.string())], [np.zeros((0, 2), np.int64)]  # of each batch: outside, inside
     for start, batch in numbered(table.batches([column], compact=True)):
         values = batch.column(0)

@@ -1,4 +1,4 @@
-"""The differences between a policy decided again and the files that it wrote then."""
+"""The differences between a policy decided again and the files it wrote."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
@@ -64,7 +64,7 @@ class Verification:
             self.different.append(row)
 
     def problem(self, finding: Finding) -> None:
-        """Record something that differs and is not a row."""
+        """Record a difference that is not of a row."""
         self.problems += 1
         self.notes.append(finding)
 
@@ -79,7 +79,7 @@ class Verification:
 
 
 def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verification, *, texts: bool = True) -> None:
-    """Compare decisions and subset with the policy decided again, whatever the order of the input's rows is now.
+    """Compare decisions and subset with the policy decided again, in any order of the input's rows.
 
     Args:
         again: as decided now.
@@ -117,7 +117,7 @@ def _compare_decisions(again: Again, decisions: Table, result: Verification) -> 
 
 
 def _compare_words(again: Again, decisions: Table, result: Verification, leave_out: Collection[str]) -> None:
-    """Name rows that are decided alike, but by another number, or with another text next to it."""
+    """Name rows with the same decision but another number or text."""
     shared = set(decisions.schema.names) - set(leave_out)
     names = [field.name for field in again.schema if field.name in shared and field.name not in (KEY, "decision")]
     waiting = _Aligned(decisions, [KEY, "decision", *names])
@@ -136,7 +136,7 @@ def _compare_words(again: Again, decisions: Table, result: Verification, leave_o
 
 
 def _unlike_words(names: list[str], now: pa.RecordBatch, old: pa.RecordBatch) -> dict[int, str]:
-    """Return row -> the first column that differs, of rows that were decided alike."""
+    """Return row -> the first column that differs, for rows with the same decision."""
     differing: dict[int, str] = {}
     alike = pc.equal(now.column("decision"), plain(old.column("decision")).cast(pa.string()))
     for name in names:
@@ -165,7 +165,7 @@ def _name_extra(table: Table, extra: np.ndarray, kind: str, result: Verification
 
 
 def _first_named(table: Table, rows: np.ndarray) -> list[str]:
-    """The keys of rows, of the first few: others are only counted."""
+    """The keys of the first rows; others are only counted."""
     return [*named(table, rows[:N_NAMED]), *[""] * max(0, len(rows) - N_NAMED)]
 
 
@@ -201,7 +201,7 @@ def compare_rows(again: Again, subset: Table, result: Verification) -> None:
 
 
 class _Aligned:
-    """Hands out the rows of a table in pieces as long as requested."""
+    """Returns the rows of a table in pieces of requested length."""
 
     def __init__(self, table: Table, columns: list[str] | None = None) -> None:
         self.table, self.batches = table, table.batches(columns)

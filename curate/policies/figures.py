@@ -1,4 +1,4 @@
-"""The figures of a receipt compared with those that are derived again: each that differs, by its name."""
+"""The numbers of a receipt compared with newly derived ones: those that differ, by name."""
 
 import json
 import math
@@ -17,25 +17,25 @@ FIXED = frozenset({"kind", "format", "curate", "input", "read", "hash", "outputs
 
 
 def facts_of(decided: Decided[Result]) -> dict[str, Any]:
-    """Return the facts of a decided policy for its receipt, as plain JSON: its rules, counts, reasons and all else."""
+    """Return the facts of a decided policy for its receipt, as plain JSON: rules, counts, reasons and so on."""
     model, facts = decided.table.metadata.get("model"), counted_result(decided).facts()
     return plain_json({"model": model, "policy": decided.policy, "counts": decided.counts(), **facts})
 
 
 def plain_json(value: Any) -> Any:
-    """Return a value as it is once it was written as JSON and read."""
+    """Return a value as after writing and reading JSON."""
     return json.loads(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def without_files(rules: Any) -> Any:
-    """Return rules without the files that they name, which are compared by their digests."""
+    """Return rules without their files, which are compared by digest."""
     if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
         return rules
     return [{name: value for name, value in rule.items() if not is_file(value)} for rule in rules]
 
 
 def is_file(value: object) -> bool:
-    """Return whether a parameter of a rule is a file that was read, with the digest that it had."""
+    """Return whether a parameter of a rule is a file with a digest."""
     return isinstance(value, Mapping) and set(value) == {"path", "digest"}
 
 

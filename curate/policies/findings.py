@@ -17,7 +17,7 @@ NEITHER, NOT_NEAREST = "neither", "not nearest"
 
 @dataclass(frozen=True)
 class Difference:
-    """A row that is not as it was derived again.
+    """A row that differs from the derived one.
 
     Attributes:
         kind: DECISION; SCORE, a number that decides, where the decision is the same; REASON, or another text; GONE,
@@ -40,7 +40,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something else that is not as the receipt says.
+    """Another difference from the receipt.
 
     Attributes:
         kind: REORDERED, of the input, whose rows were compared by key; OTHER_DIGEST, of an input; TWICE, of rows of the

@@ -1,4 +1,4 @@
-"""Files that a receipt names, found where they are now: instead, next to the receipt, or below given folders."""
+"""Files of a receipt, found at their place, next to the receipt, or below given folders."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ class Searched:
                 raise InputError(f"expected a folder to search for --root, got {root}; check the name")
 
     def find(self, path: AnyPath, digests: Sequence[str | None] = (), names: Sequence[str] = ()) -> AnyPath | None:
-        """Return where a file, or a folder of files, is now; None where it is nowhere.
+        """Return the present path of a file or folder; None if it is not found.
 
         Looked at in this order: the folder of the receipt and below it as before, its own place, files of its name
         below the roots, and all other files there. Where it is both near the receipt, as in a folder that was copied,
@@ -72,7 +72,7 @@ class Searched:
         return None
 
     def places(self, path: AnyPath) -> list[AnyPath]:
-        """Return where something of the name of a file is: in or below the folder of the receipt, and its own place."""
+        """Return the paths with the name of a file: in or below the folder of the receipt, and its own."""
         existing = [place for place in (*self._below(path), path) if self._allowed(place) and place.exists()]
         return list({place.resolve(): place for place in existing}.values())
 
@@ -87,12 +87,12 @@ class Searched:
         return self._allowed(original) and original.is_file() and sha256_of(original) == sha256_of(receipt)
 
     def source_of(self, noted: Mapping[str, Any]) -> AnyPath | None:
-        """Return where the input of a receipt is; None where it is nowhere."""
+        """Return the path of a receipt's input; None if it is not found."""
         about = noted["input"]
         return self.find(path_to_read(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
 
     def _below(self, path: AnyPath) -> Iterator[AnyPath]:
-        """Where a file is if it moved together with the receipt, in its folder or below it."""
+        """The path of a file that moved together with the receipt, in its folder or below it."""
         yield self.folder / path.name
         if isinstance(self.folder, Path) and isinstance(path, Path):
             for n_parts in range(2, min(len(path.parts), DEEPEST + 1)):
@@ -124,7 +124,7 @@ class Searched:
         return any(real.is_relative_to(root.resolve()) for root in folders)
 
     def _files(self) -> Iterator[Path]:
-        """Regular files below the roots; links, which may lead out of them, are passed over."""
+        """Regular files below the roots; links are skipped, because they may lead outside."""
         n = 0
         for root in self.roots:
             for folder, _, names in os.walk(root):
@@ -140,7 +140,7 @@ class Searched:
 
 
 def _has(place: AnyPath, digests: Sequence[str | None], names: Sequence[str]) -> bool:
-    """Whether a file, or the files of a folder, have the SHA-256 that are given."""
+    """Whether a file, or the files of a folder, have the given SHA-256."""
     files = [place / name for name in names] if place.is_dir() else [place]
     if not digests or len(files) != len(digests) or not all(file.is_file() for file in files):
         return False

@@ -1,4 +1,4 @@
-"""The files of every policy: subset, decisions, receipt and more, all at once or not at all."""
+"""The files of every policy: subset, decisions, receipt and more, written atomically."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -80,11 +80,11 @@ class Outputs:
         return TableWriter(self.together.draft(self.tables[name]), schema, metadata, overwrite=self.overwrite)
 
     def text(self, path: AnyPath) -> AtomicFile:
-        """Return one of the other files, still without its name."""
+        """Return one of the other files, before it gets its name."""
         return AtomicFile(self.together.draft(path), overwrite=self.overwrite)
 
     def refuse(self, table: Table) -> None:
-        """Refuse to write over what is read, or next to a table that would be taken for one of this set."""
+        """Refuse to overwrite inputs, or to write next to a table that would be mistaken for one of this set."""
         files = self.files
         for each in (table, *files.tables):
             taken = {file.resolve() for file in each.files}
@@ -101,7 +101,7 @@ class Outputs:
 
 @contextmanager
 def outputs_for(table: Table, out: str | AnyPath | None, files: Files, *, overwrite: bool) -> Iterator[Outputs]:
-    """Yield the outputs of a policy, checked before any work is done, and in a store held against other processes.
+    """Yield the outputs of a policy, checked before any work is done, and in a store locked against other processes.
 
     Raises:
         InputError: without a name, for a name that cannot be, an input's, or one that exists and may not be replaced.
@@ -120,7 +120,7 @@ def write_outputs(
     facts: Mapping[str, Any],
     states: Sequence[tuple[Table, list[FileState]]],
 ) -> frozenset[str]:
-    """Stream all columns, write every table, check the sums, then give the files their names together.
+    """Stream all columns, write every table, check the counts, then rename all files together.
 
     Args:
         decided: what to write.
@@ -218,7 +218,7 @@ def _with_classes(table: Table, same: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _earlier(table: Table) -> list[Any]:
-    """The rules that the table has been through already."""
+    """The rules of earlier policies on the table."""
     policy = table.metadata.get("policy", [])
     return policy if isinstance(policy, list) else []
 
@@ -249,13 +249,13 @@ def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWrite
 
 
 def _as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with its text as the table has it, not as dictionaries; other columns stay as they are."""
+    """Return a batch with plain text columns instead of dictionaries; other columns are unchanged."""
     kinds = zip(batch.columns, schema.types, strict=True)
     return pa.RecordBatch.from_arrays([c if c.type == kind else c.cast(kind) for c, kind in kinds], schema=schema)
 
 
 def _check(decided: Decided[Result], counts: np.ndarray, n_subset: int, n_decisions: int) -> None:
-    """The accounts must balance before any file gets its name."""
+    """Check that the counts add up before any file gets its name."""
     n_rows, *expected = decided.counts().values()
     if counts.tolist() != expected or sum(expected) != n_rows or n_decisions != n_rows or n_subset != expected[0]:
         raise RuntimeError(f"rows do not add up: {counts.tolist()} written, {expected} decided of {n_rows}")

@@ -1,4 +1,4 @@
-"""The receipt of a policy: what went in, what was requested, what came out. ``curate verify`` derives it again."""
+"""The receipt of a policy: inputs, request and outputs. ``curate verify`` derives it again."""
 
 import platform
 import sys
@@ -46,12 +46,12 @@ FileState = tuple[str, int, int]  # name, size and time of change
 
 
 def state_of(table: Table) -> list[FileState]:
-    """Return name, size and time of change of the files, to see that no process wrote to them meanwhile."""
+    """Return name, size and modification time of the files, to detect writes in the meantime."""
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in table.files]
 
 
 def digests_of(table: Table) -> list[str | None]:
-    """Return the SHA-256 of the bytes of each file; None for a store's, which would be fetched once more."""
+    """Return the SHA-256 of the bytes of each file; None for files in a store, which would be fetched again."""
     return [None if isinstance(file, StorePath) else file_sha256(file) for file in table.files]
 
 
@@ -133,7 +133,7 @@ def read_receipt(path: str | AnyPath) -> dict[str, Any]:
 
 
 def check_hash(path: AnyPath, receipt: Mapping[str, Any]) -> None:
-    """Raise InputError for a receipt of a version that hashed otherwise: other rows win ties, or digests differ."""
+    """Raise InputError for a receipt of a version with another hash: ties and digests would differ."""
     noted = receipt.get("hash")
     if noted != HASH:
         raise InputError(
@@ -242,13 +242,13 @@ def _are_counts(value: Any, *names: str) -> bool:
 
 
 def receipt_beside(path: str | AnyPath) -> AnyPath:
-    """Return where the receipt lies of a policy that wrote a subset or its decisions."""
+    """Return the path of the receipt of a subset or its decisions."""
     path = path_to_read(path)
     return path.with_name(path.name.removesuffix(".parquet").removesuffix(".decisions") + ".receipt.json")
 
 
 def lost_rows(receipt: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """Yield decision, reason and rows of all that did not stay; with ``kept`` they add up to the rows that came in."""
+    """Yield decision, reason and count of rows that were not kept; with ``kept`` they add up to the input rows."""
     counts = receipt["counts"]
     for group, decision in LOST:
         named = {str(why): int(n) for why, n in receipt.get(group, {}).items() if n}
@@ -259,12 +259,12 @@ def lost_rows(receipt: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 
 def read_pipeline_receipt(path: Path) -> list[tuple[str, dict[str, str]]]:
-    """Return the steps of a pipeline with the digests of their files; InputError if it is not as it was written."""
+    """Return the steps of a pipeline with the digests of their files; InputError if it was changed."""
     return [(str(step["step"]), dict(step["outputs"])) for step in pipeline_steps(path)]
 
 
 def pipeline_steps(path: Path) -> list[dict[str, Any]]:
-    """Return the steps of a pipeline as its receipt holds them; InputError if it is not as it was written."""
+    """Return the steps of a pipeline as its receipt holds them; InputError if it was changed."""
     if not path.is_file():
         raise InputError(f"expected the receipt of a pipeline, got {path}; check the name")
     data, receipt = read_json(path, "the receipt of a pipeline, as curate wrote it")

@@ -8,7 +8,7 @@ from curate.tables.typed_json import from_json
 
 
 class Request:
-    """A dataclass of what is requested of a policy that has one rule.
+    """The request of a policy with one rule, as a dataclass.
 
     Attributes:
         rule: name of the policy.

@@ -60,7 +60,7 @@ class Reviewed:
 
     @property
     def stays(self) -> NDArray[np.int64]:
-        """Return the rows that a reviewer judged, and did not drop."""
+        """Return the rows that a reviewer judged and kept."""
         rows = np.array([*self.by], np.int64)
         return rows[~self.drop[rows]]
 
@@ -104,7 +104,7 @@ class VerdictLines:
         return read_verdicts(self.file, lines=self.lines)
 
     def reviewed(self, table_rows: Rows) -> Reviewed:
-        """Return the verdicts on the rows of a table; InputError where they are of another table."""
+        """Return the verdicts on the rows of a table; InputError if they belong to another table."""
         return reviewed_rows(self.read, table_rows, refuses=self.refuses)
 
     def notes(self, reviewed: Reviewed) -> list[str]:
@@ -126,7 +126,7 @@ class VerdictLines:
         return cls(path, lines)
 
     def for_rule(self) -> dict[str, Any]:
-        """Return it as a part of the rule of another policy."""
+        """Return it as a part of another policy's rule."""
         noted = VerdictLines.to_json(self)
         return {RULE: noted["file"], LINES: noted["lines"]}
 
@@ -137,7 +137,7 @@ class VerdictLines:
 
     @classmethod
     def of(cls, path: str | Path, table: Table) -> Self:
-        """Return a file as it is now, checked against the columns of a table.
+        """Return a file in its present state, checked against the columns of a table.
 
         Raises:
             InputError: if it cannot be read, reviewers disagree, or it relabels a column that the table lacks.
@@ -152,12 +152,12 @@ class VerdictLines:
 
 
 def with_images(needs: Needs, table: Table) -> Needs:
-    """Return the columns to read of a table, with those that bind verdicts to its images."""
+    """Return the columns to read of a table, with those that match verdicts to images."""
     return replace(needs, texts=(*needs.texts, SHA256)) if SHA256 in table.schema.names else needs
 
 
 def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> Reviewed:
-    """Return the verdicts on N rows: by key, and where the table has it by the digest of the image.
+    """Return the verdicts on N rows: by key and, if the table has it, by the digest of the image.
 
     Raises:
         InputError: where reviewers disagree, or no verdict is on an image of the table and that is refused.

@@ -36,7 +36,7 @@ def is_drawn(path: Path, columns: Collection[str]) -> bool:
 def drawn_rows(
     path: Path, columns: Sequence[str], source: str, parse: Callable[[dict[str, str]], Row], *, most: int
 ) -> list[Row]:
-    """Return the rows of a file that names what was drawn, in the order drawn.
+    """Return the rows of a sample's file, in the order drawn.
 
     Args:
         path: of the CSV.
@@ -130,7 +130,7 @@ def verdicts_on(sample: Path) -> Judged:
 
 
 def blocks(shown: Sequence[Hashable]) -> Iterator[list[int]]:
-    """Yield the places of drawn images that the page shows together, in the order drawn: none is twice in a block."""
+    """Yield the indices of sampled images that the page shows together, in the order drawn, each once in a block."""
     inside: list[int] = []
     for place, image in enumerate(shown):
         if len(inside) == BLOCK or image in {shown[at] for at in inside}:
@@ -142,7 +142,7 @@ def blocks(shown: Sequence[Hashable]) -> Iterator[list[int]]:
 
 
 def n_finished(shown: Sequence[Hashable], is_judged: Sequence[bool]) -> int:
-    """Return how many drawn images, from the first on, are in blocks that are judged whole.
+    """Return how many sampled images, from the first, are in completely judged blocks.
 
     In which order a block is judged may depend on what the images show: its first verdicts are no random sample of it.
 

@@ -1,4 +1,4 @@
-"""The seal of a receipt: a digest of itself, over text in one form, so that no byte of it can change unseen."""
+"""The seal of a receipt: a digest of its canonical text, so that every change is detected."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ MAX_BYTES = 16 << 20
 
 
 def sealed(receipt: Mapping[str, Any]) -> bytes:
-    """Return a receipt as it is written: JSON in one form, the SHA-256 of all that is before its digest last.
+    """Return a receipt as written: canonical JSON, ending with the SHA-256 of all text before it.
 
     Args:
         receipt: plain JSON; a digest that it has is replaced.
@@ -51,7 +51,7 @@ def read_json(path: AnyPath, what: str) -> tuple[bytes, Any]:
 
 
 def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
-    """Refuse a receipt that is not, byte for byte, what was written.
+    """Refuse a receipt of which any byte was changed.
 
     Args:
         path: of the receipt, for messages.

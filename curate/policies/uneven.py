@@ -1,4 +1,4 @@
-"""Which classes or clusters a cut takes far more of than of the rest: rare is not bad."""
+"""Classes or clusters of which a cut drops a much larger share than overall: rare is not bad."""
 
 from collections.abc import Mapping, Sequence
 
@@ -41,7 +41,7 @@ def emptied_words(kind: str, names: Sequence[str]) -> list[str]:
 
 
 def uneven_notes(result: Result) -> list[str]:
-    """Return which classes, or clusters if absent, a policy takes far more of than of the rest."""
+    """Return notes on classes, or clusters without classes, that lose a much larger share than all rows."""
     rows = sum(rows for rows, _ in result.classes.values())
     lost = {name: (rows, rows - kept) for name, (rows, kept) in result.classes.items()}
     return uneven_words(result.classes_of, lost, sum(gone for _, gone in lost.values()) / max(rows, 1))

@@ -1,4 +1,4 @@
-"""The decisions of reviewers on groups of images: a file that only grows, one line of JSON for each."""
+"""The decisions of reviewers on groups of images: an append-only file, one line of JSON each."""
 
 import hashlib
 import json
@@ -91,7 +91,7 @@ class Line:
         return f"{self.session}:{self.n}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that say something."""
+        """Return the fields that are set."""
         return {name: value for name, value in asdict(self).items() if value or name == "n"}
 
 
@@ -125,7 +125,7 @@ class ImageDecision:
 
 
 def answer_of(decisions: Mapping[str, ImageDecision], question: str, key: str, like: str = "") -> str:
-    """Return the verdict on an image, of one that is like another also where the other was judged no copy of it.
+    """Return the verdict on an image; for a pair, also if the other image was judged.
 
     Args:
         decisions: by key.
@@ -159,7 +159,7 @@ class Verdicts:
     all: list[Line] = field(default_factory=list)
 
     def live(self) -> list[Line]:
-        """Return the lines that no later one took back, with the keys of now of images that were renamed."""
+        """Return the lines that were not undone, with the present keys of renamed images."""
         gone = {line.group for line in self.all if line.verdict == UNDO}
         live: list[Line] = []
         for line in self.all:
@@ -170,7 +170,7 @@ class Verdicts:
         return live
 
     def decisions(self) -> dict[str, ImageDecision]:
-        """Return the decisions by key; InputError where reviewers disagree."""
+        """Return the decisions by key; InputError if reviewers disagree."""
         decisions, disagree = combined(self.live())
         if disagree:
             named = "; ".join(f"{key!r}: {each.words}" for key, each in list(disagree.items())[:N_NAMED])
@@ -321,7 +321,7 @@ class VerdictFile:
         self.append_all([(verdict, fields)])
 
     def append_all(self, decisions: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        """Write lines together, and before the first one of this session what it is about; flush them to the disk.
+        """Write lines together, after a header at the first of this session; flush them to the disk.
 
         Args:
             decisions: verdict and fields of each line.
@@ -348,7 +348,7 @@ class VerdictFile:
 
     @contextmanager
     def _held(self) -> Iterator[int]:
-        """Hold the file as it was read, to append to it; what was written is taken away again where that fails."""
+        """Lock the file in the state that was read, to append to it; failed writes are undone."""
         is_new, size = not self.path.exists(), self.verdicts.n_bytes
         with place_errors(self.path):
             handle = os.open(self.path, APPEND, 0o666)
@@ -369,7 +369,7 @@ class VerdictFile:
                 sync_folder(self.path.parent)
 
     def _refuse_newer(self) -> None:
-        """Read the file again and say so where another process appended whole lines to it."""
+        """Raise an error if another process appended whole lines to the file."""
         now = read_verdicts(self.path)
         if now.n_bytes != self.verdicts.n_bytes:
             self.verdicts = now

@@ -1,4 +1,4 @@
-"""Derive a subset again from its receipt, and say whether it is the same or which rows differ, and why."""
+"""Derive a subset again from its receipt, and report whether it is identical or which rows differ, and why."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -84,7 +84,7 @@ def verify(
 
 
 def _policy(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> Policy[Result]:
-    """The policy of a receipt, its files where they are now."""
+    """The policy of a receipt, with the present paths of its files."""
     rules = [_located(rule, noted, searched) for rule in noted["policy"]]
     try:
         return policy_of(rules).from_receipt(rules)
@@ -96,7 +96,7 @@ def _policy(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> Poli
 
 
 def _located(rule: Any, noted: Mapping[str, Any], searched: Searched) -> Any:
-    """A rule with the paths of its files where they are now: where they were, or else where they are found."""
+    """A rule with the present paths of its files."""
     files = {name: path_to_read(str(file["path"])) for name, file in _files(rule).items()}
     if not files:
         return rule
@@ -111,12 +111,12 @@ def _files(rule: Any) -> dict[str, Any]:
 
 
 def _paths(rules: list[Any]) -> list[Any]:
-    """The paths of all files that rules name."""
+    """The paths of all files of rules."""
     return [file["path"] for rule in rules for file in _files(rule).values()]
 
 
 def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPath:
-    """Where the input is: where it was, next to the receipt, or below a root by its digest."""
+    """The path of the input: its own, next to the receipt, or below a root by its digest."""
     located = searched.source_of(noted)
     if located is None:
         path = path_to_read(str(noted["input"]["path"]))
@@ -127,7 +127,7 @@ def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPa
 
 
 def _compare_origin(noted: Mapping[str, Any], source: Table, result: Verification) -> None:
-    """Say which version wrote the receipt, and whether the input is of the same weights, and where it was."""
+    """Note the version that wrote the receipt, and whether the input has the same weights and place."""
     then = str(noted.get("curate", "an unknown version"))
     if then != __version__:
         result.notes.append(Finding(findings.OTHER_VERSION, "curate", __version__, then))
@@ -142,7 +142,7 @@ def _compare_origin(noted: Mapping[str, Any], source: Table, result: Verificatio
 def _note_places(
     receipt: AnyPath, noted: Mapping[str, Any], source: Table, searched: Searched, result: Verification
 ) -> None:
-    """Note which of several files of the name of the input is compared, where the nearest has not the bytes of then."""
+    """Note which of several files with the input's name is compared, if the nearest one has changed."""
     path = path_to_read(str(noted["input"]["path"]))
     then, places = noted["input"].get("sha256"), searched.places(path)
     if len(places) < 2 or not then or None in then:
@@ -167,7 +167,7 @@ def _compare_receipt(
     texts: bool,
     meant: bool,
 ) -> None:
-    """Compare every figure of the receipt with what was derived again.
+    """Compare every number of the receipt with the derived one.
 
     A receipt of another version may lack figures and have other texts: numbers are compared, and names that both have.
     """
@@ -264,7 +264,7 @@ def _digest(model: Any) -> str:
 
 
 def _compare_files(now: list[dict[str, Any]], then: list[Any], result: Verification) -> None:
-    """Compare the files that rules name with the files of then."""
+    """Compare the files of rules with their digests."""
     for rule, old in zip(now, then, strict=True):
         for name, file in rule.items():
             if not is_file(file):
@@ -274,7 +274,7 @@ def _compare_files(now: list[dict[str, Any]], then: list[Any], result: Verificat
 
 
 def _outputs(folder: AnyPath, noted: Mapping[str, Any], searched: Searched, result: Verification) -> dict[str, Table]:
-    """Compare what was written with its digests, and open what rows are compared with."""
+    """Compare outputs with their digests, and open those that rows are compared with."""
     tables = {}
     for name, entry in noted["outputs"].items():
         path = folder / entry["file"]
@@ -289,7 +289,7 @@ def _outputs(folder: AnyPath, noted: Mapping[str, Any], searched: Searched, resu
 
 
 def _compare_bytes(noted: Mapping[str, Any], source: Table, result: Verification, *, meant: bool) -> None:
-    """Say where the input is another file, though what the rules read of it is the same."""
+    """Note an input that has changed only in columns the rules do not read."""
     then = noted["input"].get("sha256")
     if not then or None in then or not result.identical:
         return
@@ -303,7 +303,7 @@ def _compare_bytes(noted: Mapping[str, Any], source: Table, result: Verification
 
 
 def _compare_read(receipt: AnyPath, path: AnyPath, digest: str, searched: Searched, result: Verification) -> None:
-    """Compare the bytes of a file that was read next to the input; of one that is gone its policy says so."""
+    """Compare the bytes of an additional input file; its policy reports a missing one."""
     place = searched.find(path, [digest])
     if place is None or any(note.what == str(place) for note in result.notes):
         return
@@ -314,7 +314,7 @@ def _compare_read(receipt: AnyPath, path: AnyPath, digest: str, searched: Search
 
 
 def packages_then(receipt: Mapping[str, Any]) -> list[Finding]:
-    """Return the packages of a receipt that have another version now: it can move last digits."""
+    """Return the packages of a receipt with another version now, which can change last digits."""
     now, then = environment(), receipt.get("environment")
     if not isinstance(then, Mapping):
         return []

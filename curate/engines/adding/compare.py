@@ -1,4 +1,4 @@
-"""A table and its source now: which rows are known, which are new, which changed, and which are gone."""
+"""A table compared with its present source: which rows are known, new, changed or gone."""
 
 import hashlib
 from collections.abc import Iterable
@@ -217,7 +217,7 @@ def _differ(now: pa.ChunkedArray, then: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def wider(stored: pa.Field, source: pa.Schema) -> pa.Field:
-    """Return a field of a table with the type of the source, where the field is empty, or holds smaller numbers.
+    """Return a field of a table with the type of the source, if the field is empty, or holds smaller numbers.
 
     >>> wider(pa.field("weight", pa.int64()), pa.schema([("weight", pa.float64())])).type
     DataType(double)
@@ -244,7 +244,7 @@ def as_stored(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table)
 
 
 def _find_renamed(setup: RunSetup, known: _Known, changed: NDArray[np.bool_], comparison: Comparison) -> None:
-    """Find new and changed files with the bytes of rows that lost their keys, and give them these rows.
+    """Find new and changed files with the bytes of rows that lost their keys, and match them to these rows.
 
     Only files of the same size are read. Of equal rows the first goes to the first of the equal files.
     """
@@ -279,7 +279,7 @@ def _both(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _matched(
     keys: pa.Array, manifest: Manifest
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], pa.ChunkedArray]:
-    """The row of the table of each row of the source, sizes and times of files, whether they are of here, and URIs."""
+    """The table's row for each row of the source, sizes and times of files, whether these are local, and URIs."""
     source_keys, uris, files, local = [], [], [], []
     for start in range(0, manifest.n_rows, STEP):
         stop = min(start + STEP, manifest.n_rows)
@@ -315,7 +315,7 @@ def _refuse_other(table: Table, manifest: Manifest, comparison: Comparison, n_im
 
 
 def _digests(setup: RunSetup, rows: NDArray[np.int64], block: int) -> Iterable[tuple[NDArray[np.int64], list[str]]]:
-    """Yield rows of a source, some at a time, with the digest of each image; an empty text where it cannot be read."""
+    """Yield rows of a source, some at a time, with the digest of each image; an empty text if it cannot be read."""
     manifest = setup.opened.manifest
     with ThreadPoolExecutor(setup.request.options.workers) as pool:
         for first in range(0, len(rows), block):
@@ -332,7 +332,7 @@ def _digest_of(read: Reader) -> str:
 
 
 def _other_bytes(setup: RunSetup, rows: NDArray[np.int64], was: _Known, comparison: Comparison) -> NDArray[np.bool_]:
-    """Return which rows of a source have another image than the table notes; unreadable images count as unchanged."""
+    """Return which rows of a source have another image than the table records; unreadable images count as unchanged."""
     other = np.zeros(len(comparison.at), bool)
     unreadable = 0
     if len(rows):
@@ -347,7 +347,7 @@ def _other_bytes(setup: RunSetup, rows: NDArray[np.int64], was: _Known, comparis
 
 
 def _check_sample(table: Table, setup: RunSetup, rows: NDArray[np.int64], was: _Known) -> None:
-    """Refuse a source whose keys now name other images, as numbers of rows do once rows were put in between."""
+    """Refuse a source whose keys now belong to other images, as row numbers do after an insertion."""
     if not len(rows):
         return
     sample = np.unique(rows[np.linspace(0, len(rows) - 1, SAMPLE).astype(int)])

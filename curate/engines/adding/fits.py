@@ -1,4 +1,4 @@
-"""The fit of a table, frozen: the scores that it gives later rows, on the scale of the rows that it was fitted to.
+"""The frozen fit of a table, which scores later rows on the scale of the rows it was fitted to.
 
 A fit follows from the rows that it was made of, and is made again from them the first time that rows are added: then it
 is kept next to the table, as NAME.parquet.fit, for later an image may have changed or gone.
@@ -48,7 +48,7 @@ def fit_path(out: AnyPath) -> AnyPath:
 
 
 def frozen_fit(table: Table) -> DatasetFit | None:
-    """Return the fit of a table: the one kept next to it, or the one made again from its rows, which is kept then.
+    """Return the fit of a table: the one stored next to it, or a new fit of its rows, which is then stored.
 
     None where the table has none, or where it cannot be made again: of labels, or after its rows changed.
 
@@ -70,7 +70,7 @@ def frozen_fit(table: Table) -> DatasetFit | None:
 
 
 def identity_of(about: Mapping[str, Any]) -> str:
-    """Return a digest of what a table notes of its fit, but for the rows that were judged by it later."""
+    """Return a digest of a table's record of its fit, without rows scored by it later."""
     noted = {name: value for name, value in about.items() if name != JUDGED}
     return hashlib.sha256(json.dumps(noted, sort_keys=True).encode()).hexdigest()
 
@@ -106,7 +106,7 @@ def judged(fit: DatasetFit, part: Table) -> tuple[dict[str, pa.Array], int]:
 
 
 def _made_again(table: Table, about: Mapping[str, Any]) -> DatasetFit | None:
-    """The fit of the rows of a table as they are, if it is the one that the table notes."""
+    """The fit of the present rows of a table, if it is the recorded one."""
     scored = is_of_scoring(about)
     if not scored and (about.get("labels") or about.get("embedding")):
         return None
@@ -168,7 +168,7 @@ def _not_ours(path: AnyPath, why: str) -> InputError:
 
 
 def words_on(lacking: Sequence[str], is_judged: bool, rows: str) -> list[str]:
-    """Return a line on each kind of columns that rows which were added do not have."""
+    """Return a line on each kind of columns that added rows lack."""
     calibrated = [name for name in lacking if name in ERROR_COLUMNS]
     fitted = [name for name in lacking if describe(name) is not CUSTOM and name not in calibrated]
     lines = []

@@ -1,4 +1,4 @@
-"""The rows of a table and of what was scored for it, put together in the order of the source."""
+"""The rows of a table and newly scored rows, merged in the order of the source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class Order:
 
 
 class Merged:
-    """A table in the making: rows of before as they were, rows that were scored, and rows whose image is gone.
+    """A table being written: unchanged rows, newly scored rows, and rows whose image is gone.
 
     Args:
         table: of before.
@@ -114,7 +114,7 @@ class Merged:
         self.lacking = [name for name in self.schema.names if part is not None and name not in has_values]
 
     def batches(self, step: int = STEP) -> Iterator[pa.Table]:
-        """Yield the rows, so many at a time."""
+        """Yield the rows in batches."""
         for start in range(0, len(self._order), step):
             yield self._rows(slice(start, min(start + step, len(self._order))))
 

@@ -1,4 +1,4 @@
-"""Adding to a table: its source now, compared; what is new or changed, scored; and the new table instead of the old."""
+"""Adding to a table: compare it with its source, score new and changed images, and replace the table."""
 
 import json
 import time
@@ -106,7 +106,7 @@ def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog
 
 
 def _other_columns(table: Table, now: Sequence[str]) -> list[str]:
-    """Return a line on the user's columns that the source of a table has got since, and on those that it lacks."""
+    """Return a line on user columns that are new in the source of a table, and on missing ones."""
     new = [name for name in now if name not in table.schema.names]
     lacking = [name for name in table.stored.schema.names if describe(name) is CUSTOM and name not in now]
     lines = [f"new in the source, so the table gets them: {', '.join(new)}"] if new else []
@@ -116,7 +116,7 @@ def _other_columns(table: Table, now: Sequence[str]) -> list[str]:
 
 
 def _was_never_fitted(table: Table, setup: RunSetup) -> bool:
-    """Return whether a table lacks fitted scores because it held too few images: then no decision rests on any."""
+    """Return whether a table lacks fitted scores because it held too few images: no decision depends on them then."""
     return (
         setup.opened.fits
         and setup.request.out.suffix == ".parquet"
@@ -145,14 +145,14 @@ def _refuse_moved(table: Table) -> None:
 
 
 def _nothing(state: _State) -> ScoreResult:
-    """Return the result where nothing is new; what a run left that was cut off at its very end is removed."""
+    """Return the result where nothing is new; leftovers of a run interrupted at its very end are removed."""
     clear(state.work, state.request.out, lambda of: bool(of.get("add")) or of == state.table.metadata["settings"])
     state.request.options.announce(f"nothing new: {state.request.out} is unchanged")
     return state.nothing_done(state.table, state.notes)
 
 
 def _score(state: _State, engine: Engine, events: RunLog) -> ScoreRun:
-    """Score what is to do, but for the shards that an earlier run of the same addition finished."""
+    """Score new and changed rows, except shards that an earlier run of the same addition finished."""
     work, comparison = state.work, state.comparison
     work.sweep(state.request.out)
     has_times = bool((comparison.times != UNKNOWN).any())
@@ -166,7 +166,7 @@ def _score(state: _State, engine: Engine, events: RunLog) -> ScoreRun:
 
 
 def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[np.int64]]:
-    """Return the finished shards whose rows are all still to be scored, of files that are as they were: shard -> rows.
+    """Return the finished shards whose rows are all still to be scored, of unchanged files: shard -> rows.
 
     The source may have grown since they were scored: then the other rows are divided among the other shards.
     """
@@ -222,7 +222,7 @@ def _publish(state: _State, run: ScoreRun) -> Counter[str]:
 
 
 def _judged(state: _State, part: Table | None) -> dict[str, pa.Array]:
-    """Return the columns of the fit of the table for what was scored; it is stored before any row is dropped."""
+    """Return the columns of the table's fit for the scored rows; the fit is stored before any row is dropped."""
     table = state.table
     if FITTED not in table.schema.names or state.opened.fit is not None or not (part or state.comparison.n_gone):
         return {}
@@ -237,7 +237,7 @@ def _judged(state: _State, part: Table | None) -> dict[str, pa.Array]:
 
 
 def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]:
-    """Return the metadata of the new table: as before, with the input as it is now and a note of what was added."""
+    """Return the metadata of the new table: with the present input and a record of the addition."""
     before, comparison = state.table.metadata, state.comparison
     note = {
         "new": comparison.n_new,
@@ -270,7 +270,7 @@ def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]
 
 
 def _all_classes(before: object, state: _State) -> dict[str, list[str]]:
-    """Return the classes of a table with those that are new at the end, so that no class gets another number."""
+    """Return the classes of a table with those that are new at the end, so that class numbers do not change."""
     known = {name: list(names) for name, names in before.items()} if isinstance(before, dict) else {}
     for name, names in classes_of(state.opened.manifest).items():
         before_names = set(known.get(name, ()))

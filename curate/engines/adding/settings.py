@@ -36,7 +36,7 @@ RELEASES = {"curate", "torch", "pillow", "torchvision", "openvino", "compiler", 
 
 
 def request_of(model: str | Path, options: SourceOptions) -> dict[str, Any]:
-    """Return a request as a table records it, as plain JSON: the model as named, and options that are no defaults."""
+    """Return a request as a table records it, as plain JSON: the model as named, and options that are not defaults."""
     default = SourceOptions()
     noted = {name: getattr(options, name) for name in READING if getattr(options, name) != getattr(default, name)}
     if options.root is not None and scheme_of(options.root) is None:
@@ -133,7 +133,7 @@ def model_as_scored(table: Table, model: str | Path | None) -> str | Path:
 
 
 def typed_fields(options: SourceOptions | ScoreSettings) -> set[str]:
-    """Return the fields that are no defaults."""
+    """Return the fields that are not defaults."""
     default = type(options)()
     return {each.name for each in fields(options) if getattr(options, each.name) != getattr(default, each.name)}
 

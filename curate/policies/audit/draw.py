@@ -31,7 +31,7 @@ ENDING = ".audit.csv"
 
 
 def run_review_plan(options: ReviewPlanOptions) -> AuditPlan:
-    """Say how many images a reviewer must judge to bound the share of bad ones, and draw them.
+    """Compute how many images must be judged to bound the share of bad ones, and draw them.
 
     The sample is a simple random one, without replacement, of the rows that could be kept, so for every stricter
     cut it is one too, and the test of each cut is exact. Rows of equal score are never parted.

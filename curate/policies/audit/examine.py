@@ -26,7 +26,7 @@ RATES = (0.01, 0.02, 0.05, 0.1)
 
 
 def read_verdicts(files: Sequence[str | Path], *, confidence: str | float = "95%", judges: str = ANY) -> AuditReading:
-    """Read an audit, and say what it shows.
+    """Read an audit, and report its results.
 
     Args:
         files: of ``curate review plan``, with answers; see ``read_audit``.

@@ -1,4 +1,4 @@
-"""Rows in the order of a score, as counts: ranks of some rows among all, without sorting the table by them."""
+"""Rows in the order of a score, as counts: ranks of some rows, without sorting the table."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from scoring.errors import InputError
 
 @dataclass(frozen=True)
 class Population:
-    """Rows that have a score, the most certain first; equal ones are never parted.
+    """Rows that have a score, the most certain first; ties are never split.
 
     Attributes:
         column: of the score.
@@ -46,7 +46,7 @@ class Population:
         return float(value if is_less_certain(self.column) else -value)
 
     def snap(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the next ranks from these on at which no equal rows are parted."""
+        """Return the next ranks from these on that split no ties."""
         return np.searchsorted(self.ordered, self.ordered[ranks - 1], side="right").astype(np.int64)
 
 

@@ -102,7 +102,7 @@ class AuditReading(Printed):
         return {**asdict(self), "bad": self.bad._asdict(), "kept": kept}
 
     def lines(self) -> list[str | Grid]:
-        """Return lines on the rows that the verdicts are a sample of, and how many rows each rate would keep."""
+        """Return lines on the sampled population, and how many rows each rate would keep."""
         count = self.counts
         lines: list[str | Grid] = [
             f"{sum(count.values()):,} drawn: {count['good']:,} good, {count['bad']:,} bad, {count['between']:,} unsure "
@@ -157,7 +157,7 @@ class Promise:
 
 
 def _share(value: float) -> str:
-    """Return a share as per cent, with as many digits as say something.
+    """Return a share as per cent, with its significant digits.
 
     >>> _share(0.02), _share(0.005), _share(1 / 3)
     ('2%', '0.5%', '33.3%')

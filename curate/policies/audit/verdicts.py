@@ -1,4 +1,4 @@
-"""Verdicts that came back: read, joined over judges, and every one accounted for."""
+"""Verdicts of an audit: read, joined over judges, and all accounted for."""
 
 import math
 from collections.abc import Sequence
@@ -145,7 +145,7 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
 
 
 def is_audit(path: str | Path) -> bool:
-    """Return whether a file is one of ``curate review plan``."""
+    """Return whether ``curate review plan`` wrote a file."""
     return is_drawn(Path(path), ["among"])
 
 

@@ -1,4 +1,4 @@
-"""How many rows each cell gives: whole numbers towards shares, of what there is; or why that cannot be."""
+"""How many rows of each cell to keep: integers close to the target shares, or why there are none."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,18 +35,18 @@ class Amounts:
 
     @property
     def short(self) -> Counts:
-        """Rows that each cell lacks, shape (C,)."""
+        """Rows missing in each cell, shape (C,)."""
         return np.maximum(self.quota - self.taken, 0)
 
     @property
     def apart(self) -> float:
-        """Half the sum of the differences of shares given and wanted, 0 where they are the same, 1 at most."""
+        """Total variation distance of actual and target shares, in [0, 1]."""
         total = max(1, int(self.taken.sum()))
         return float(np.abs(self.taken - self.quota).sum() / 2 / total)
 
 
 def amounts(sizes: Counts, shares: Floats, total: int | None = None) -> Amounts:
-    """Return how many rows each cell gives, so that they come as near to the shares as whole numbers can.
+    """Return how many rows of each cell to keep, as close to the shares as integers allow.
 
     Where a cell has fewer rows than its share asks for, it gives all, and the others give more, in proportion to their
     shares.
@@ -100,7 +100,7 @@ def _filled(sizes: Counts, shares: Floats, room: Floats, total: int) -> Floats:
 
 
 def planned(request: BalanceRequest, names: Sequence[str], sizes: NDArray[np.int64]) -> Amounts:
-    """Return how many rows each cell gives.
+    """Return how many rows of each cell to keep.
 
     Args:
         request: what is requested.

@@ -38,7 +38,7 @@ def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
 
 
 def typical(vectors: NDArray[np.floating], codes: NDArray[np.int32], seed: int) -> NDArray[np.float64]:
-    """Return how densely each row lies among its cell's, shape (M,); higher lies denser."""
+    """Return the density at each row within its cell, shape (M,); higher is denser."""
     density = np.empty(len(codes))
     order = np.argsort(codes, kind="stable").astype(np.int32)
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):

@@ -114,7 +114,7 @@ class BalanceResult(Result):
 
 
 def result_of(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> BalanceResult:
-    """Return the counts, and what has to be reported.
+    """Return the counts and notes.
 
     Args:
         request: what was requested.

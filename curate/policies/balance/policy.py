@@ -105,7 +105,7 @@ class Balance:
 def _lacking(
     request: BalanceRequest, rows: Rows, signal: Signal | None, *, by_clusters: bool
 ) -> tuple[NDArray[np.int8], tuple[str, ...]]:
-    """Return why each row cannot take part, shape (N,), a place in the reasons, -1 for none; and the reasons."""
+    """Return why each row is excluded, shape (N,), an index into the reasons, -1 for none; and the reasons."""
     lacking: dict[str, NDArray[np.bool_]] = {}
     if rows.embedding is not None:
         problems = enumerate(EMBEDDING_PROBLEMS, 1)

@@ -52,11 +52,11 @@ class BalanceRequest(Request):
             raise InputError(f"--seed must be between 0 and 2^63 - 1, got {self.seed}; choose another")
 
     def by_clusters(self, table: Table) -> bool:
-        """Return whether the cells are clusters of k-means: where they are counted, or no column has that name."""
+        """Return whether the cells are clusters of k-means: with a number, or if no column has that name."""
         return self.per == CLUSTERS and (self.clusters is not None or CLUSTERS not in table.schema.names)
 
     def by_embedding(self, table: Table) -> bool:
-        """Return whether embeddings are looked at."""
+        """Return whether embeddings are used."""
         return self.within == TYPICAL or self.by_clusters(table)
 
     def signal(self, table: Table) -> Signal | None:

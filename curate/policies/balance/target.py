@@ -21,7 +21,7 @@ HOW = f"{', '.join(NAMED)}, a file of classes and shares ({', '.join(FILES)}), o
 
 
 def target_of(to: To, alpha: float | None) -> tuple[float, dict[str, float]]:
-    """Return the power of the sizes, and the share of each class that is named; these go first where there are any.
+    """Return the power of the sizes, and the share of each named class; these take precedence.
 
     Args:
         to: as typed, once or more; a mapping of class -> share; None for uniform.

@@ -1,1 +1,1 @@
-"""Groups of rows that show the same, and the kept row of each."""
+"""Groups of equal or similar images, and the kept row of each."""

@@ -139,5 +139,5 @@ def _coding(name: str | None, kept: str | None, settings: tuple[float, float]) -
 
 
 def _ratio(value: float, other: float) -> float:
-    """Return value / other; 1, which is no change, where that says nothing."""
+    """Return value / other; 1, no change, if undefined."""
     return value / other if np.isfinite([value, other]).all() and other > 0 else 1.0

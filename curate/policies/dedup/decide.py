@@ -1,4 +1,4 @@
-"""Decide which rows are the same and which stay; nothing is written."""
+"""Decide which rows are copies and which are kept; nothing is written."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,22 +76,22 @@ class Duplicates:
 
     @property
     def gone(self) -> Marked:
-        """Rows that go for another, of this table or the other one; those to review stay, shape (N,) bool."""
+        """Rows dropped for another of either table; those to review are kept, shape (N,) bool."""
         return (self.stars.finder >= 0) & ~self.to_review
 
     @cached_property
     def leaks(self) -> Marked:
-        """Rows that the other table has too, shape (N,) bool; with ``--report-only`` some go for one of this table."""
+        """Rows that the other table has too, shape (N,) bool; ``--report-only`` may drop some within this table."""
         return self.foreign.finder >= 0
 
     @cached_property
     def look(self) -> Appearance:
-        """The appearance of rows, as far as the table shows it."""
+        """The appearance of rows, from the columns of the table."""
         return Appearance.of(self.rows)
 
     @cached_property
     def other_look(self) -> Appearance | None:
-        """The appearance of rows of the other table, as far as it shows it; or None."""
+        """The appearance of rows of the other table; or None."""
         return None if self.other_rows is None else Appearance.of(self.other_rows)
 
 
@@ -104,7 +104,7 @@ def decide_duplicates(
     *,
     compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> Duplicates:
-    """Find what is the same and decide which image is kept; nothing is written.
+    """Find copies and decide which image is kept; nothing is written.
 
     Args:
         table: to deduplicate.
@@ -211,7 +211,7 @@ class _Work:
         return loose, waiting
 
     def _drop_sure(self, stars: Stars, waiting: Marked) -> Marked:
-        """Give rows that wait to the kept or waiting rows that they are surely copies of; return which, shape (N,)."""
+        """Assign waiting rows to the kept or waiting rows they are certainly copies of; return which, shape (N,)."""
         strict = {name: self.crowds.bounds[name].sure for name in self.request.held_back}
         strict_searches = {**self.searches, **{name: self._search(name, least) for name, least in strict.items()}}
         kept, partners = stars.owner == np.arange(len(waiting)), np.zeros(len(waiting), bool)
@@ -327,7 +327,7 @@ def find_outside(
 
 
 def _ask(stars: Stars, number: int, search: Search, other_rows: Rows, asking: NDArray[np.int64], left: Marked) -> None:
-    """Give each remaining row its most similar query, if any finds it."""
+    """Assign each remaining row to its most similar query, if any finds it."""
     times = np.zeros(len(left), np.int64)
     sign = 1.0 if search.higher else -1.0
     alike = 1.0 if search.higher else 0.0

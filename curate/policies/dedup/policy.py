@@ -1,4 +1,4 @@
-"""Deduplicate a table: find what is the same, decide which image is kept, write it all down, and say how good it is."""
+"""Deduplicate a table: find copies, decide which image is kept, write the outputs, and measure the quality."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +84,7 @@ class DedupResult(Result):
     FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "leaks", "audit")
 
     def account(self, undecided: Callable[[str], str] = str) -> list[tuple[str, int, str]]:
-        """Return the outcomes of all rows, and how many of the kept ones are to be reviewed."""
+        """Return the outcomes of all rows, and how many of the kept ones need a review."""
         read, kept, *others = super().account(undecided)
         return [read, kept, *([("to review", self.to_review, "of the kept ones")] if self.to_review else []), *others]
 
@@ -143,7 +143,7 @@ class Dedup:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
 
     def _refuse_inside(self) -> None:
-        """Refuse what is about pairs inside the table, where none is looked for."""
+        """Refuse options on pairs inside the table, if these are not searched."""
         if self.against is None:
             raise InputError("--only-against searches for what another table also has; pass that as --against")
         if self.audit is not None:
@@ -151,7 +151,7 @@ class Dedup:
 
     @property
     def files(self) -> Files:
-        """The other table, the groups, the leaks and what is to be judged."""
+        """The other table, the groups, the leaks and the pairs to judge."""
         return Files(
             tables=() if self.against is None else (self.against,),
             quoted=() if self.verdicts is None else ((OPTION, self.verdicts.file),),
@@ -206,7 +206,7 @@ class Dedup:
         )
 
     def _examples(self, duplicates: Duplicates) -> dict[str, NDArray[np.int64]]:
-        """Return rows to show: leaks where they are what was requested, and rows that are dropped."""
+        """Return rows to show: leaks if requested, and dropped rows."""
         leaks_only = self.request.report_only or self.request.only_against
         leaks = np.flatnonzero(duplicates.leaks)[: N_LEAKS * leaks_only]
         gone = np.flatnonzero(duplicates.outcome == DROP)[:N_EXAMPLES]
@@ -317,7 +317,7 @@ def _loose(duplicates: Duplicates, members: Members) -> list[str]:
 
 
 def run_dedup(options: DedupOptions) -> DedupResult:
-    """Keep one row of each group that is the same; write subset, decisions, groups and receipt.
+    """Keep one row of each group of copies; write subset, decisions, groups and receipt.
 
     Returns:
         counts, notes and paths.
@@ -364,7 +364,7 @@ def _other_table(path: str | Path, table: Table, embedding: str | None) -> Table
 
 
 def _refuse_pictures(policy: Dedup, table: Table, out: str | Path | None, *, dry_run: bool) -> None:
-    """Refuse images that cannot be had and verdicts that would be lost, before the work."""
+    """Refuse unreadable images and verdicts that would be lost, before the work."""
     if policy.plant is not None:
         require_images(table, policy.request.source)
     if policy.audit is not None and dry_run:

@@ -119,7 +119,7 @@ class DedupRequest(Request):
 def resolved(
     request: DedupRequest, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
 ) -> tuple[DedupRequest, str | None]:
-    """Return the request with the thresholds and columns that it means in a table, and where these are too few.
+    """Return the request with its thresholds and columns resolved in a table, and notes on missing ones.
 
     Args:
         request: without thresholds; ``label`` may be None for the table's own.
@@ -161,7 +161,7 @@ def resolved(
 
 
 def _is_held_back(name: str, chosen: float | None) -> bool:
-    """Whether a finder has its own threshold, or a stricter one was chosen: that must not drop more."""
+    """Whether a finder has its default threshold, or a stricter one, which must not drop more."""
     usual = FINDERS[name].threshold
     return usual is not None and (chosen is None or (chosen > usual if FINDERS[name].higher else chosen < usual))
 
@@ -202,7 +202,7 @@ def _has(table: Table, name: str) -> None:
 
 
 def finders_in_order(typed: Sequence[tuple[str, str]]) -> dict[str, float | None] | None:
-    """Return finder -> threshold, or None where no finder was typed.
+    """Return finder -> threshold, or None if no finder was typed.
 
     A threshold belongs to the finder before it.
 

@@ -131,7 +131,7 @@ def rule_text(name: str, threshold: float) -> str:
 
 
 def how_matched(duplicates: Duplicates, stars: Stars, row: int, views: Sequence[str]) -> str:
-    """Return by what a row is the same as its owner, and what was done to it, in words.
+    """Return which finder linked a row to its owner, and how the image was changed, in words.
 
     Args:
         duplicates: as decided.
@@ -153,7 +153,7 @@ def how_matched(duplicates: Duplicates, stars: Stars, row: int, views: Sequence[
 
 
 def how_alike(name: str, similarity: float, view: int, views: Sequence[str]) -> str:
-    """Return by what two rows are the same, in words.
+    """Return which finder linked two rows, in words.
 
     Args:
         name: of the finder.

@@ -1,4 +1,4 @@
-"""Rules by example: keep or drop the rows whose embedding is like the embedding of an example."""
+"""Rules by example: keep or drop rows whose embedding is similar to an example's."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ class ExampleRule(Rule):
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
-        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        """Return the rule from its typed value; InputError for an invalid one."""
         return cls(parse_examples(arguments.values, arguments.table, f"--{cls.name}", arguments.model))
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
@@ -71,7 +71,7 @@ class ExampleRule(Rule):
         return Needs(representations=EMBEDDINGS)
 
     def typed(self) -> str:
-        """Return the rule as one would type it, with the first few of many examples."""
+        """Return the rule as typed, with the first few of many examples."""
         more = f" and {len(self.examples) - N_TYPED:,} more" if len(self.examples) > N_TYPED else ""
         named = ", ".join(f"{example.name}={example.cosine:g}" for example in self.examples[:N_TYPED])
         return f"--{self.name} {named}{more}"
@@ -81,7 +81,7 @@ class ExampleRule(Rule):
         return "there is no embedding to compare with the examples"
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
-        """Return the example that each of M rows is like or nearest to, and how near it is."""
+        """Return the nearest example of each of M rows, and the cosine."""
         beyond, which, _ = nearest(self.examples, result.table_rows, rows)
         bounds = np.array([example.cosine for example in self.examples])[which]
         names = [self.examples[at].name for at in which.tolist()]

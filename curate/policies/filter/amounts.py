@@ -43,22 +43,22 @@ class AmountRule(ScoreRule):
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
-        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        """Return the rule from its typed value; InputError for an invalid one."""
         column = arguments.column or (amount_column if arguments.per is None else default_column)(arguments.table)
         return cls(value, column, arguments.per, arguments.even if arguments.per is None else None)
 
     @property
     def parsed(self) -> Amount:
-        """How many rows it asks for; InputError if it does not say so."""
+        """The number of rows to keep or drop; InputError if invalid."""
         return Amount.parse(self.amount, f"--{self.name}")
 
     @abstractmethod
     def n_kept(self, n: int) -> int:
-        """Return how many of n rows stay."""
+        """Return how many of n rows are kept."""
 
     @abstractmethod
     def taken(self, result: RuleResult) -> int:
-        """Return how many rows the amount came to."""
+        """Return the number of rows of the amount."""
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
@@ -85,7 +85,7 @@ class AmountRule(ScoreRule):
         return Ruling(keep, valid, cuts)
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return notes on the column's meaning, on another reading of the amount, and on groups it took less of."""
+        """Return notes on the column's meaning, on another reading of the amount, and on protected groups."""
         notes = super().notes(result)
         amount, flag = self.parsed, f"--{self.name}"
         if amount.other_reading(flag, 0, result.left) is not None:
@@ -103,7 +103,7 @@ class AmountRule(ScoreRule):
         return None if result.details is None else asdict(result.details.evened)
 
     def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:
-        """Return the group of M rows, shape (M,): a place in the cuts."""
+        """Return the group of M rows, shape (M,): an index into the cuts."""
         return super().codes(result, rows) if result.details is None else result.details.group[rows]
 
     def _endings(self, result: RuleResult, kept: str, dropped: str) -> list[list[str]]:
@@ -131,11 +131,11 @@ class KeepTop(AmountRule):
     stage = 3
 
     def n_kept(self, n: int) -> int:
-        """Return how many of n rows stay."""
+        """Return how many of n rows are kept."""
         return self.parsed.of(n, up=True)
 
     def taken(self, result: RuleResult) -> int:
-        """Return how many rows the amount came to."""
+        """Return the number of rows of the amount."""
         return result.left - result.lost()[0]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
@@ -153,11 +153,11 @@ class DropBottom(AmountRule):
     stage = 2
 
     def n_kept(self, n: int) -> int:
-        """Return how many of n rows stay."""
+        """Return how many of n rows are kept."""
         return n - self.parsed.of(n, up=False)
 
     def taken(self, result: RuleResult) -> int:
-        """Return how many rows the amount came to."""
+        """Return the number of rows of the amount."""
         return result.lost()[1]
 
     def endings(self, result: RuleResult) -> list[list[str]]:

@@ -33,12 +33,12 @@ class BoundRule(ScoreRule):
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
-        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        """Return the rule from its typed value; InputError for an invalid one."""
         return cls(value, arguments.column or default_column(arguments.table))
 
     @property
     def parsed(self) -> Fraction:
-        """The bound as a number; InputError if it is none."""
+        """The bound as a number; InputError if invalid."""
         try:
             return exact_number(str(self.bound).replace("_", "x"))
         except (ValueError, ZeroDivisionError):
@@ -48,7 +48,7 @@ class BoundRule(ScoreRule):
 
     @property
     def keeps_high(self) -> bool:
-        """Whether high values stay."""
+        """Whether high values are kept."""
         return self.high
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:

@@ -30,7 +30,7 @@ class ByVerdicts(Rule):
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
-        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        """Return the rule from its typed value; InputError for an invalid one."""
         return cls(VerdictLines.of(value, arguments.table))
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
@@ -39,15 +39,15 @@ class ByVerdicts(Rule):
         return Ruling(~verdicts.drop[rows], np.ones(len(inside), bool), None, verdicts)
 
     def needs(self, table: Table) -> Needs:
-        """Return the columns to read of a table: those that bind verdicts to its images."""
+        """Return the columns to read: those that match verdicts to images."""
         return with_images(Needs(), table)
 
     def typed(self) -> str:
-        """Return the rule as one would type it, wherever its file is when the receipt is checked."""
+        """Return the rule as typed, wherever its file is when the receipt is checked."""
         return f"--{self.name} {Path(self.lines.file).name}"
 
     def named_files(self) -> list[tuple[str, str]]:
-        """Return the files that it is from, with their options."""
+        """Return the files it was read from, with their options."""
         return [(f"--{self.name}", self.lines.file)]
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
@@ -73,5 +73,5 @@ class ByVerdicts(Rule):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the rule that ``to_json`` wrote; InputError if it is none."""
+        """Return the rule that ``to_json`` wrote; InputError if invalid."""
         return cls(VerdictLines.from_json(value))

@@ -25,7 +25,7 @@ class Where(Rule):
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
-        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        """Return the rule from its typed value; InputError for an invalid one."""
         return cls(value)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:

@@ -17,7 +17,7 @@ SHOWN = {"label": "class", "cluster": "cluster"}
 
 @dataclass(frozen=True)
 class Limited:
-    """A group that a plain cut would have dropped more than twice the average share of.
+    """A group of which a plain cut would have dropped more than twice the average share.
 
     Attributes:
         group: its name.
@@ -61,7 +61,7 @@ class Evened:
 
 @dataclass(frozen=True)
 class EvenCut:
-    """Which rows are kept, and by what.
+    """Which rows are kept, and why.
 
     Attributes:
         keep: shape (N,).
@@ -78,7 +78,7 @@ class EvenCut:
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups to take the same share of.
+    """The groups of which the same share is dropped.
 
     Attributes:
         column: of the groups.

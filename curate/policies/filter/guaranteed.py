@@ -95,11 +95,11 @@ class MaxBadRate(ScoreRule):
         return Ruling((doubt <= bar) & numbers.valid[rows], numbers.valid[rows], np.array([promise.cut]), promise)
 
     def typed(self) -> str:
-        """Return the rule as one would type it."""
+        """Return the rule as typed."""
         return f"--{self.name} {self.rate}"
 
     def named_files(self) -> list[tuple[str, str]]:
-        """Return the files that it is from, with their options."""
+        """Return the files it was read from, with their options."""
         return [(f"--{AUDIT}", file) for file in self.files]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
@@ -115,7 +115,7 @@ class MaxBadRate(ScoreRule):
         return [promised.line(self.typed(), self.goal.confidence, self.promise)]
 
     def promised(self, table_rows: Rows, inside: NDArray[np.bool_]) -> Promise:
-        """Return the cut and what is promised of it.
+        """Return the cut and its guarantee.
 
         Raises:
             InputError: if verdicts are of another table, or allow no cut at all.

@@ -64,7 +64,7 @@ class NameRule(Rule):
         return np.isin(table_rows.hashes[rows], keys)
 
     def named_files(self) -> list[tuple[str, str]]:
-        """Return the files that it is from, with their options."""
+        """Return the files it was read from, with their options."""
         return [(f"--{self.name}", self.file)]
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:

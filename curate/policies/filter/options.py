@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Table:
-    """The options that are no rules."""
+    """The options that are not rules."""
 
     table: fields.Table
     out: Annotated[str | Path | None, shared("--out", ": the subset, such as kept.parquet", path="output")] = None

@@ -56,7 +56,7 @@ def _stage(pair: tuple[str, Any]) -> int:
 
 
 def _pair(entry: object, kinds: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return an entry of ``rules`` that is no Rule; TypeError where it is no keyword with a value of its type."""
+    """Return an entry of ``rules`` that is not a Rule; TypeError unless it is a keyword with a value of its type."""
     if not isinstance(entry, tuple | list) or len(entry) != 2 or not isinstance(entry[0], str):
         raise TypeError(f"filter() expected a Rule or (keyword, value) for each of 'rules', got {entry!r}")
     name, value = entry
@@ -69,7 +69,7 @@ def _pair(entry: object, kinds: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterRequest, table: Table) -> list[Rule]:
-    """Return the rules of (keyword, value), ``_`` or ``-`` in the names; ``options`` has what holds for all of them."""
+    """Return the rules of (keyword, value), ``_`` or ``-`` in the names; ``options`` apply to all of them."""
     even = _even_column(table, options.label, options.allow_uneven, typed)
     names = [name.replace("_", "-") for name, _ in typed]
     values = [value for _, value in typed]
@@ -95,7 +95,7 @@ def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterRequest, ta
 
 
 def _read(name: str, value: Any, arguments: RuleArguments) -> Rule:
-    """Return the rule of what is typed; InputError where a class of another package returns something else."""
+    """Return the rule of a typed value; InputError if a class of another package returns something else."""
     rule = RULES[name].read(value, arguments)
     if not isinstance(rule, Rule):
         raise InputError(f"--{name} has to read {value} as a Rule, got {type(rule).__name__}; repair its package")
@@ -128,7 +128,7 @@ def _listed(values: Sequence[Any], names: Sequence[str], name: str) -> list[Any]
 
 
 def _refuse_lone(names: Sequence[str]) -> None:
-    """Refuse an option of a rule without the rule, and twice what is typed once."""
+    """Refuse an option of a rule without the rule, and repeated single options."""
     for option in (each for each in names if each not in (COLUMN, PER) and each not in RULES):
         if (rule := RULES.owner(option)) not in names:
             raise InputError(f"--{option} needs --{rule}; add it")

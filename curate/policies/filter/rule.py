@@ -50,7 +50,7 @@ class RuleArguments:
 
 @dataclass(frozen=True)
 class Reasons:
-    """Why some rows, M, stay or go.
+    """Why M rows are kept or dropped.
 
     Attributes:
         texts: of the rows.
@@ -62,7 +62,7 @@ class Reasons:
 
 
 class Rule(ABC):
-    """One rule: what it is typed as, what it needs, how it judges rows, and how it explains them.
+    """One rule: its option, what it needs, how it judges rows, and how it explains them.
 
     A frozen dataclass, whose first field is the value that is typed, and which has ``column`` and ``per``.
 
@@ -94,7 +94,7 @@ class Rule(ABC):
     @classmethod
     @abstractmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
-        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        """Return the rule from its typed value; InputError for an invalid one."""
 
     @abstractmethod
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
@@ -114,12 +114,12 @@ class Rule(ABC):
         return Needs(exact=exact, groups=tuple(name for name in (self.per, self.even) if name))
 
     def typed(self) -> str:
-        """Return the rule as one would type it."""
+        """Return the rule as typed."""
         value = getattr(self, fields(self)[0].name)  # type: ignore[arg-type]
         return f"--{self.name} {value}" + (f" --per {self.per}" if self.per else "")
 
     def named_files(self) -> list[tuple[str, str]]:
-        """Return the files that it is from, with their options."""
+        """Return the files it was read from, with their options."""
         return []
 
     def notes(self, result: RuleResult) -> list[str]:
@@ -131,11 +131,11 @@ class Rule(ABC):
         return None
 
     def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return how far M rows are from the cut, shape (M,): negative went; NaN without a score."""
+        """Return how far M rows are from the cut, shape (M,): negative was dropped; NaN without a score."""
         return np.full(len(rows), np.nan)
 
     def settle(self, result: RuleResult, table: Table) -> dict[str, Any]:
-        """Do in the end what no later rule undoes; return fields of ``Decided`` that it sets."""
+        """Apply final changes that no later rule undoes; return the fields of ``Decided`` that it sets."""
         return {}
 
     def to_json(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Rule(ABC):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the rule that ``to_json`` wrote; InputError if it is none."""
+        """Return the rule that ``to_json`` wrote; InputError if invalid."""
         return from_json(cls, value, what=f"the rule {cls.name} of the receipt", ignored=("rule",))
 
 
@@ -159,7 +159,7 @@ class ScoreRule(Rule):
 
     @property
     def keeps_high(self) -> bool:
-        """Whether high values stay."""
+        """Whether high values are kept."""
         return not _is_less_certain(self.column)
 
     @abstractmethod
@@ -185,7 +185,7 @@ class ScoreRule(Rule):
         return self._numbers(result, rows)[-1]
 
     def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:
-        """Return the group of M rows, shape (M,): a place in the cuts."""
+        """Return the group of M rows, shape (M,): an index into the cuts."""
         return result.table_rows.groups[self.per].codes[rows] if self.per else np.zeros(len(rows), np.intp)
 
     def _numbers(

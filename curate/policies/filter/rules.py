@@ -113,7 +113,7 @@ def _checked_needs(rule: Rule, needs: object) -> Needs:
 
 
 def notes_of(rule: Rule, result: RuleResult) -> list[str]:
-    """Return the notes of a rule; InputError where they are no list of texts, such as one text."""
+    """Return the notes of a rule; InputError if they are not a list of texts."""
     notes = rule.notes(result)
     if not isinstance(notes, list | tuple) or not all(isinstance(note, str) for note in notes):
         raise InputError(f"--{rule.name} has to return notes as a list of texts, got {notes!r:.80}; repair its package")

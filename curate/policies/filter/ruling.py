@@ -74,7 +74,7 @@ class RuleResult:
 
     @property
     def left(self) -> int:
-        """Rows that were still in before it."""
+        """Rows that earlier rules kept."""
         return self.verdict.left[self.index]
 
     def lost(self) -> tuple[int, int]:

@@ -22,7 +22,7 @@ Options = dict[str, Any]  # name on the command line, without -- -> Annotated[ty
 
 
 def rule_option(text: str, metavar: str, python: str = "") -> Option:
-    """Return the option of a rule, or of what one takes: a phrase, what it takes, and the phrase in Python."""
+    """Return the option of a rule or of its setting: a phrase, the type of the value, and the phrase in Python."""
     return Option(text, metavar=metavar, python=python, repeats=True)
 
 
@@ -169,15 +169,15 @@ class RuleTable(Lazy["type[Rule]"]):
         return len(list(iter(self)))
 
     def settings(self, name: str) -> Options:
-        """Return the options that a rule alone takes."""
+        """Return the options that only a rule uses."""
         return LINES[name].settings if name in LINES else self[name].settings
 
     def owner(self, option: str) -> str:
-        """Return the rule that alone takes an option."""
+        """Return the only rule that uses an option."""
         return next(name for name in self if option in self.settings(name))
 
     def broken(self) -> dict[str, InputError]:
-        """Return what is wrong with the rules of other packages that cannot be imported, or are no rules, by name."""
+        """Return what is wrong with the rules of other packages that cannot be imported, or are not rules, by name."""
         problems = {}
         for name in plugins.plugins(plugins.RULES):
             try:
@@ -223,7 +223,7 @@ def _is_name(name: object) -> bool:
 
 
 def _is_option(annotated: Any) -> bool:
-    """Return whether an option of a rule says what it is."""
+    """Return whether an option of a rule is declared completely."""
     return isinstance(next(iter(getattr(annotated, "__metadata__", ())), None), Option)
 
 

@@ -125,7 +125,7 @@ class DecisionWords:
 
 
 def _check_reasons(rule: Rule, why: object, n: int) -> None:
-    """Refuse reasons of a rule of another package that are not one for each of N rows: they would shift."""
+    """Refuse reasons of another package's rule unless there is one for each of N rows."""
     if not isinstance(why, Reasons):
         raise InputError(f"--{rule.name} has to return Reasons, got {type(why).__name__}; repair its package")
     texts = why.texts if isinstance(why.texts, pa.Array) else list(why.texts)
@@ -167,7 +167,7 @@ def _ends(
 
 
 class _Reasons:
-    """Texts of N rows that are put in by pieces; empty where none was."""
+    """Texts of N rows, set in pieces; empty where not set."""
 
     def __init__(self, n: int) -> None:
         self._places = np.zeros(n, np.int64)

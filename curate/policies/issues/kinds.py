@@ -55,7 +55,7 @@ def _size(width: Values, height: Values) -> Values:
 
 @dataclass(frozen=True)
 class Witness:
-    """A second measure that must confirm a kind: the first also describes drawings, scans and products on white.
+    """A second measure that must confirm a kind: the first also flags drawings, scans and products on white.
 
     Attributes:
         columns: of which those that the table has are looked at.

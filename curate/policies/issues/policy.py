@@ -1,4 +1,4 @@
-"""Issues of a table: which rows have a finding, of which kind; rows are dropped only where a kind is named for it."""
+"""Issues of a table: which rows have a finding, of which kind; rows are dropped only by named kinds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ class IssuesResult(Result):
     IN_RECEIPT: ClassVar[tuple[str, ...]] = ("kinds", "groups")
 
     def lines(self) -> list[str | Grid]:
-        """Return how many rows have each kind of issue, the account of all rows, and where the files lie."""
+        """Return the rows of each kind of issue, the account of all rows, and the paths of files."""
         by_kind = [(name, about["n"]) for name, about in self.kinds.items() if about["n"]]
         return [*([Grid(by_kind, header=("kind", "rows"), right=1)] if by_kind else []), *super().lines()]
 
@@ -103,7 +103,7 @@ class Issues(Request):
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """The kinds that are looked for."""
+        """The kinds to look for."""
         return {
             name: kind
             for name, kind in KINDS.items()
@@ -263,7 +263,7 @@ class Issues(Request):
         return outcome
 
     def _first(self, has: Mapping[str, np.ndarray], outcome: np.ndarray, in_groups: np.ndarray) -> np.ndarray:
-        """The kind that decided, as a place among them: of those for which a row is dropped, the first; or -1."""
+        """The index of the first kind that drops each row; -1 for none."""
         first = np.full(len(outcome), -1, np.int8)
         for number, (name, each) in reversed([*enumerate(has.items())]):
             drops = each & (in_groups | self.drops(name)) if name == GROUPS else each & self.drops(name)
@@ -324,7 +324,7 @@ def columns_of(kinds: Mapping[str, Kind], table: Table) -> tuple[str, ...]:
 
 
 def values_of(rows: Rows, name: str, ok: np.ndarray) -> Values:
-    """Return a column as measures are made of it: NaN where there is no value, or no image that was scored."""
+    """Return a column for the measures: NaN without a value or a scored image."""
     column = rows.exact[name]
     values = column.values.astype(np.float32)
     values[~(column.valid & ok)] = np.nan

@@ -40,7 +40,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class IssueWords:
-    """Turns what was found into rows of the decisions table, a slice at a time.
+    """Turns findings into rows of the decisions table, a slice at a time.
 
     Attributes:
         kinds: that were looked for.

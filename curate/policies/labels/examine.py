@@ -89,7 +89,7 @@ class Examined:
 
     @cached_property
     def suspected(self) -> NDArray[np.bool_]:
-        """Whose label is suspected, shape (N,); of rows that a reviewer dropped it does not matter."""
+        """Whose label is suspected, shape (N,); any value for rows that a reviewer dropped."""
         is_suspected = np.asarray(self.quality < self.request.below)  # NaN is not
         return is_suspected if self.reviewed is None else is_suspected & ~self.reviewed.drop
 
@@ -114,18 +114,18 @@ class Examined:
 
     @property
     def same_classes(self) -> dict[str, str]:
-        """Columns that hold classes of a column of the table, and which one; none where there are several."""
+        """Columns that hold classes of a column of the table, and which one; none if there are several."""
         if len(self.request.columns) != 1 or (self.reviewed is not None and self.reviewed.labels):
             return {}
         added = (SUGGESTED, *([self.request.relabel] if self.request.relabel else []))
         return dict.fromkeys(added, self.request.columns[0])
 
     def of_codes(self, codes: NDArray[np.int32]) -> pa.Array:
-        """Return classes by their codes; null for -1."""
+        """Return the classes of codes; null for -1."""
         return self.typed_classes.take(pa.array(codes, mask=codes < 0))
 
     def columns(self, rows: NDArray[np.int64]) -> pa.Table:
-        """Return the columns that are added, of some rows of the table."""
+        """Return the added columns, for some rows of the table."""
         quality, request = self.quality[rows], self.request
         columns = {
             QUALITY: pa.array(quality, mask=np.isnan(quality)),
@@ -147,7 +147,7 @@ class Examined:
 
 
 def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None = None) -> Examined:
-    """Judge every label of a table by the other rows; the same whatever the order of the table.
+    """Judge every label of a table by the other rows, independent of the order of the table.
 
     Args:
         table: with embeddings.
@@ -229,7 +229,7 @@ def _relabel(votes: NDArray[np.int64], classes: list[str], new: Mapping[int, str
 def _settled(
     rows: Rows, labels: NDArray[np.int64], reviewed: Reviewed | None, request: LabelsRequest
 ) -> NDArray[np.bool_]:
-    """Return whose label a reviewer kept or gave, shape (N,), of rows with an embedding: it is right."""
+    """Return whose label a reviewer kept or corrected, and is thus right, shape (N,), of rows with an embedding."""
     if reviewed is None:
         return np.zeros(len(rows), bool)
     settled = reviewed.answered(LABELS, KEEP)

@@ -92,7 +92,7 @@ class LabelWords:
         )
 
     def _rules(self, part: slice) -> NDArray[np.int64]:
-        """Which decided: nothing, the evidence, or a reviewer, shape (M,)."""
+        """What decided: nothing, the evidence, or a reviewer, shape (M,)."""
         examined = self.examined
         rules = np.where(np.isnan(examined.quality[part]), 0, 1)
         if examined.reviewed is not None:
@@ -181,7 +181,7 @@ def share_text(share: Mapping[str, Any]) -> str:
 
 
 def estimate(interval: Interval) -> dict[str, float | None]:
-    """Return an interval as plain JSON; null where nothing is known."""
+    """Return an interval as plain JSON; null if unknown."""
     value = None if isnan(interval.value) else interval.value
     return {"value": value, "low": interval.low, "high": interval.high}
 

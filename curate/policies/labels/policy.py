@@ -1,4 +1,4 @@
-"""Say which labels of a table are wrong, and leave them out, correct them or have them checked."""
+"""Find wrong labels of a table, and drop them, correct them or have them reviewed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -124,7 +124,7 @@ class Labels:
 
 
 def run_labels(options: LabelsOptions) -> LabelsResult:
-    """Say which labels of a scored table are wrong; with ``out``, write table, decisions and receipt.
+    """Find wrong labels of a scored table; with ``out``, write table, decisions and receipt.
 
     The table that is written has all rows that were scored, with the columns ``label_quality``, ``suggested_label`` and
     ``label_why``. Nothing of the input is changed.

@@ -1,4 +1,4 @@
-"""Labels for a reviewer to check, drawn by strata of quality, and what the answers show of all labels."""
+"""Labels for a reviewer to check, sampled by strata of quality, and estimates for all labels from the answers."""
 
 import hashlib
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ WRONG = (SUGGESTED, OTHER)
 
 @dataclass(frozen=True)
 class Drawn:
-    """A row for a reviewer to look at: its place among all drawn, and the stratum that it represents."""
+    """A row for a reviewer: its number in the sample, and the stratum that it represents."""
 
     place: str
     key: str
@@ -46,7 +46,7 @@ class Drawn:
 
 
 def draw_rows(examined: Examined, n: int) -> list[Drawn]:
-    """Draw rows whose label was judged: of every stratum some, half of them by size and half evenly.
+    """Sample rows whose label was judged, from every stratum: half by size and half evenly.
 
     Strata are quarters of the suspected and of the other rows, by quality. Within one it is a simple random sample,
     by a hash of key and seed. Rows come in a random order.
@@ -132,12 +132,12 @@ class Verdicts:
 
 
 def is_review(path: Path) -> bool:
-    """Return whether a file is one of ``curate labels --review``."""
+    """Return whether ``curate labels --review`` wrote a file."""
     return is_drawn(path, ["given", "suggested"])
 
 
 def read_verdicts(path: str | Path) -> Verdicts:
-    """Weigh what reviewers said of labels that were drawn, in ``curate review``, by what each represents.
+    """Weigh the reviewers' verdicts on sampled labels by the number of labels that each represents.
 
     The intervals hold for every population: see ``scoring.metrics.proportions``. Rows behind the last block that is
     judged whole count as not drawn; where reviewers differ, a label is unsure.
@@ -174,7 +174,7 @@ def read_verdicts(path: str | Path) -> Verdicts:
 
 
 def _answer(line: Line, suggested: str) -> str:
-    """Return the class of a label that a verdict means: its own, the suggested, another, or unclear."""
+    """Return the class that a verdict gives a label: its own, the suggested, another, or unclear."""
     if line.verdict == RELABEL:
         return SUGGESTED if line.label == suggested else OTHER
     return {KEEP: LABELLED, DROP: OTHER}.get(line.verdict, UNSURE)

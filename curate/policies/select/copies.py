@@ -1,4 +1,4 @@
-"""Picks that are copies of an earlier pick, or of a labelled row: no strategy looks for them."""
+"""Picks that are copies of an earlier pick, or of a labelled row: strategies do not avoid them."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ ALIKE = FINDERS["signature"].threshold or 1.0  # what ``curate dedup`` calls the
 
 @dataclass(frozen=True)
 class PickedCopies:
-    """Picks that show what an earlier pick or a labelled row shows.
+    """Picks that are copies of an earlier pick or a labelled row.
 
     Attributes:
         n: how many.
@@ -38,7 +38,7 @@ class PickedCopies:
     earlier: str | None = None
 
     def words(self) -> list[str]:
-        """Return a caution where picks are copies."""
+        """Return a caution if picks are copies."""
         if not self.n:
             return []
         copies = counted(self.n, f"of {self.of:,} picks is a copy", f"of {self.of:,} picks are copies")
@@ -79,7 +79,7 @@ def find_picked_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray
 
 
 def _by_signature(signatures: NDArray[np.int8], start: int) -> NDArray[np.int64]:
-    """Return the first row before each of the rows from ``start`` on that looks the same, -1 for none; shape (N,)."""
+    """Return the first row before each of the rows from ``start`` on of which it is a copy, -1 for none; shape (N,)."""
     units = unit(signatures)
     owner = np.full(len(units), -1)
     for low in range(start, len(units), BLOCK):

@@ -1,4 +1,4 @@
-"""A selection applied to a table: which rows are picked, and why every other is not; nothing is written."""
+"""A selection applied to a table: which rows are picked, and why the others are not; nothing is written."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -132,7 +132,7 @@ def pick(
 
 
 def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -> list[str]:
-    """Say that what should name labelled rows names none: right before the first batch, a slip of the pen after it."""
+    """Note that no row counts as labelled, which is expected before the first batch and a mistake after it."""
     notes = [known.note] if known is not None and known.note else []
     if known is not None and not len(known.keys):
         notes.append(f"--labelled {request.labelled} holds no key: no row counts as labelled")
@@ -156,7 +156,7 @@ def _excluded(left_out: Known | None, rows: Rows, labelled: Labelled, notes: lis
 
 
 def _labelled(table: Table, request: SelectRequest, rows: Rows, known: Known | None) -> Labelled:
-    """Return which rows are labelled, and their classes: of the file where it has them, else of the table."""
+    """Return which rows are labelled, and their classes: from the file if it has them, else from the table."""
     label: dict[int, str | None] = {}
     column = rows.names.get(request.label_column(table) or "") if rows.names else None
     truths = rows.holds(request.labelled_where)
@@ -199,7 +199,7 @@ def _refuse_budget(
 
 
 def table_words(n: int, why: str) -> str:
-    """Return how many rows there are, and why some are no candidates.
+    """Return how many rows there are, and why some are not candidates.
 
     >>> table_words(10, "2 labelled")
     'of 10 rows 2 labelled'

@@ -73,7 +73,7 @@ def part_of(pool: Pool, candidates: NDArray[np.int64], labelled: NDArray[np.int6
 
 
 def water_fill(sizes: Sequence[int], budget: int) -> list[int]:
-    """Return how much each group gives: equal shares, and what a small group cannot give comes from the others.
+    """Return the picks of each group: equal shares, with the remainder of small groups taken from the others.
 
     Groups that come first give one more where it does not come out even.
 
@@ -100,13 +100,13 @@ def water_fill(sizes: Sequence[int], budget: int) -> list[int]:
 
 
 def group_order(names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the groups in an order that no file decides: by a hash of their names."""
+    """Return the groups in an order independent of the files: by a hash of their names."""
     hashes = tie_breaks([name.encode("utf-8", "backslashreplace") for name in names])
     return np.lexsort((np.array(names, object).astype(str), hashes)) if len(names) else np.zeros(0, np.int64)
 
 
 def in_turns(quotas: Sequence[int]) -> NDArray[np.int64]:
-    """Return the places of picks that stand group after group, in turns: the first of each group, then the second.
+    """Return the indices of picks sorted by group, in turns: the first of each group, then the second.
 
     So the start of a balanced batch is a balanced batch.
 

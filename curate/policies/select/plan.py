@@ -1,4 +1,4 @@
-"""The choice from arrays alone, so that rounds choose as the command does."""
+"""The selection from arrays alone, shared by rounds and the command."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Chosen(Selection):
-    """Rows of a pool in the order picked, and what came of the request for them.
+    """Rows of a pool in the order picked, with notes.
 
     Attributes:
         budget: rows that it came to; K, unless ``stopped``.
@@ -104,7 +104,7 @@ def choose(
 def _guarded(
     pool: Pool, request: SelectRequest, selector: Selector, least: float, budget: int
 ) -> tuple[Pool, Selector, list[str]]:
-    """Return the candidates that pass the gate, a selector that heeds quality as requested, and notes."""
+    """Return the candidates that pass the gate, a selector that uses quality as requested, and notes."""
     n = len(pool.candidates)
     discount = request.discount or (request.noise_guard and can_discount(selector))
     pool, selector, notes = guard(pool, request.strategy, selector, least=least, discount=discount)
@@ -141,7 +141,7 @@ def _quotas(
     n: int,
     passed: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """Return how many rows each group gives; without groups, one nameless group gives all."""
+    """Return the quota of each group; without groups, one unnamed group has the whole budget."""
     if not request.group:
         return {"": amount.count if amount.count is not None else amount.of(n, up=False)}
     sizes = [len(rows) for rows in by_group.values()]

@@ -111,7 +111,7 @@ def prepare(
 def _modelled(
     pool: Pool, labelled: Labelled, request: SelectRequest, judged: str | None, excluded: NDArray[np.bool_]
 ) -> tuple[Pool, dict[str, Any], list[str]]:
-    """Return the pool with what probes say of its rows, where the strategy asks; what they are; and notes.
+    """Return the pool with the predictions of probes, if the strategy needs them; facts of the probes; and notes.
 
     Args:
         pool: the rows.
@@ -135,7 +135,7 @@ def _modelled(
 
 
 def _all_equal(pool: Pool, signals: Signals) -> list[str]:
-    """Say that a score is the same for all candidates, so that the hash of the key alone ranks them."""
+    """Note that a score is equal for all candidates, so that only the hash of the key ranks them."""
     if signals.score is None or pool.uncertainty is None or len(pool.candidates) < 2:
         return []
     values = pool.uncertainty[pool.candidates]

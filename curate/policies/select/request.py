@@ -83,7 +83,7 @@ class SelectRequest(Request):
         return self.per or self.balance
 
     def signals(self, table: Table) -> Signals:
-        """Return the columns that say how good a row is.
+        """Return the columns of scores and quality.
 
         Raises:
             InputError: for a column that is missing, of no known direction, or of no use to the strategy.
@@ -111,12 +111,12 @@ class SelectRequest(Request):
         )
 
     def needs_vectors(self, signals: Signals) -> bool:
-        """Return whether embeddings are looked at."""
+        """Return whether embeddings are used."""
         by_vectors = bool({"vectors", "probabilities"} & set(self.selector().needs))
         return self.min_distance is not None or by_vectors or self.derives_losses(signals)
 
     def derives_losses(self, signals: Signals) -> bool:
-        """Return whether the losses under models of other rows are to come from embeddings, for want of a column."""
+        """Return whether losses under models of other rows are computed from embeddings, without a column."""
         return "holdout_loss" in self.selector().needs and signals.holdout_loss is None
 
     def class_column(self, table: Table) -> str | None:

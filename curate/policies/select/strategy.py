@@ -40,7 +40,7 @@ def can_discount(selector: Selector) -> bool:
 def guard(
     pool: Pool, name: str, selector: Selector, *, least: float = 0.0, discount: bool = False
 ) -> tuple[Pool, Selector, list[str]]:
-    """Return the pool, and the selector, that heed quality as requested.
+    """Return the pool and the selector with quality used as requested.
 
     Args:
         pool: with quality where ``least`` or ``discount`` asks for it.

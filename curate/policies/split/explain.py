@@ -128,7 +128,7 @@ def result_of(
     owner: NDArray[np.int64],
     alone: NDArray[np.int64],
 ) -> SplitResult:
-    """Return the counts, and what has to be reported.
+    """Return the counts and notes.
 
     Args:
         request: what was requested.
@@ -165,7 +165,7 @@ def result_of(
 
 
 def _too_large(request: SplitRequest, table: Table, rows: Rows, held: Together, side: NDArray[np.int64]) -> list[str]:
-    """Say which groups are larger than a whole side was to be, and where they went."""
+    """Say which groups are larger than a whole side was to be, and the sides they are on."""
     shares, n = shares_of(request.sides), len(side)
     names, counts = list(shares), np.bincount(side, minlength=len(shares))
     smallest = min(names, key=lambda name: shares[name])

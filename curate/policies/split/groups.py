@@ -83,7 +83,7 @@ def together(
 
 
 def by_hash(hashes: NDArray[np.uint64], shares: Sequence[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the side of each group by its hash alone: other rows never change it.
+    """Return the side of each group by its hash alone: independent of other rows.
 
     Args:
         hashes: of the groups, shape (G,).

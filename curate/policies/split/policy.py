@@ -97,7 +97,7 @@ class Split:
 
 
 def assigned(request: SplitRequest, held: Together, strata: Codes) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the side of each group, shape (G,), and where it is on [0, 1)."""
+    """Return the side of each group, shape (G,), and its position in [0, 1)."""
     numbers = [float(share) for share in shares_of(request.sides).values()]
     if not request.in_strata:
         return by_hash(held.hashes, numbers)

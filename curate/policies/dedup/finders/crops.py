@@ -1,4 +1,4 @@
-"""Pairs in which one image is a part of the other, separated from a crowd that fits as well."""
+"""Pairs in which one image is a part of the other, separated from crowds of images that fit equally well."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +24,7 @@ ALIKE = 0.95  # cosine of whole images, of which the colours are compared: parts
 
 @dataclass(frozen=True)
 class Crowd:
-    """N rows with how well what lies around them fits.
+    """N rows with the fit of the images around them.
 
     Attributes:
         signatures: shape (N, 255) int8.
@@ -76,7 +76,7 @@ class NearParts(NearPairs[Crowd]):
         return similarity, links.view.astype(np.int32)
 
     def _fits(self, side: Crowd, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return how well what lies around rows of a side fits, shape (P,).
+        """Return the fit of the images around rows of a side, shape (P,).
 
         The median, over the 16 nearest rows by embedding, of the coarse cosine of the row's best frame with the other.
         """
@@ -89,7 +89,7 @@ class NearParts(NearPairs[Crowd]):
 
 
 class PartOfColour(OfColour):
-    """A search for parts that links no whole images of other colours: their shapes would fit as well."""
+    """A search for parts that links no whole images of different colours, whose shapes would also fit."""
 
     def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
         """Return which pairs agree in colour, or are no whole images of one shape, shape (P,)."""

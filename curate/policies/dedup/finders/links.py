@@ -1,4 +1,4 @@
-"""Pairs of rows that are the same, as arrays, and what is made of them."""
+"""Pairs of copies as arrays, and operations on them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def best_of(parts: Sequence[Links]) -> Links:
 
 
 def first_of(parts: Sequence[Links]) -> Links:
-    """Return of each row the pair with its lowest query; of several with that the largest similarity."""
+    """Return for each row the pair with its lowest query; among several, the most similar."""
     every = joined(parts)
     every = every.take(np.lexsort((-every.similarity, every.query, every.row)))
     return every.take(np.unique(every.row, return_index=True)[1])

@@ -31,7 +31,7 @@ def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[n
 
 
 def turned_codes(codes: NDArray[np.int8] | NDArray[np.int32], views: Sequence[SignatureView]) -> NDArray[np.int32]:
-    """Return how pairs match when the other row is queried, shape (P,): holds is held, and a view is undone.
+    """Return how pairs match with query and row exchanged, shape (P,).
 
     >>> from scoring.images.views import views
     >>> code = look_codes(0, np.array([[0, 230, 26, 256]]), holds=True)

@@ -1,4 +1,4 @@
-"""Pairs that lie close, by embedding or by image, and are then judged: what such finders share."""
+"""The shared part of finders that judge pairs close by embedding or signature."""
 
 from abc import abstractmethod
 from copy import copy
@@ -50,7 +50,7 @@ class NearPairs(Search, Generic[Side]):
 
     @abstractmethod
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
-        """Return rows of another table as the judge sees them; ``near`` are the rows of this that lie nearest."""
+        """Return rows of another table as the judge sees them; ``near`` are the nearest rows of this one."""
 
     @abstractmethod
     def judge(
@@ -148,7 +148,7 @@ class NearPairs(Search, Generic[Side]):
         return Links(query, row, similarity, view).take(similarity >= np.float32(self.threshold))
 
     def _turned(self, links: Links) -> Links:
-        """Return pairs the other way round, which is as good a match, by the look from there."""
+        """Return pairs with query and row exchanged, an equal match, with the look from the other side."""
         return Links(links.row, links.query, links.similarity, turned_codes(links.view, self.views))
 
     def stricter(self, threshold: float) -> Self:

@@ -47,7 +47,7 @@ class PartOf:
         return Links(query, row, best, seen)
 
     def likely(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
-        """Return ``measured`` of pairs with some close frame, and 0 for the others, which costs far less."""
+        """Return ``measured`` of pairs with a close frame, and 0 for the others, at a much lower cost."""
         best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         for number, view in enumerate(self.views):
             turned, undone = view.apply(signatures), view.undo(self.signatures)
@@ -81,7 +81,7 @@ class PartOf:
     def _measured(
         self, queried: Signatures, mine: Signatures, number: int, view: SignatureView
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
-        """Yield the cosine and the look of pairs: as they are, or else as part of each other."""
+        """Yield the cosine and the look of pairs: as whole images, or as part of each other."""
         turned = view.apply(queried)
         plain = as_they_are(turned, mine).astype(np.float32)
         alike = plain >= self._least
@@ -100,7 +100,7 @@ class PartOf:
 
 
 def _large(edges: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which parts, (P, 4) in 256ths, are as large as is promised: smaller ones fit what they do not show."""
+    """Return which parts, (P, 4) in 256ths, are large enough: smaller ones fit by chance."""
     return np.asarray((edges[:, 1::2] - edges[:, 0::2] >= SMALLEST * STEPS).all(axis=1))
 
 
@@ -111,6 +111,6 @@ def _raise(
     cosine: NDArray[np.float32],
     look: NDArray[np.int32],
 ) -> None:
-    """Note the cosines and looks of pairs that are better than what was noted of them."""
+    """Store the cosines and looks of pairs that are better than those stored."""
     better = cosine > best[at]
     best[at[better]], seen[at[better]] = cosine[better], look[better]

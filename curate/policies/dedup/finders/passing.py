@@ -1,4 +1,4 @@
-"""Finders that pass on what another search finds, and leave some of it out: flat images, and other colours."""
+"""Finders that filter the pairs of another search: without flat images, or without other colours."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -24,7 +24,7 @@ Places = NDArray[np.int64]
 
 
 class Passing(Search):
-    """A search that links some of the pairs of another one, by which it is described and measured.
+    """A search that links some of the pairs of another search, which describes and measures it.
 
     Args:
         search: the other one.
@@ -63,7 +63,7 @@ class Passing(Search):
 
 
 class WithoutFlat(Passing):
-    """A search by cosine whose flat rows are the same as none.
+    """A search by cosine whose flat rows have no copies.
 
     Args:
         search: that is queried all other rows.

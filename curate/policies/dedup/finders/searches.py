@@ -1,4 +1,4 @@
-"""Finders at work: each answers for some of the rows at a time, so that all pairs are never held at once."""
+"""Finders built on a table: each searches some of the rows at a time, so that all pairs are never held in memory."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -36,7 +36,7 @@ class Search(Protocol):
 
     @property
     def recall(self) -> Recall | None:
-        """Share of the pairs that it finds; None where it finds all by its nature."""
+        """Share of the pairs that it finds; None if it finds all."""
         return None
 
     @property
@@ -120,7 +120,7 @@ class SameText(Search):
 
 
 class NearHash(Search):
-    """Rows whose perceptual hashes differ in few bits; an image of one colour has none that says anything."""
+    """Rows whose perceptual hashes differ in few bits; the hash of an image of one colour is ignored."""
 
     higher = False
     notes: Sequence[str] = ()
@@ -264,7 +264,7 @@ class NearVector(Search):
 
 
 def _seen(view: int, near: Near) -> Links:
-    """Return links as those that a view found."""
+    """Return links as found by a view."""
     return Links(near.query, near.row, near.similarity, np.full(len(near), view, np.int8))
 
 

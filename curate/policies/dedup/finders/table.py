@@ -48,7 +48,7 @@ class Finder:
         return similarity >= np.float32(threshold) if self.higher else similarity <= threshold
 
     def margin(self, similarity: NDArray, threshold: float) -> NDArray[np.float64]:
-        """Return how far beyond the threshold a similarity is, as a share of the way to equal: 1 equal."""
+        """Return how far a similarity exceeds the threshold, as a share of the distance to equality: 1 is equal."""
         span = abs((self.highest if self.higher else self.lowest) - threshold)
         return np.abs(np.asarray(similarity, np.float64) - threshold) / span if span else np.ones(len(similarity))
 

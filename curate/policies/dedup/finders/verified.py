@@ -1,4 +1,4 @@
-"""Rows that annotators would call near-duplicates: pairs that lie close, verified by all that the table knows."""
+"""Rows that annotators would call near-duplicates: close pairs, verified from all columns of the table."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Weights:
-    """Log odds are a sum of closenesses, each times its weight, and the intercept.
+    """The log odds are a weighted sum of closenesses plus the intercept.
 
     Attributes:
         content: at least 0.
@@ -56,7 +56,7 @@ LEAST_TO_FIT = 0.005  # probability by ``FIRST`` from which one image is fitted 
 
 
 def closeness(cosine: NDArray) -> Floats:
-    """Return -log(1.02 - cosine): 3.9 for equal rows, 0 for rows that have next to nothing in common.
+    """Return -log(1.02 - cosine): 3.9 for equal rows, 0 for rows with almost nothing in common.
 
     >>> closeness(np.array([1.0, 0.98, 0.52])).round(2).tolist()
     [3.91, 3.22, 0.69]
@@ -101,7 +101,7 @@ class Verified(NearPairs[Side]):
     def _odds(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
     ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Return log odds and views of pairs; parts are fitted only where that may change what is reported."""
+        """Return log odds and views of pairs; parts are fitted only if that may change the result."""
         evidence, seen = self.surroundings.evidence(side, query, self.surroundings.side, row)
         odds, view = FIRST.log_odds(evidence), seen.astype(np.int32)
         may = np.flatnonzero(probability_of(odds) >= LEAST_TO_FIT)

@@ -43,7 +43,7 @@ MAX, MIN = "max:", "min:"
 
 @dataclass(frozen=True)
 class Criterion:
-    """One criterion: what it is called, which columns it reads, and its value a row (higher stays; NaN is last).
+    """One criterion: its name, the columns it reads, and a value per row (higher is kept; NaN is last).
 
     Attributes:
         typed: as on the command line.
@@ -165,7 +165,7 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
 
 
 def _score(table: Table) -> str | None:
-    """The kappa column of a table, else its score; None where it has none, or several and none is its model's own."""
+    """The kappa column of a table, else its score; None if it has none, or several without a default."""
     try:
         return kappa_of(table) or default_column(table)
     except InputError:
@@ -189,7 +189,7 @@ def keep_order(
     apart: NDArray[np.bool_] | None = None,
     files: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
-    """Return all rows, the one that stays first of any that are the same.
+    """Return all rows, the one to keep before its copies.
 
     Rows that were judged to be no copies, ``apart``, come first, then protected rows, then those that are preferred,
     shape (N,), lower before higher. Then the criteria decide in their order, rows without a value last in each, then
@@ -223,7 +223,7 @@ def equal_files(rows: Rows) -> NDArray[np.int64] | None:
 
 
 def links_last(table: Table, ranks: NDArray[np.int64], files: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Return ranks in which a link comes after all files, if the table holds the file that it leads to.
+    """Return ranks in which a link comes after all files, if the table holds its target.
 
     Args:
         table: of rows of one ``uri``, the one whose key is the longest end of it is the file, and others are links.

@@ -1,4 +1,4 @@
-"""Large groups just above a threshold: copies of one image lie far above it, images of one template do not."""
+"""Large groups just above a threshold: copies of one image are far above it, images of one template are not."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Marked = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Where pairs of a finder lie.
+    """The bounds of near and certain similarities of a finder.
 
     Attributes:
         name: of the finder.
@@ -70,7 +70,7 @@ def looser(name: str, threshold: float, other: float) -> float:
 
 @dataclass(frozen=True)
 class Crowds:
-    """Looks for large groups most of whose pairs are just above the threshold.
+    """Finds large groups most of whose pairs are just above the threshold.
 
     Attributes:
         bounds: by finder, of those with a threshold.
@@ -135,14 +135,14 @@ class Crowds:
 
 
 class _Counts:
-    """How many links some rows have, ascending, and how many of these are just above the threshold."""
+    """The number of links of some rows, ascending, and how many of these are just above the threshold."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.n, self.n_near = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
 
     def add(self, rows: Rows, near: Marked) -> None:
-        """Count the links of rows, which may be there several times."""
+        """Count the links of rows, which may repeat."""
         place = np.searchsorted(self.rows, rows)
         self.n += np.bincount(place, minlength=len(self.rows))
         self.n_near += np.bincount(place[near], minlength=len(self.rows))

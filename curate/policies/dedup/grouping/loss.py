@@ -74,7 +74,7 @@ def bits(rows: Rows) -> NDArray[np.int64]:
 
 
 def detail(rows: Rows, large: NDArray[np.bool_] | None = None) -> Values:
-    """Return how many bits there are to see in each row: pixels x bits, a quarter where it is ``spoilt``.
+    """Return the visible bits of each row: pixels x bits, a quarter if it is ``spoilt``.
 
     NaN for a row whose size is not known. Rows that ``enlarged`` marked, ``large``, come after all others.
     """
@@ -104,7 +104,7 @@ def fidelity(rows: Rows) -> Values:
 
 
 def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which rows were enlarged: a smaller row of their group and depth shows more, shape (N,).
+    """Return which rows were enlarged: a smaller row of their group and depth has more detail, shape (N,).
 
     Args:
         rows: N rows.
@@ -129,7 +129,7 @@ def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _groups(
     known: NDArray[np.int64], names: NDArray[np.int64], marked: NDArray[np.bool_]
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield the known rows of one name each, of names that two or more have and one that is marked."""
+    """Yield the known rows of each name shared by two or more rows, one of them marked."""
     order = known[np.argsort(names[known], kind="stable")]
     for group in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
         if len(group) > 1 and marked[group].any():

@@ -1,4 +1,4 @@
-"""Groups as a table: their rows, how alike they are, and whether their labels agree."""
+"""Groups as a table: their rows, similarities, and whether their labels agree."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ class Members:
 
     @property
     def first(self) -> NDArray[np.int64]:
-        """The first row of each group, shape (G,): the one that stays, where it is of this table."""
+        """The first row of each group, shape (G,): the kept one, if it is in this table."""
         return self.rows[self.start[:-1]]
 
     def table(
@@ -118,7 +118,7 @@ class Members:
         return pa.array(np.where(outside, other_keys, mine), pa.string())
 
     def _lower(self, ranks: NDArray[np.int64] | None) -> pa.Array:
-        """Whether the kept row has lost more than another of its group; null where that is not known."""
+        """Whether the kept row is of lower quality than another of its group; null if unknown."""
         first = self.first
         if ranks is None or not len(first):
             return pa.nulls(len(first), pa.bool_())
@@ -126,7 +126,7 @@ class Members:
         return pa.array(ranks[first] < most, mask=self.outside[first])
 
     def _smallest(self, searches: Mapping[str, Search], measure: str) -> NDArray[np.float64]:
-        """The least alike of all pairs of a group; of a large one, of those with its first row, and of some others.
+        """The least similarity of a group's pairs; of a large group, of the pairs with its first row and some others.
 
         Equal bytes are as alike as can be, also where the image has nothing that the finder could measure.
         """
@@ -168,13 +168,13 @@ class Members:
 
 
 def count_lower(groups: pa.Table) -> int | None:
-    """Return how many groups keep a row of lower quality than a dropped one; None where the table does not show it."""
+    """Return how many groups keep a row of lower quality than a dropped one; None if unknown."""
     lower = groups.column("lower_quality")
     return int(pc.sum(lower).as_py() or 0) if not len(lower) or lower.null_count < len(lower) else None
 
 
 def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which pairs of a group are measured, by their place in it."""
+    """Which pairs of a group are measured, by their index in it."""
     if size <= ALL_PAIRS:
         first, second = np.triu_indices(size, 1)
         return first, second

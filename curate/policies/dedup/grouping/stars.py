@@ -1,4 +1,4 @@
-"""Groups that hold together: every dropped row is the same as the kept row instead; no chains.
+"""Groups in which every dropped row is a copy of the kept row; no chains.
 
 The definition. Rows come in the order of keeping, the best first. A row is kept if it is the same as no row before it
 that stays; else it goes, and belongs to the first of those. What counts is that the kept row, queried, finds
@@ -48,20 +48,20 @@ class Stars:
 
     @classmethod
     def empty(cls, n: int, names: tuple[str, ...]) -> "Stars":
-        """Return N rows without any known fact."""
+        """Return N rows without groups."""
         return cls(
             np.full(n, NOBODY, np.int64), np.full(n, -1, np.int8), np.full(n, np.nan), np.zeros(n, np.int32), names
         )
 
     def drop(self, links: Links, finder: int) -> None:
-        """Give rows to their owners."""
+        """Assign rows to their owners."""
         self.owner[links.row] = links.query
         self.finder[links.row] = finder
         self.similarity[links.row] = links.similarity
         self.view[links.row] = links.view
 
     def copy(self, rows: NDArray, other: "Stars") -> None:
-        """Give rows, a mask or indices, to their owners in another grouping of them."""
+        """Assign rows, a mask or indices, to their owners in another grouping."""
         for name in ("owner", "finder", "similarity", "view"):
             getattr(self, name)[rows] = getattr(other, name)[rows]
 
@@ -119,7 +119,7 @@ def _next_open(
 
 @dataclass(frozen=True)
 class _Round:
-    """The state of settling: groups so far, place of each row in the order, finders, and rows that may be dropped."""
+    """The state of the assignment: groups so far, rank of each row, finders, and rows that may be dropped."""
 
     stars: Stars
     place: NDArray[np.int64]
@@ -127,7 +127,7 @@ class _Round:
     free: NDArray[np.bool_]
 
     def settle(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return which of some rows, in the order of keeping, stay; the others get one of those as their owner.
+        """Return which of some rows, in order of preference, are kept; the others are assigned to one of these.
 
         Rows that are the same as none before them stay. Without them and what they take away few are left as a rule;
         where many are, half of them are settled first and take away from the other half.
@@ -145,7 +145,7 @@ class _Round:
         return together[np.argsort(self.place[together])]
 
     def take_away(self, stay: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
-        """Give every row marked, shape (N,), that is the same as one that stays to the first of those.
+        """Assign every marked row, shape (N,), that is a copy of a kept row to the first such row.
 
         Of several finders that link the two the first one shows. A row that has an owner keeps it unless this one
         is before it.
@@ -159,14 +159,14 @@ class _Round:
             self.stars.drop(links.take((had == NOBODY) | (mine < old) | sooner), number)
 
     def _without(self, stay: NDArray[np.int64], left: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows left after the kept rows took theirs."""
+        """Return the rows that are not copies of the kept rows."""
         if not len(left):
             return left
         self.take_away(stay, self._mask(left))
         return left[self.stars.owner[left] == NOBODY]
 
     def _later(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which rows may go and are the same as one before them, shape (R,)."""
+        """Return which rows may be dropped and are copies of an earlier one, shape (R,)."""
         later = np.zeros(len(self.place), bool)
         for search in self.searches:
             links = search.first(rows, self._mask(rows))

@@ -1,1 +1,1 @@
-"""How many duplicates are found, and how many finds are right."""
+"""Recall and precision of a deduplication."""

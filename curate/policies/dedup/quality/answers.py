@@ -19,7 +19,7 @@ _STRATUM = re.compile(
 
 @dataclass(frozen=True)
 class Judged:
-    """A pair, and the verdicts: ``same``, ``different``, ``unsure``, or None where it counts as not drawn."""
+    """A pair, and the verdicts: ``same``, ``different``, ``unsure``, or None if it counts as not sampled."""
 
     pair: Drawn
     answer: str | None
@@ -41,7 +41,7 @@ class Answers:
 
 
 def read_answers(path: str | Path) -> Answers:
-    """Return the pairs of an audit with what reviewers said of them in ``curate review``.
+    """Return the pairs of an audit with the reviewers' verdicts from ``curate review``.
 
     A pair of which a copy was dropped is the same, one of which both were kept is different. Where reviewers differ,
     it is unsure. Pairs behind the last block that is judged whole count as not drawn.
@@ -60,7 +60,7 @@ def read_answers(path: str | Path) -> Answers:
 
 
 def shown(pair: Drawn) -> tuple[str, str]:
-    """Return the image of a pair that is judged, and the one next to it: of what was dropped, the dropped one."""
+    """Return the judged image of a pair and the one next to it; the dropped one is judged."""
     return (pair.key_a, pair.key_b) if pair.stratum.side == NEAR else (pair.key_b, pair.key_a)
 
 

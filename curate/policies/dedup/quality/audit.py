@@ -57,7 +57,7 @@ class Drawn:
 
 
 def pair_of_each_row(links: Links, place: NDArray[np.int64], *, higher: bool = True) -> Links:
-    """Return which of the pairs found near a threshold to audit: for each row, that with the row it would give way to.
+    """Return which pairs near a threshold to audit: for each row, that with the row it would be dropped for.
 
     That is what a looser threshold would drop, about: a row, for the most alike of the rows that are kept and come
     before it. Each pair is left once, whichever side requested, and where only a random part of the rows requested, the
@@ -126,7 +126,7 @@ def _shortest(value: np.floating | np.integer) -> float:
 
 
 def _pair_hashes(pairs: pa.Table, seed: int) -> NDArray[np.uint64]:
-    """A hash of each pair, whichever of its keys comes first."""
+    """A hash of each pair, independent of the order of its keys."""
     salt = seed.to_bytes(8, "little", signed=True)
     first, second = (key_bytes(plain(pairs.column(name).combine_chunks())) for name in ("key_a", "key_b"))
     digests = bytearray()
@@ -189,7 +189,7 @@ def _draw(
 
 
 def allocate(sizes: Sequence[int], n: int) -> list[int]:
-    """Return how many to draw of each stratum: half of n by size, half evenly, and never more than there are.
+    """Return the sample size of each stratum: half of n by size, half evenly, at most all.
 
     Args:
         sizes: members of each stratum, >= 1.

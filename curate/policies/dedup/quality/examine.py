@@ -85,7 +85,7 @@ def _hits(table: Table, request: DedupRequest, duplicates: Duplicates, copies: p
 
 
 def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, n: int, seed: int = 0) -> list[Drawn]:
-    """Draw pairs for a reviewer to judge: dropped ones, ones that wait for a review, and near misses.
+    """Draw pairs for a reviewer to judge: dropped ones, ones kept for review, and near misses.
 
     What nearly was: rows that are kept and would go for another at a looser threshold; beyond 20,000 that stay, those
     among 20,000 that the hash of their keys draws, and each represents as many more.

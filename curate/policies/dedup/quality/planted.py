@@ -98,7 +98,7 @@ def plant(
 
 @dataclass(frozen=True)
 class _Original:
-    """An image to edit, or why there is none; whether it was made smaller."""
+    """An image to edit, or why there is none; whether it was reduced."""
 
     row: int
     key: str
@@ -124,7 +124,7 @@ class Copier:
     seed: int
 
     def original(self, encoded: Encoded) -> _Original:
-        """Return the image to edit; its bytes are not held any longer."""
+        """Return the image to edit, and release its bytes."""
         row, key, data = encoded.row, encoded.key, encoded.data
         if data is None:
             return _Original(row, key, encoded.problem)

@@ -88,7 +88,7 @@ class Share:
     lenient: Interval
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; an estimate that cannot be had is null."""
+        """Return plain JSON values; an unavailable estimate is null."""
         readings = {"strict": self.strict, "lenient": self.lenient}
         return {"pairs": self.pairs} | {
             name: {"value": None if isnan(each.value) else each.value, "low": each.low, "high": each.high}
@@ -262,7 +262,7 @@ def _edge(strict_first: Sequence[Counted], number: int) -> float:
 def _more_answers(
     samples: Sequence[Stratum], share: float, target_precision: float, passes: Callable[[Sequence[Stratum]], bool]
 ) -> int | None:
-    """Return how many more answers like those there are would do; None where no number of them does."""
+    """Return how many more answers like these would suffice; None if no number does."""
     answered = sum(sample.n for sample in samples)
     if not isnan(share) and share <= target_precision:
         return None

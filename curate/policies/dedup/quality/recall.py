@@ -148,7 +148,7 @@ def _kind(name: str, strength: str, grid: NDArray[np.bool_], finders: dict[str, 
 
 
 def effective_size(grid: NDArray[np.bool_]) -> float:
-    """Return how many independent copies show as much of the share found as these do.
+    """Return the effective sample size of dependent copies.
 
     Copies of one image are found or missed together, so I x K of them count as fewer: as many as would give the mean
     the variance that it has between images. Never fewer than I nor more than I x K.
