@@ -97,7 +97,7 @@ def _gridded(values: Mapping[str, Values]) -> Flags:
         return suspects
     is_suspect = known[JUNK] > SUSPECT_CUT if JUNK in known else np.False_
     is_no_jpeg = ~np.isfinite(values.get("quality_jpeg", np.float32(np.nan)))
-    return is_suspect | (is_no_jpeg & (values[COLOURS] > PALETTE)) | (suspects & ~(values[COLOURS] <= DRAWN))
+    return is_suspect | (is_no_jpeg & (values[COLOURS] > MANY)) | (suspects & ~(values[COLOURS] <= DRAWN))
 
 
 def _colourful(values: Mapping[str, Values]) -> Flags:
@@ -154,7 +154,7 @@ BY_GRID = Witness(
     (JUNK, "quality_jpeg", COLOURS),
     _gridded,
     False,
-    "p_junk above 0.1, a JPEG of quality 30 or less, or no JPEG and more than 256 colours; and no drawing of 4 colours "
+    "p_junk above 0.1, a JPEG of quality 30 or less, or no JPEG and more than 64 colours; and no drawing of 4 colours "
     "or fewer",
 )
 

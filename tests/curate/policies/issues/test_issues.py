@@ -166,7 +166,7 @@ def test_a_kind_with_a_witness_is_none_without_it(tmp_path, kind, measure, innoc
 
 
 def test_a_saved_grid_is_found_in_a_photograph_that_is_no_jpeg_any_more(tmp_path, monkeypatch):
-    for colours, n in ((900.0, 9), (200.0, 0)):  # a photograph, an icon
+    for colours, n in ((100.0, 9), (50.0, 0)):  # a photograph after JPEG 5, an icon
         seen = {**BAD["blocky"], "quality_jpeg": np.nan, "quality_colours": colours}
         monkeypatch.setitem(BAD, "blocky", seen)
         assert curate.issues(dataset(tmp_path, blocky=slice(9))).kinds["blocky"]["n"] == n
