@@ -1,4 +1,4 @@
-"""Time and peak memory of the selectors, next to packages that annotators use, in one run.
+"""Time and peak memory of the selectors, compared with widely used packages, in one run.
 
     python benchmarks/selection.py [--rows 50000] [--million] [--only k-center,auto] [--budget 10000] [--limit 3600]
                                    [--beside PYTHON]

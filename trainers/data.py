@@ -179,7 +179,7 @@ def number_labels(labels: Sequence[object] | pa.Array) -> tuple[Tensor, list[str
     missing = int(np.isin(at, [place for place, label in enumerate(values) if is_missing(label)]).sum())
     if missing:
         raise InputError(
-            f"{missing} of {len(labels)} images have no label; drop them first from the table or list, or label them"
+            f"{missing} of {len(labels)} images have no label; drop them from the table or list first, or label them"
         )
     order = sorted(range(len(values)), key=lambda place: (str(type(values[place])), values[place]))
     rank = np.empty(len(values), np.int64)

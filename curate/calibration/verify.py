@@ -71,7 +71,7 @@ def verify_calibration(path: str | AnyPath, table: str | AnyPath | None = None) 
     """
     record, path = of_calibration(path), path_to_read(path)
     if record is None:
-        raise InputError(f"{path} is no calibration; give one that curate calibrate wrote")
+        raise InputError(f"{path} is not a calibration; pass one that curate calibrate wrote")
     if is_calibration(record) and isinstance(path, Path):
         return _fitted_again(path, table)
     noted = read_step(path)
@@ -126,7 +126,7 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
     written = path.with_name(output["file"])
     verification = CalibrationVerification(table.n_rows)
     if not written.is_file():
-        verification.problems.append(f"{written} is no longer there")
+        verification.problems.append(f"{written} no longer exists")
         return verification
     if sha256_of(written) != output["sha256"]:
         verification.problems.append(f"{written} was changed after it was written: its bytes differ from the receipt")

@@ -156,7 +156,7 @@ def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
     urls = manifest.rows(0, min(LOOKED_AT, manifest.n_rows)).column(URI)
     if urls.null_count and len(source) > 1:
         raise InputError(
-            f"expected one folder or pattern of files that hold images, got {len(source)} files; name them by a "
+            f"expected one folder or pattern of files that hold images, got {len(source)} files; pass them as a "
             f"pattern in quotes, such as '{{{','.join(source[:2])}}}'"
         )
     places = [from_folder(place, out) for place in source]
@@ -204,7 +204,7 @@ def _label(options: CleanOptions, manifest: Manifest) -> str | None:
         if options.label not in manifest.schema.names:
             known = closest(options.label, manifest.schema.names)
             raise InputError(
-                f"--label: the source ({manifest.description}) has no column {options.label!r}{known}; name another "
+                f"--label: the source ({manifest.description}) has no column {options.label!r}{known}; choose another "
                 "column, or take the names of folders with --label-from-folder"
             )
         if not _has_classes(manifest.columns([options.label])):
@@ -250,7 +250,8 @@ def _write(file: Path, text: str) -> None:
 def _advice(out: Path, step: str) -> str:
     if step in SCORING:
         return (
-            "where images or options changed, --overwrite scores all images again; else mend it and repeat the command"
+            "if images or options changed, --overwrite scores all images again; otherwise fix the cause and repeat "
+            "the command"
         )
     return f"fix the cause and repeat the command, or change the step in {out / FILE} and run it with curate run"
 

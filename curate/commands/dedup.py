@@ -69,7 +69,7 @@ def run(
     from scoring.errors import InputError
 
     if fail_on_leaks and request.against is None:
-        raise InputError("--fail-on-leaks is about what another table has too; name that with --against")
+        raise InputError("--fail-on-leaks is about what another table also has; pass that as --against")
     _refuse_sheet(sheet, request)
     silent = json_ or quiet
     with Bar("rows compared", quiet=silent) as rows_bar, Bar("images edited", quiet=silent) as bar:

@@ -21,8 +21,8 @@ MOST_PER_CENT = 100
 MOST_CLASSES = 50  # that a dry run lists
 # Why a row is shown -> the text on it.
 WHY = {
-    "goes": "would go",
-    "worst": "would go, the worst",
+    "goes": "would drop",
+    "worst": "would drop, the worst",
     "just dropped": "would drop, nearest to the cut",
     "just kept": "would keep, nearest to the cut",
 }

@@ -86,7 +86,9 @@ def _report(result: "IssuesResult", *, requested: bool) -> None:
         f"{name} {about['off']:,} ({about['off'] / n:.0%})" for name, about in result.kinds.items() if "off" in about
     ]
     if off:
-        line(f"off, because so many images are the style of this dataset: {', '.join(off)}; --force KIND flags them")
+        line(
+            f"off, because so many images have them that they are its style: {', '.join(off)}; --force KIND flags them"
+        )
     for text in _groups(result, n):
         line(text)
     if result.failed_by:

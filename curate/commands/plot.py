@@ -1,4 +1,4 @@
-"""``curate plot``: an image of a table for papers, and the numbers behind it."""
+"""``curate plot``: a chart of a table for papers, and the numbers behind it."""
 
 from dataclasses import replace
 

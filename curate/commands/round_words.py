@@ -20,7 +20,7 @@ N_KEYS = 5  # of answers that were replaced
 
 
 def headline(status: "Status") -> str:
-    """Return in one sentence whether to go on, how good the model is and how many labels are left."""
+    """Return in one sentence whether to continue, how good the model is and how many labels are left."""
     seen: dict[str, dict[str, Any]] = {advice.name: dict(advice.seen) for advice in status.advice}
     left = seen["pool"]["left"] if "pool" in seen else 0
     reached = [rule.rule for rule in status.rules if rule.reached]

@@ -78,7 +78,7 @@ def _show_status(status: "Status", *, details: bool) -> None:
     if details:
         _show_details(status)
     for rule in status.rules:
-        mark = "cannot determine" if rule.reached is None else "STOP" if rule.reached else "go on"
+        mark = "cannot determine" if rule.reached is None else "STOP" if rule.reached else "continue"
         show(f"{rule.rule}: {mark} ({rule_words(rule)})")
     for note in status_notes(status):
         show(note)
@@ -109,7 +109,7 @@ def _show_details(status: "Status") -> None:
     if status.lift is not None:
         show(lift_words(status.lift))
     for advice in status.advice:
-        mark = "cannot determine" if advice.reached is None else "STOP" if advice.reached else "go on"
+        mark = "cannot determine" if advice.reached is None else "STOP" if advice.reached else "continue"
         show(f"{advice.name}: {mark} ({advice_words(advice)})")
 
 

@@ -25,7 +25,7 @@ FINDINGS = {
     "reordered": "the rows of the input are in a new order; they were compared by key, not in every column",
     "other digest": ("{0.what} has changed since it was read: its digest is {0.now:.16}..., expected {0.then:.16}..."),
     "twice": "the subset holds some rows more than once",
-    "file gone": "{0.what} is no longer there",
+    "file gone": "{0.what} no longer exists",
     "file changed": "{0.what} was changed after it was written: its bytes differ from the receipt",
     "other bytes": (
         "{0.what} has changed since it was read, but not in the columns the rules read; to compare another "

@@ -33,7 +33,7 @@ def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
         _refuse_without_images(manifest)
         yield (
             "this is a scored table already, which filter, dedup and select read directly; its images are "
-            "scored again, and {counted(len(manifest.renamed), 'column')} of the table kept under a new name "
+            f"scored again, and {counted(len(manifest.renamed), 'column')} of the table kept under a new name "
             "(source_...)"
         )
     else:

@@ -309,7 +309,7 @@ def runner_of(table: Table, model: str | Path | None, settings: EvaluateSettings
         if digest not in digests:
             raise InputError(
                 f"--degrade: {table.path} was scored by {'a model' if digest else 'no model'} that does not ship"
-                f"{f' ({digest[:12]})' if digest else ''}; name it with --model"
+                f"{f' ({digest[:12]})' if digest else ''}; pass it as --model"
             )
         model = digests[digest]
     network, card = load_model(model)

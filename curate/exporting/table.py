@@ -20,7 +20,7 @@ OF_LOADERS: dict[str, str] = {  # these are for training, and for other programs
     "folder": "curate.exporting.folder:FOLDER",
     "webdataset": "curate.exporting.webdataset:WEBDATASET",
     "parquet": "curate.exporting.parquet:PARQUET",
-    "huggingface": "curate.exporting.parquet:PARQUET",  # as annotators call it
+    "huggingface": "curate.exporting.parquet:PARQUET",  # the name that most users look for
     "yolo": "curate.exporting.yolo:YOLO",
     "jsonl": "curate.exporting.jsonl:JSONL",
     "paths": "curate.exporting.paths:PATHS",

@@ -110,10 +110,10 @@ def _of_shares(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
     rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in shares[:MOST_LISTED]]
     return [
         (
-            f"what filter --keep-top {KEPT:.0%} --allow-uneven keeps of each {kind}; without --allow-uneven, the "
-            "same share of each:"
+            f"what filter --keep-top {KEPT:.0%} --allow-uneven drops of each {kind}; without --allow-uneven, "
+            "the same share of each:"
         ),
-        Grid(rows, header=(kind, "rows", "taken", "share"), right=1),
+        Grid(rows, header=(kind, "rows", "dropped", "share"), right=1),
         *([f"and {len(shares) - MOST_LISTED:,} more"] if len(shares) > MOST_LISTED else []),
         *uneven_words(kind, {each.name: (each.rows, each.taken) for each in shares}, 1 - KEPT),
     ]

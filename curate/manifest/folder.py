@@ -257,7 +257,7 @@ def _refuse_overlap(paths: list[bytes]) -> None:
         if inner.startswith(outer):
             raise InputError(
                 f"expected each image once, got {os.fsdecode(inner[:-1])!r} twice, by its path or by that of a folder "
-                "around it; name it once"
+                "around it; pass it once"
             )
 
 

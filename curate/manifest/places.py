@@ -166,7 +166,7 @@ def find_place(
         absent = getattr(error, "errno", None) in (errno.ENOENT, errno.ENOTDIR)
         raise (MissingPlaceError if absent else InputError)(f"cannot open {text!r}: {reason}; check the path") from None
     if stat.S_ISDIR(status.st_mode):
-        raise InputError(f"expected a file, got the folder {text!r}; name a file, or files of one kind, or folders")
+        raise InputError(f"expected a file, got the folder {text!r}; pass a file, or files of one kind, or folders")
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"expected a regular file, got something else at {text!r}; pass a file or a folder")
     return Place(uri_of(path), name or key_of(os.path.basename(path)), *_local_version(status))

@@ -33,7 +33,7 @@ def make_private(folder: Path) -> None:
     is_ours = not hasattr(os, "getuid") or status.st_uid == os.getuid()
     if not stat.S_ISDIR(status.st_mode) or not is_ours or status.st_mode & 0o077:
         raise InputError(
-            f"expected {folder} to be a folder that only you can write, got another; set TMPDIR to such a folder"
+            f"expected {folder} to be a folder that only you can access, got another; set TMPDIR to such a folder"
         )
 
 

@@ -48,11 +48,11 @@ Gate = Annotated[float, shared("--gate", metavar="SHARE")]
 Finder = Annotated[
     str | Sequence[str] | Mapping[str, float | None] | None,
     Option(
-        "Finder of copies: bytes, pixels, hash, signature, crop or embedding (repeatable). "
+        "Finder of copies: bytes, hash, signature, crop, embedding or near-duplicate (repeatable). "
         "[default: bytes and signature]",
         metavar="NAME",
-        python="Kind of sameness: one or several of bytes, pixels, hash, signature, crop and embedding, or name -> "
-        "threshold in its unit, None for its own; by default bytes and signature.",
+        python="Finders of copies: one or several of bytes, hash, signature, crop, embedding and near-duplicate, or "
+        "name -> threshold in its unit, None for its default; by default bytes and signature.",
     ),
 ]
 ImageColumn = Annotated[str | None, shared("--image-column", "; by default found by type")]

@@ -1,4 +1,4 @@
-"""Draw an image of a table, and give the numbers behind it."""
+"""Draw a chart of a table, and give the numbers behind it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,13 +51,13 @@ class Plot:
 
 
 def run_plot(options: PlotOptions) -> Plot:
-    """Draw an image of a table, for a paper.
+    """Draw a chart of a table, for a paper.
 
     Raises:
         InputError: if the kind is invalid, lacks what it needs, is given what it has no use for, or the place refuses.
     """
     if options.kind not in KINDS and str(options.table) in KINDS:
-        raise InputError(f"the table comes last: curate plot {options.kind} {options.table}")
+        raise InputError(f"the table comes first: curate plot {options.kind} {options.table}")
     known_kind = kind_of(options.kind)
     check_width(options.width)
     if options.out is not None:

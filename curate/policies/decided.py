@@ -195,7 +195,7 @@ def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, i
 
 
 def _gone(decided: Decided[Result]) -> np.ndarray:
-    """Return which rows failed for their image is gone from the source, shape (N,)."""
+    """Return which rows failed because their image is gone from the source, shape (N,)."""
     gone = decided.outcome == FAILED
     if gone.any():
         status = [batch.column(0).cast(pa.string()) for batch in decided.table.batches([STATUS])]

@@ -32,8 +32,8 @@ class RetrieveOptions:
         float | None,
         Option(
             (
-                "Return all rows in the region that contains the query's class with this probability: more for "
-                "uncertain queries."
+                "Return all rows in the region that contains a query's nearest match with this probability: "
+                "more for uncertain queries."
             ),
             metavar="SHARE",
             python="Probability, in (0, 1), with which what a query shows lies inside its region; the rows inside "

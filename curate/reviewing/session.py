@@ -314,7 +314,7 @@ class Review:
         return groups
 
     def _waiting(self) -> list[tuple[Group, NDArray[np.int64]]]:
-        """The open groups and their open rows: those on which reviewers disagree, then the most promising."""
+        """The open groups and their open rows: those with disagreement, then those with most expected bad images."""
         waiting = [(group, self._open(group)) for group in self._standing.groups.values()]
         return sorted(
             [each for each in waiting if len(each[1])],

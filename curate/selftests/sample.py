@@ -161,7 +161,7 @@ def _enough(sample: ImageSample, name: str) -> ImageSample:
     if len(sample.keys) < FEWEST:
         raise InputError(
             f"expected at least {FEWEST} readable images to test, and as many others, got {len(sample.keys)} "
-            f"of {name}; use more, or pass their place"
+            f"of {name}; use more images, or pass their folder as the source"
         )
     return sample
 

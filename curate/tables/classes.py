@@ -112,7 +112,8 @@ def refuse_measured(column: str, values: Iterable[object], rows: int, path: obje
     if fractions := [number for number in numbers if math.isfinite(number) and number % 1]:
         raise InputError(
             f"expected classes or groups in column {column!r} of {path}, got {len(numbers):,} different numbers in "
-            f"{counted(rows, 'row')}, such as {min(fractions):g}; name a column of classes, or write its ranges as text"
+            f"{counted(rows, 'row')}, such as {min(fractions):g}; choose a column of classes, or write its "
+            "ranges as text"
         )
 
 

@@ -87,7 +87,7 @@ def require_images(table: Table, source: str | None) -> None:
         InputError: naming ``--source``.
     """
     if source is None and table.n_rows and not holds_paths(table):
-        raise InputError(f"{table.path} holds no path to any image; name what was scored with --source")
+        raise InputError(f"{table.path} holds no path to any image; pass what was scored as --source")
 
 
 def holds_paths(table: Table) -> bool:

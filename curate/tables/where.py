@@ -1,4 +1,4 @@
-"""Conditions on columns as annotators write them: ``label == "cat" and width * height >= 40000``.
+"""Conditions on columns, as in ``label == "cat" and width * height >= 40000``.
 
 Python's own parser reads a condition, of which it sees signs and placeholders only; its tree becomes a Polars
 expression. No text of a condition is ever run, neither as code nor as SQL.

@@ -50,7 +50,7 @@ def test_verify_notices_any_table_that_was_edited_or_is_gone(policy, scores, tmp
             with pytest.raises(InputError, match=f"{path.name} does not exist"):
                 verify(result.receipt)
         else:
-            assert any(f"{path.name} is no longer there" in note for note in lines_of(verify(result.receipt))["notes"])
+            assert any(f"{path.name} no longer exists" in note for note in lines_of(verify(result.receipt))["notes"])
         path.write_bytes(content)
     assert verify(result.receipt).identical
 

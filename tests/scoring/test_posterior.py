@@ -97,7 +97,7 @@ def test_batches_of_any_size_have_the_same_scores(model, pixels):
 
 def test_a_card_cannot_take_the_embedding_from_a_head_that_has_none(model):
     for heads, name in ((model.spec.heads, "visimsiam"), ({}, "simvae")):
-        with pytest.raises(InputError, match=f"'{name}' is not among this model"):
+        with pytest.raises(InputError, match=f"this model has no '{name}'"):
             replace(model.spec, heads=heads, embedding=name)
     assert replace(model.spec, heads={"a": NormHeadSpec(4)}, embedding="a").embedding == "a"
     for wrong in ({"dim": 0}, {"size": 100}, {"channels": 10**9}, {"size": 10**9}):

@@ -135,7 +135,7 @@ def test_a_model_without_what_a_scorer_needs_is_refused_before_any_image(model):
     with pytest.raises(InputError, match="4 times with dropout, and resnet10t has none"):
         Runner(bare, CPU, scorers={"spread": Spread()})
     named = replace(model.spec, heads={"entropy": KappaHeadSpec(8)})
-    with pytest.raises(InputError, match="gives the column unc_entropy, and the model has a head of that name"):
+    with pytest.raises(InputError, match="writes the column unc_entropy, and the model has a head of that name"):
         Runner(ScoringModel(replace(named, heads={**named.heads, **HEADS})), CPU, scorers={"entropy": Entropy()})
 
 

@@ -90,7 +90,7 @@ class Junk(Method[JunkSettings]):
         if augmentation.damage < 1:
             raise InputError(
                 "junk separates images from damaged views of them, so that every view must be damaged: expected --set "
-                f"damage=1, got {augmentation.damage:g}; give it, or make a cache with curate cache ... --set damage=1 "
+                f"damage=1, got {augmentation.damage:g}; set it, or build a cache with curate cache ... --set damage=1 "
                 "--set scale=0.9 --set jitter=0"
             )
 

@@ -208,7 +208,7 @@ class UMM(Method[UMMSettings]):
         if len(features) != n_read or features.shape[1] < 2:
             raise InputError(
                 f"the learner {self.settings.learner} takes {n_read} views of 2 images or more, got {len(features)} of "
-                f"{features.shape[1]}; give as many"
+                f"{features.shape[1]}; pass as many"
             )
         predicted = head(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # (V, N, 2, C, M)
         self._predicted = predicted[0].detach()

@@ -226,8 +226,10 @@ def wider(stored: pa.Field, source: pa.Schema) -> pa.Field:
         return stored
     now, was = source.field(stored.name).type, stored.type
     are_numbers = all(pa.types.is_integer(each) or pa.types.is_floating(each) for each in (was, now))
-    sizes = [(pa.types.is_floating(each), each.bit_width) for each in (was, now) if are_numbers]
-    return stored.with_type(now) if pa.types.is_null(was) or sizes[:1] < sizes[1:] else stored
+    if are_numbers:
+        old, new = ((pa.types.is_floating(each), each.bit_width) for each in (was, now))
+        return stored.with_type(now) if old < new else stored
+    return stored.with_type(now) if pa.types.is_null(was) else stored
 
 
 def as_stored(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table) -> pa.Array | pa.ChunkedArray:

@@ -85,8 +85,8 @@ def fairness(column: str, codes: Codes, kept: NDArray[np.bool_]) -> Fairness:
     present = np.flatnonzero(rows)
     if len(present) > MOST_GROUPS:
         raise InputError(
-            f"--group: expected at most {MOST_GROUPS:,} groups in column {column!r}, got {len(present):,}; name a "
-            "column of groups"
+            f"--group: expected at most {MOST_GROUPS:,} groups in column {column!r}, got {len(present):,}; "
+            "choose a column of groups"
         )
     n, dropped = len(kept), int((~kept).sum())
     p = np.array([chance_of_at_least(int(rows[g] - stay[g]), int(rows[g]), dropped, n) for g in present])

@@ -58,13 +58,13 @@ class DedupResult(Result):
         largest: rows of the largest group.
         n_leaks: rows that the other table has too.
         n_conflicts: groups whose rows carry different labels.
-        n_lower: groups that keep a row of lower quality than one that goes; None where the table does not show.
+        n_lower: groups that keep a row of lower quality than a dropped one; None if unknown.
         to_review: kept rows of large groups just above the threshold, to be reviewed.
         conflicts: some of them: kept key, and the labels.
         recall: what each finder finds of all pairs, in words.
         planted: how many planted copies were found, if that was requested.
         groups: path of the table of groups; None in a dry run.
-        leaks: path of the leaks by name, where there is another table.
+        leaks: path of the leaks by name, if there is another table.
         audit: pairs for a reviewer to judge, if that was requested.
     """
 
@@ -329,7 +329,7 @@ def run_dedup(options: DedupOptions) -> DedupResult:
     if options.embedding is not None and options.estimate_recall is not None:
         raise InputError(
             "--estimate-recall embeds edited images, and which model computed the column "
-            "{options.embedding!r} of --embedding is unknown; leave one of them out"
+            f"{options.embedding!r} of --embedding is unknown; leave one of them out"
         )
     other = _other_table(options.against, opened, options.embedding) if options.against is not None else None
     of_table = {"thresholds": {}, "without_flat": False, "facts": (), "held_back": (), "ties": TIES}

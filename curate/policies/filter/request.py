@@ -43,8 +43,7 @@ def rules_of(options: FilterRequest, table: Table) -> list[Rule]:
         return _rules_in_order(typed, options, table)
     if typed or options.label is not None or options.allow_uneven or options.allow_unmatched:
         raise InputError(
-            "label, allow_uneven, allow_unmatched and (keyword, value) are not for Rule objects; give each rule its "
-            "even="
+            "label, allow_uneven, allow_unmatched and (keyword, value) are not for Rule objects; set each rule's even="
         )
     return [each for each in options.rules if isinstance(each, Rule)]
 

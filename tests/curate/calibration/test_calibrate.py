@@ -287,7 +287,7 @@ def test_verify_reports_what_was_changed(scored, known, tmp_path):
         problems = verify_calibration(path, moved).problems
         assert any(words in each for each in problems)
     (tmp_path / "c.parquet").unlink()
-    assert "no longer there" in str(verify_calibration(receipt).problems)
+    assert "no longer exists" in str(verify_calibration(receipt).problems)
 
 
 def test_a_chain_leads_through_the_calibrated_table(scored, known, tmp_path):

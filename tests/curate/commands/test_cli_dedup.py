@@ -100,7 +100,7 @@ def test_json_is_alone_on_stdout_and_adds_up(folder):
 def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
     result = run("dedup", "scores.parquet", "--finder", "bytes", "--dry-run")
     assert result.exit_code == 0
-    assert "would go: k1: the same as k0 by bytes" in result.stdout
+    assert "would drop: k1: the same as k0 by bytes" in result.stdout
     assert "nothing was written" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
 
@@ -153,7 +153,7 @@ def bad_tables(folder):
         (["scores.parquet", "--keep", " , "], "--keep takes"),
         (["scores.parquet", "--protect", " "], "--protect needs a condition, got none"),
         (["scores.parquet", "--audit", "3", "--source", "x", "--seed", "-1"], "--seed must be between 0 and 2^31 - 1"),
-        (["scores.parquet", "--protect", "lable = 'x'"], "--protect \"lable = 'x'\" names a column 'lable'"),
+        (["scores.parquet", "--protect", "lable = 'x'"], "--protect \"lable = 'x'\" uses a column 'lable'"),
         (["scores.parquet", "--label", "lable"], "did you mean 'label'"),
     ],
 )
@@ -190,7 +190,7 @@ def test_notes_are_told(folder):
 def test_images_that_cannot_be_had_are_found_out_before_anything_is_written(folder, options):
     result = run("dedup", "scores.parquet", "-o", "unique.parquet", *options)
     assert result.exit_code == 1
-    assert "name what was scored with --source" in result.stderr
+    assert "pass what was scored as --source" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
 
 

@@ -138,7 +138,7 @@ def test_json_is_alone_on_stdout(folder):
 
 def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
     result = run("filter", "scores.parquet", "--min", "98", "--dry-run")
-    assert "would go, the worst: k0: kappa_a 0 is below the minimum 98" in result.stdout
+    assert "would drop, the worst: k0: kappa_a 0 is below the minimum 98" in result.stdout
     assert "nothing was written" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
 
@@ -258,7 +258,7 @@ def test_info_shows_columns_with_their_meaning_and_rules_as_lines():
 def test_keys_with_control_characters_stay_on_their_line(folder):
     pq.write_table(pa.table({"key": ["a\x1b[2J\nb"], "kappa_a": [1.0]}), "odd.parquet")
     result = run("filter", "odd.parquet", "--min", "5", "--dry-run")
-    assert "would go, the worst: a\\x1b[2J\\nb: kappa_a 1 is below" in result.stdout
+    assert "would drop, the worst: a\\x1b[2J\\nb: kappa_a 1 is below" in result.stdout
 
 
 def test_a_dry_run_shows_the_worst_the_nearest_to_the_cut_and_each_class(folder):
@@ -266,7 +266,7 @@ def test_a_dry_run_shows_the_worst_the_nearest_to_the_cut_and_each_class(folder)
     said = run("filter", "scores.parquet", "--keep-top", "60%", "--dry-run").stdout
     shown = [line.split(": ")[:2] for line in said.splitlines() if line.startswith("would ")]
     assert shown == [
-        *(["would go, the worst", f"k{i}"] for i in range(5)),
+        *(["would drop, the worst", f"k{i}"] for i in range(5)),
         *(["would drop, nearest to the cut", f"k{i}"] for i in (39, 38, 37)),
         *(["would keep, nearest to the cut", f"k{i}"] for i in (40, 41, 42)),
     ]
@@ -278,14 +278,14 @@ def test_a_dry_run_by_an_uncertainty_has_the_most_uncertain_as_the_worst(folder)
     said = run("filter", "scores.parquet", "--column", "unc_a", "--max", "96", "--dry-run").stdout
     unc = {f"k{i}": float((i * 37) % N) for i in range(N)}
     worst = sorted(unc, key=lambda key: -unc[key])
-    assert [line.split(": ")[1] for line in said.splitlines() if line.startswith("would go")] == worst[:3]
+    assert [line.split(": ")[1] for line in said.splitlines() if line.startswith("would drop")] == worst[:3]
     assert [line.split(": ")[1] for line in said.splitlines() if line.startswith("would keep")] == worst[3:6]
 
 
 def test_a_dry_run_of_a_condition_shows_the_first_that_go(folder):
     said = run("filter", "scores.parquet", "--where", "width > 1", "--dry-run").stdout
     shown = [line.split(": ")[:2] for line in said.splitlines() if line.startswith("would ")]
-    assert shown == [["would go", f"k{i}"] for i in (0, 1, 10, 11, 20)]
+    assert shown == [["would drop", f"k{i}"] for i in (0, 1, 10, 11, 20)]
 
 
 def test_a_count_that_could_be_per_cent_is_told_apart_from_a_share(folder):

@@ -188,7 +188,7 @@ def test_a_class_that_is_nan_is_none_and_a_list_is_no_class(place, tmp_path):
     nan.write_parquet("nan_label.parquet")
     table.select("path", label=pl.concat_list("index", "index")).write_parquet("list_label.parquet")
     for name, said in {
-        "nan_label.parquet": "3 of 16 images have no label; drop them first from the table",
+        "nan_label.parquet": "3 of 16 images have no label; drop them from the table",
         "list_label.parquet": "expected one class an image in 'label', got large_list<",
     }.items():
         out = tmp_path / "m.safetensors"

@@ -77,7 +77,7 @@ def test_images_that_the_table_names_no_file_for_come_from_what_was_scored(tmp_p
     picture = {f"set/{i:04}.png": b"\x89PNG\r\n\x1a\n" + bytes([i]) for i in range(30)}
     pq.write_table(pa.table({"name": list(picture), "image": list(picture.values())}), tmp_path / "images.parquet")
     run("init r t.parquet --batch 6 --holdout 0 --format imagefolder")
-    assert "name what was scored with --source" in run("next r", 1).stderr
+    assert "pass what was scored as --source" in run("next r", 1).stderr
     assert "6 of 6 are missing" in run("next r --source images.parquet", 1).stderr
     assert not list(Path("r").glob("rounds/*"))
     pq.write_table(pq.read_table("images.parquet").rename_columns(["key", "image"]), "images.parquet")
@@ -168,8 +168,8 @@ def test_every_line_of_the_document_parses():
 
 def test_init_says_what_round_one_asks_and_info_describes_the_folder(truth):
     made = run("init r t.parquet --batch 20 --holdout 30 --budget 90").stderr
-    assert "round 1 asks 50 images: 20 of the batch, and 30 held out" in made
-    assert "later rounds ask 20" in made
+    assert "round 1 requests 50 images: 20 of the batch, and 30 held out" in made
+    assert "later rounds request 20" in made
     assert "count in --budget" in made
     known = run("init k t.parquet --batch 20 --holdout 30 --label truth").stderr
     assert "round 1 asks" not in known

@@ -183,7 +183,7 @@ def test_a_state_whose_model_has_its_name_is_swept_and_never_gone_on_from(traine
     fail_at_the_end()
     result = run(*args, "--overwrite", "--seed", 1)
     assert result.exit_code == 0, result.output
-    assert "going on" not in result.stderr
+    assert "resuming" not in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine.safetensors"]
     assert out.read_bytes() != trained[0].read_bytes()
 

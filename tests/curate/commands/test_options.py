@@ -169,7 +169,7 @@ REPORTED = {
     "models": "trio",
     "models trio": "backbone",
     "verify kept.receipt.json": "identical",
-    "filter scores.parquet --min 5 --dry-run": "would go",
+    "filter scores.parquet --min 5 --dry-run": "would drop",
     "dedup scores.parquet --finder bytes --dry-run": "rows in",
 }
 

@@ -46,7 +46,7 @@ def test_a_digest_is_shown_by_its_first_sixteen_digits():
 
 def test_advice_says_what_it_saw_or_how_many_models_it_needs():
     assert advice_words(Advice("mean entropy", None, {"models": 0, "needed": 1})) == "needs a model, and none was given"
-    assert advice_words(Advice("pool", False, {"left": 1})) == "1 image is left to ask"
+    assert advice_words(Advice("pool", False, {"left": 1})) == "1 image is left to request"
     early = Advice("exhausted coverage", None, {"models": 2, "needed": 4})
     assert advice_words(early) == "needs 4 models, there are 2"
 

@@ -156,14 +156,14 @@ def test_keys_that_are_missing_or_stand_twice_are_said(tmp_path, pair):
         keyless = table(tmp_path / "odd.parquet", key=pa.array(keys).cast(kind))
         assert curate.compare(pair[0], keyless, **QUICK).notes == [
             f"{keyless}: 2 of 120 rows compared without a key",
-            f"{keyless}: 20 of 120 rows compared with a key that another row has too",
+            f"{keyless}: 20 of 120 rows compared with a key that is not unique",
         ]
     none = table(tmp_path / "none.parquet", key=None)
     finished = run("compare", none, twice, *FLAGS).stdout
-    assert f"note: {none} has no column 'key': its rows are sampled, and named, by their numbers" in finished
+    assert f"note: {none} has no column 'key': its rows are sampled, and identified, by their numbers" in finished
     repeated = table(tmp_path / "repeated.parquet", n=400, key=[f"k{i // 4}" for i in range(400)])
     (note,) = curate.compare(pair[0], repeated, **QUICK, sample=40).notes
-    assert note == f"{repeated}: 30 of 40 rows compared with a key that another row has too"
+    assert note == f"{repeated}: 30 of 40 rows compared with a key that is not unique"
 
 
 def test_columns_of_one_side_are_named_and_the_rest_is_compared(tmp_path):

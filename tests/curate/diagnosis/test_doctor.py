@@ -147,7 +147,7 @@ def test_the_command_prints_for_people_and_for_programs():
     done = run("doctor", "--seconds", "0")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[0] == "software"
-    assert done.stdout.splitlines()[-1].startswith("all works")
+    assert done.stdout.splitlines()[-1].startswith("everything works")
     record = json.loads(run("doctor", "--seconds", "0", "--json").stdout)
     assert {"section": "software", "name": "curate", "state": "ok", "advice": ""}.items() <= record[0].items()
 

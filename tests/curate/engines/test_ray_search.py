@@ -163,7 +163,10 @@ def test_dedup_lives_through_the_loss_of_a_node(n, table, tmp_path, cluster, sma
     ("differs", "said"),
     [
         ({"versions": {"torch": "0.0.1"}}, r"^node \S+ has torch 0\.0\.1, and this process \d"),
-        ({"marker": None}, r"^node \S+ does not see .*, where what is searched lies; give --out on a file system that"),
+        (
+            {"marker": None},
+            r"^node \S+ does not see .*, which holds the vectors to search; give --out on a file system that",
+        ),
     ],
 )
 def test_a_node_that_differs_is_refused_by_name(differs, said, table, tmp_path, cluster, small_tasks, monkeypatch):

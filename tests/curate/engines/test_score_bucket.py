@@ -244,7 +244,7 @@ def test_a_damaged_part_or_note_is_scored_again(folder, full_table, tiny_checkpo
     note = json.loads(s3.get(f"{work}/done-000002.json"))
     s3.put(f"{work}/done-000002.json", json.dumps({**note, "sha256": "0" * 64}).encode())  # not of that part
     s3.client.delete_object(Bucket=s3.name, Key=f"{work}/done-000003.json")
-    with pytest.raises(InputError, match=r"part-000002.parquet is not what was committed; repeat the command"):
+    with pytest.raises(InputError, match=r"part-000002.parquet was changed after it was committed; repeat the command"):
         run_again(folder, out, tiny_checkpoint)
     result = run_again(folder, out, tiny_checkpoint)
     assert result.resumed == 22
@@ -337,11 +337,11 @@ def test_the_folder_of_this_machine_is_nobody_elses(tmp_path, monkeypatch, out, 
     shared = local_folder(StorePath(out)).parent
     shared.mkdir()
     shared.chmod(0o777)
-    with pytest.raises(InputError, match="that only you can write"):
+    with pytest.raises(InputError, match="that only you can access"):
         run_again(folder, out, tiny_checkpoint)
     shared.rmdir()
     shared.symlink_to(tmp_path)
-    with pytest.raises(InputError, match="that only you can write"):
+    with pytest.raises(InputError, match="that only you can access"):
         run_again(folder, out, tiny_checkpoint)
     assert Path(shared).is_symlink()
 

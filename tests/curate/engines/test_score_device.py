@@ -149,7 +149,7 @@ def test_what_the_device_cannot_decode_goes_through_the_cpu_and_says_so(dataset,
     by_cpu, all_of_it, mixed = (table_of(dataset, runner, tmp_path, decoder) for decoder in (None, on(runner), choosy))
     for cpu, device, row in zip(by_cpu.to_pylist(), all_of_it.to_pylist(), mixed.to_pylist(), strict=True):
         if row["key"] == "07.jpg":
-            assert row["error"] == "decoded on the CPU, for the GPU says: unsupported coding at a place"
+            assert row["error"] == "decoded on the CPU, because the GPU reported: unsupported coding at a place"
             assert row["status"] == "ok"
             assert (row["phash"], row["signature"]) == (cpu["phash"], cpu["signature"])
         else:
@@ -214,7 +214,9 @@ def test_a_jpeg_that_comes_after_the_end_goes_through_the_cpu_and_leaves_the_bud
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_is_refused_in_one_line(dataset, tiny_checkpoint, tmp_path):
     options = {"decode": "gpu", "quality": False, "model": tiny_checkpoint}
-    with pytest.raises(InputError, match=r"--decode gpu decodes on the GPU .* runs on cpu: torch \S+ sees 0 GPUs"):
+    with pytest.raises(
+        InputError, match=r"--decode gpu decodes on the GPU .* which is cpu here: torch \S+ sees 0 GPUs"
+    ):
         score(dataset, tmp_path / "s.parquet", **options)
     with pytest.raises(InputError, match="--decode gpu is for --engine local"):
         score(dataset, tmp_path / "s.parquet", engine="ray", num_gpus=1, **options)

@@ -51,7 +51,7 @@ def workdir(tmp_path, monkeypatch):
 def hub(workdir, monkeypatch):
     """`datasets`, offline, with its cache in the folder of the test."""
     datasets = pytest.importorskip("datasets")
-    # HF_HUB_OFFLINE is read when the package is imported, so in the environment it would keep for all later tests
+    # HF_HUB_OFFLINE is read when the package is imported, so in the environment it would stay for all later tests
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", workdir / "cache")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)

@@ -206,7 +206,7 @@ def test_several_controls_have_to_be_told_apart_by_name(tmp_path):
         both["result"][0],
         {"from_name": "quality", "type": "choices", "value": {"choices": ["blurred"]}},
     ]
-    with pytest.raises(InputError, match=r"choices of one control .* got label, quality; name the one"):
+    with pytest.raises(InputError, match=r"choices of one control .* got label, quality; choose the one"):
         read(tmp_path, [task("a", both)])
     assert pairs(read(tmp_path, [task("a", both)], name="quality")) == [("a", "blurred")]
     with pytest.raises(InputError, match=r"control 'other' .* got choices of label, quality"):
@@ -226,7 +226,9 @@ def test_json_min_is_read_one_annotation_an_object(tmp_path):
         ("a", "dog", "2", None),
     ]
     assert counts(labels) == {"several labels in one annotation": 1, "no label": 1, "annotators disagree": 1}
-    with pytest.raises(InputError, match=r"the choices as 'label' .* got the names image, sentiment; name the control"):
+    with pytest.raises(
+        InputError, match=r"the choices as 'label' .* got the names image, sentiment; choose the control"
+    ):
         read(tmp_path, [{"image": "x", "curate_key": "a", "sentiment": "cat"}])
 
 

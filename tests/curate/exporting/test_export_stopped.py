@@ -133,7 +133,7 @@ def test_what_is_done_is_not_done_again(workdir):
     assert (result.resumed, result.rows) == (15, N)
     assert Path("out/shard-000000.tar").stat().st_mtime_ns == first
     again = curate.export("t.parquet", "out", to="webdataset")
-    assert again.notes == ("out is whole already: nothing to do",)
+    assert again.notes == ("out is complete already: nothing to do",)
     assert Path("out/shard-000000.tar").stat().st_mtime_ns == first
 
 
@@ -164,7 +164,7 @@ def test_what_changes_while_it_is_written_is_found_at_the_end(workdir, monkeypat
     monkeypatch.setattr(FORMATS["folder"].__class__, "__eq__", object.__eq__)
     changed = FORMATS["folder"].__class__(**{**FORMATS["folder"].__dict__, "finish": change})
     monkeypatch.setattr("curate.exporting.folder.FOLDER", changed)
-    with pytest.raises(InputError, match=r"003\.png is not as it was written; check the disk"):
+    with pytest.raises(InputError, match=r"003\.png changed after it was written; check the disk"):
         curate.export("t.parquet", "out", to="folder")
     assert not Path("out").exists()
 
@@ -257,7 +257,7 @@ def test_images_that_are_gone_are_counted_before_anything_is_written_or_left_out
 
 def test_an_image_that_is_another_one_now_cannot_be_had_and_what_is_done_waits(workdir):
     Path("i/012.png").write_bytes(picture(1))
-    with pytest.raises(InputError, match=r"image of '012.png': the image is not the one that was scored; put it back"):
+    with pytest.raises(InputError, match=r"image of '012.png': the image is not the one that was scored; restore it"):
         curate.export("t.parquet", "out", to="webdataset")
     assert not Path("out").exists()
     Path("i/012.png").write_bytes(picture(12))

@@ -74,7 +74,7 @@ def test_every_label_comes_back_under_its_own_key_from_every_format(table, forma
     result = run("t.parquet", "--to", format, "-o", name_of(format))
     assert result.exit_code == 0, result.output
     assert f"{len(KEYS) - 1} images, {len(labelled())} with a label, as {format}" in result.stderr
-    assert "1 row left out, whose image could not be scored" in result.stderr
+    assert "1 row left out, because the image could not be scored" in result.stderr
     assert result.stdout == ""
     assert sorted(pairs(read_labels(name_of(format), format, keys=KEYS))) == sorted(labelled().items())
 
@@ -108,7 +108,7 @@ def test_images_inside_what_was_scored_are_found_by_key(table):
     command = ["t.parquet", "--to", "imagefolder", "-o", "out"]
     without = run(*command)
     assert without.exit_code == 1
-    assert "holds no path to any image; name what was scored with --source" in without.stderr
+    assert "holds no path to any image; pass what was scored as --source" in without.stderr
     result = run(*command, "--source", "photos.parquet")
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in Path("out/metadata.jsonl").read_text("utf-8").split("\n") if line]
@@ -130,7 +130,7 @@ def test_a_dry_run_counts_and_writes_nothing_and_json_is_one_value(table):
     result = run("t.parquet", "--to", "imagefolder", "--dry-run", "--json")
     shown = json.loads(result.stdout)
     notes = shown.pop("notes")
-    assert notes[0] == "1 row left out, whose image could not be scored"
+    assert notes[0] == "1 row left out, because the image could not be scored"
     assert ["--classes" in note for note in notes[1:]] == [True, False]  # the table lists no classes
     assert "--take" in notes[2]
     assert shown == {
@@ -191,7 +191,7 @@ def test_what_cannot_go_out_is_one_line_and_leaves_nothing(table, args, said):
         ({"key": ["a", "b"], "status": ["missing", "missing"]}, "got 2 whose image could not be scored"),
         ({"key": pa.array([], pa.string())}, "expected rows with an image in t.parquet, got none"),
         ({"key": ["a", "b"]}, "holds no path to any image"),
-        ({"key": ["a", "b"], "uri": [None, "/nowhere.png"]}, "name what was scored with --source"),
+        ({"key": ["a", "b"], "uri": [None, "/nowhere.png"]}, "pass what was scored as --source"),
         ({"key": ["a", "b"], "uri": ["/nowhere.png"] * 2}, "image of 'a', and 1 more of 2: no such file; restore it"),
     ],
 )

@@ -216,7 +216,7 @@ def test_the_command_tells_what_a_cut_would_take(table, tmp_path, tiny_checkpoin
     line = ["fit", str(table), "-o", str(tmp_path / "f.safetensors"), "--model", str(tiny_checkpoint)]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output
-    assert "--keep-top 70% --allow-uneven keeps of each class" in result.stderr
+    assert "--keep-top 70% --allow-uneven drops of each class" in result.stderr
     assert "150 rows to compare with" in result.stderr
     assert result.stdout == ""
     report = json.loads(CliRunner().invoke(app, [*line, "--overwrite", "--json"]).stdout)

@@ -94,7 +94,7 @@ def test_what_is_denied_is_said_at_once_and_where_all_is_denied_the_run_ends(gs)
     gs.faults.add("%2F15", 401)
     assert outcomes(manifest) == ["denied"] * 10 + [b"x"] * 5 + ["denied"]
     assert gs.faults.count("%2F00.jpg") == 1
-    with pytest.raises(ReadError, match=r"denies access \(HTTP status 401: it asks for credentials\)"):
+    with pytest.raises(ReadError, match=r"denies access \(HTTP status 401: it requires credentials\)"):
         read_uri(f"{gs}/heap/15.jpg")
     gs.faults.add("%2F", 403)
     with pytest.raises(InputError, match=f"the first {ALL_DENIED} images are all denied"):

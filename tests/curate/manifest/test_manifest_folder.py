@@ -219,7 +219,7 @@ def test_a_path_that_is_not_there_and_an_unknown_kind_of_file_are_errors(tmp_pat
     put(tmp_path, "a.docx", "a.tar.gz")
     with pytest.raises(InputError, match=r"ends in \.txt.*got .*a\.docx"):
         open_manifest(tmp_path / "a.docx")
-    with pytest.raises(InputError, match=r"compressed .*unpack"):
+    with pytest.raises(InputError, match=r"compressed .*decompress"):
         open_manifest(tmp_path / "a.tar.gz")
     with pytest.raises(InputError, match="at least one folder, file or URL"):
         open_manifest([])

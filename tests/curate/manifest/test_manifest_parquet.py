@@ -140,7 +140,7 @@ def test_paths_in_parquet_are_read_and_typed_columns_of_text_work(tmp_path):
 
 def test_the_image_column_must_be_plain_or_named(tmp_path):
     path = write(tmp_path / "t.parquet", {"left": [b"l"], "right": [b"r"]})
-    with pytest.raises(InputError, match="got left, right; name it with --image-column"):
+    with pytest.raises(InputError, match="got left, right; choose it with --image-column"):
         open_manifest(path)
     manifest = open_manifest(path, SourceOptions(image_column="right"))
     assert read_all(manifest.readers(0, 1)) == [b"r"]
@@ -304,7 +304,7 @@ def test_a_mask_next_to_the_paths_of_images_is_not_the_image(tmp_path):
         manifest = open_manifest(write(tmp_path / "t.parquet", {"mask": masks, "image": image}))
         assert read_all(manifest.readers(0, 2)) == [b"photo0", b"photo1"]
     write(tmp_path / "t.parquet", {"photo_file": ["0.jpg", "1.jpg"], "mask": masks})
-    with pytest.raises(InputError, match="mask; name it with --image-column, or the paths with --path-column"):
+    with pytest.raises(InputError, match="mask; choose it with --image-column, or the paths with --path-column"):
         open_manifest(tmp_path / "t.parquet")
 
 

@@ -218,7 +218,7 @@ def test_bad_tables_are_errors_of_one_line(photos):
         "path\n" + "x" * 5000 + "\n": "at most 4096 bytes .* got 5,000 bytes in row 0",
         b"path\n\xff\xfe\n": "expected CSV with a header",
         "url\ngopher://x\n": "no way to open gopher://",
-        "p/1.jpg,x\np/2.jpg,y\n": r"names of columns in the first line of t\.csv, got the image 'p/1\.jpg'",
+        "p/1.jpg,x\np/2.jpg,y\n": r"column names in the first line of t\.csv, got the image 'p/1\.jpg'",
         "path,a\np/1.jpg,b\n".encode("utf-16-le"): "UTF-16 without its mark",
     }
     for text, message in cases.items():

@@ -31,7 +31,7 @@ def test_null_and_unusable_keys_are_errors_that_name_the_row(tmp_path):
     with pytest.raises(InputError, match=r"none in row 17 \(from 0\) of column 'k'"):
         open_manifest(path, SourceOptions(key="k"))
     assert open_manifest(path, SourceOptions(key="k", limit=17)).n_rows == 17
-    with pytest.raises(InputError, match="text or whole numbers, got double"):
+    with pytest.raises(InputError, match="text or integers, got double"):
         open_manifest(path, SourceOptions(key="f"))
 
 

@@ -154,7 +154,7 @@ def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
     ("line", "said"),
     [
         ("s.parquet histogran -o x.svg", "unknown kind 'histogran'; did you mean 'histogram'"),
-        ("histogram s.parquet -o x.svg", "table comes last"),
+        ("histogram s.parquet -o x.svg", "table comes first"),
         ("s.parquet histogram -o x.jpg", "ends in .png, .svg or .pdf, got x.jpg"),
         ("s.parquet histogram", "expected -o NAME.png, .svg or .pdf, or --json"),
         ("s.parquet histogram --column kapa_a -o x.svg", "did you mean 'kappa_a'"),

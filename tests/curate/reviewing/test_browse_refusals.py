@@ -95,7 +95,7 @@ def test_a_body_is_refused(server):
         ("descending=2", "descending"),
         ("decision=maybe", "decision"),
         ("gallery=../x", "gallery"),
-        ("x=1", "no parameter"),
+        ("x=1", "not a parameter"),
         ("sort=width&sort=key", "once"),
         ("search=" + "x" * 1001, "characters"),
         ("search=%ff", "UTF-8"),

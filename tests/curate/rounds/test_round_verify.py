@@ -177,7 +177,7 @@ def test_labels_that_are_lost_or_brought_from_elsewhere_are_named(folder):
     (folder / "rounds" / "0002" / "labels-0001.parquet").rename(folder / "rounds" / "0001" / "labels-0002.parquet")
     lines, _, _ = said(folder)
     assert lines[0] == ok(1, 20)
-    assert "what was before rounds/0001/labels-0002.parquet" not in lines[0]
+    assert "the files before rounds/0001/labels-0002.parquet" not in lines[0]
     assert "rounds/0001/labels-0002.parquet did not exist when the round was drawn" in lines[1]
     assert "cannot be selected again: rounds/0002/labels-0001.parquet is missing" in lines[2]
 

@@ -44,7 +44,7 @@ def test_many_rows_on_a_lattice_tie_and_the_lowest_is_picked_even_outside_the_fr
     selection = KCenter()(Pool(np.arange(1, 160), np.array([0]), vectors=vectors), 9)
     assert selection.rows.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert selection.gains == pytest.approx([2**0.5] * 7 + [0, 0])
-    assert selection.notes == ("the last 2 picks are as good as copies of others",)
+    assert selection.notes == ("the last 2 picks are near-copies of others",)
 
 
 def test_the_rows_of_a_larger_pool_in_half_precision_are_those_of_a_plain_loop():

@@ -105,7 +105,7 @@ def test_a_number_that_no_class_has_is_refused_before_any_image_is_scored(tmp_pa
 def test_files_with_other_names_of_classes_are_refused(tmp_path):
     hugging_face(tmp_path / "a.parquet", [0, 1])
     hugging_face(tmp_path / "b.parquet", [0, 1], names=("ant", "bee", "zebra"))
-    with pytest.raises(InputError, match="names of classes"):
+    with pytest.raises(InputError, match="class names"):
         open_manifest([tmp_path / "a.parquet", tmp_path / "b.parquet"])
 
 

@@ -32,7 +32,7 @@ def test_parts_of_two_fits_are_noticed_and_parts_of_one_are_not(tmp_path):
             place = folder / f"part-{number:06}.parquet"
             write(place, 20, {"rows": 40, "digest": digest}, first=20 * number)
         warnings = fitted_apart(open_table(folder), ["key", "unc_fitted"])
-        assert ["and unc_fitted compares" in each for each in warnings] == [True] * (name == "apart")
+        assert ["and unc_fitted is relative" in each for each in warnings] == [True] * (name == "apart")
 
 
 def test_more_rows_than_the_fit_had_are_rows_of_another(tmp_path):
@@ -65,6 +65,8 @@ def test_commands_that_rank_by_the_column_warn(tmp_path, command):
     table = write(tmp_path / "both.parquet", 40, {"rows": 20})
     done = CliRunner().invoke(app, [command[0], str(table), *command[1:], "--dry-run"])
     assert done.exit_code == 0, done.output
-    assert "fitted apart" in done.output
+    assert "fitted separately" in done.output
     table = write(tmp_path / "one.parquet", 20, {"rows": 20})
-    assert "fitted apart" not in CliRunner().invoke(app, [command[0], str(table), *command[1:], "--dry-run"]).output
+    assert (
+        "fitted separately" not in CliRunner().invoke(app, [command[0], str(table), *command[1:], "--dry-run"]).output
+    )

@@ -101,7 +101,7 @@ def test_rows_that_cannot_be_compared_are_counted_as_those_of_embedding_are(tmp_
     ("column", "words"),
     [
         (pa.array(["a", "b"]), r"expected lists of float16, float32 or float64 in column 'clip' of .*, got string"),
-        (pa.array([[1], [2]]), "got list<.*int64>; name another column, or cast it"),
+        (pa.array([[1], [2]]), "got list<.*int64>; choose another column, or cast it"),
         (pa.array([[[1.0]], [[2.0]]]), "got list<"),
         (pa.array([1.0, 2.0]), "got double"),
     ],
@@ -124,7 +124,9 @@ def test_vectors_of_several_lengths_are_refused_in_one_line(tmp_path, at):
     values = [list(row) for row in vectors()]
     values[at] = values[at][:3]
     path = write(tmp_path / "t.parquet", {"clip": lists(values, pa.list_(pa.float32()))})
-    with pytest.raises(InputError, match=r"as many numbers in every row of column 'clip' of .*t\.parquet, got 3, 5;"):
+    with pytest.raises(
+        InputError, match=r"equally many numbers in every row of column 'clip' of .*t\.parquet, got 3, 5;"
+    ):
         list(open_table(path, embedding="clip").batches(["embedding"], rows=4))
 
 

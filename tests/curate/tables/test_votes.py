@@ -44,9 +44,7 @@ def test_a_file_has_a_vote_of_each_annotator_for_each_key(tmp_path):
 def test_without_annotators_a_key_has_one_label(tmp_path):
     votes = read_votes(sheet(tmp_path / "v.csv", [("a", 1), ("b", 2), ("a", 1)], ("key", "label")))
     assert said(votes) == [("a", "1", ""), ("b", "2", "")]
-    with pytest.raises(
-        InputError, match=r"one label a key and annotator in .*, got '1' and '2' for 'a'; decide for one"
-    ):
+    with pytest.raises(InputError, match=r"one label a key and annotator in .*, got '1' and '2' for 'a'; keep one"):
         read_votes(sheet(tmp_path / "w.csv", [("a", 1), ("a", 2)], ("key", "label")))
     with pytest.raises(InputError, match="for 'b' by 'ann'"):
         read_votes(sheet(tmp_path / "x.csv", [*ROWS, ("b", "cow", "ann")]))
@@ -74,7 +72,7 @@ def test_rows_get_their_votes_in_whatever_order_either_stands(tmp_path):
         (
             [("a", "x")],
             ("key", "class"),
-            r"has no column 'label' of classes \(columns: key, class\); name it with --label",
+            r"has no column 'label' of classes \(columns: key, class\); choose it with --label",
         ),
         ([("a", "x")], ("id", "label"), "has no column 'key'"),
         ([("a", ""), ("b", "")], ("key", "label"), "expected labels in .*, got none on any key"),

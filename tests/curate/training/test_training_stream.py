@@ -110,7 +110,7 @@ def test_a_source_that_goes_away_ends_the_run_and_its_state_stays(sources, tmp_p
     (tmp_path / "away").rename(folder)
     said = []
     curate.train("simclr", folder, announce=said.append, **run)
-    assert any("going on" in line for line in said)
+    assert any("resuming" in line for line in said)
     folder.rename(sources / "photos")
 
 

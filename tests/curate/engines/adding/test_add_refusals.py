@@ -68,7 +68,7 @@ def test_options_of_add_need_it(photos, table):
 
 def test_a_table_that_is_none_is_left_alone(photos, tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"mine")
-    with pytest.raises(InputError, match="left alone"):
+    with pytest.raises(InputError, match="was not changed"):
         score(photos, tmp_path / "x.parquet", add=True)
 
 

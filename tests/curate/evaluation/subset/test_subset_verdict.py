@@ -278,7 +278,7 @@ def test_a_network_is_trained_on_every_side_with_every_seed(pictures, tmp_path):
 
 def test_a_network_without_images_is_one_line(tmp_path, columns):
     table = write(tmp_path / "s.parquet", columns)
-    with pytest.raises(InputError, match="name what was scored with --source"):
+    with pytest.raises(InputError, match="pass what was scored as --source"):
         evaluate(
             table,
             subset=keys(tmp_path / "k.parquet", columns, np.arange(1500) < 700),

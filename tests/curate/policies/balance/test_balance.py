@@ -57,7 +57,7 @@ def test_a_cell_with_too_few_rows_gives_all_and_it_is_said_by_how_much(scores):
     assert result.short == 7 + 13
     assert result.apart == pytest.approx(20 / 60)
     assert "2 cells have 20 rows too few" in result.notes[0]
-    assert "33.33% of the rows lie elsewhere than requested. Up to 8 rows" in result.notes[0]
+    assert "33.33% of the rows differ from the request. Up to 8 rows" in result.notes[0]
 
 
 def test_a_power_of_the_sizes_lies_between_uniform_and_the_dataset(scores):
@@ -169,7 +169,7 @@ def test_ten_thousand_classes_and_fewer_rows_than_classes(tmp_path):
             "no row has the label 'cats', of which 0.6 was requested; did you mean 'cat'",
         ),
         ({"to": ["cat=60", "dog=40"]}, "share of 'cat' must be from 0 to 1, or 0% to 100%, got '60'"),
-        ({"to": ["cat=50%", "cat=50%"]}, "gives 'cat' two shares"),
+        ({"to": ["cat=50%", "cat=50%"]}, "has two shares of 'cat'"),
         ({"to": "unifrom"}, "did you mean 'uniform'"),
         ({"to": "none.csv"}, r"none\.csv"),
         ({"to": "uniform", "alpha": 0.5}, "--alpha and --to both"),

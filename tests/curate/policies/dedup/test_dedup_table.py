@@ -247,7 +247,7 @@ def test_the_other_table_may_hold_its_embeddings_in_another_type_but_not_of_anot
 def test_a_label_column_that_is_no_text_is_left_alone_unless_it_is_named(tmp_path, label, asked):
     path = write_table(tmp_path / "scores.parquet", {"sha256": ["a", "a"], "label": label})
     assert curate.dedup(path, finder=["bytes"], dry_run=True).kept == 1
-    with pytest.raises(InputError, match=r"expected text in column 'label' .* name another column"):
+    with pytest.raises(InputError, match=r"expected text in column 'label' .* choose another column"):
         curate.dedup(path, finder=["bytes"], label="label", dry_run=True)
 
 

@@ -238,7 +238,7 @@ def test_the_best_view_of_a_pair_counts_and_the_first_query_of_a_row():
         ("signature", 1.01, "a cosine between 0.5 and 1, got 1.01"),
         ("embedding", float("nan"), "a cosine between 0.5 and 1, got nan"),
         ("embedding", 0.4999, "got 0.4999"),
-        ("bytes", 1.0, "the finder bytes has no threshold, got 1"),
+        ("bytes", 1.0, "the finder bytes takes no threshold, got 1"),
         ("signature", "a", "a number, got 'a'"),
         ("hashh", None, "did you mean 'hash'"),
     ],

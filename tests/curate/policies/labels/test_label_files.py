@@ -98,7 +98,7 @@ def test_the_labels_of_a_file_are_in_the_receipt_and_verify_reads_them_again(tab
     sheet(file, pairs[::-1], ("key", "label"))
     verification = verify(result.receipt)
     assert (verification.n_different, verification.identical) == (0, False)
-    assert any("what the rules read of it is the same" in note for note in lines_of(verification)["notes"])
+    assert any("not in the columns the rules read" in note for note in lines_of(verification)["notes"])
     other = next(name for name in CLASSES if name != pairs[0][1])
     sheet(file, [(pairs[0][0], other), *pairs[1:]], ("key", "label"))
     verification = verify(result.receipt)
