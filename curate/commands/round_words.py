@@ -118,7 +118,7 @@ SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stop
     ),
     "mean entropy": lambda seen: f"{seen['entropy']:.3f} of a uniform guess; below {seen['sure']} is certain",
     "budget": lambda seen: f"{seen['labels']:,} of {counted(seen['planned'], 'label')} planned",
-    "pool": lambda seen: f"{counted(seen['left'], 'image is left', 'images are left')} to ask",
+    "pool": lambda seen: f"{counted(seen['left'], 'image is left', 'images are left')} to request",
 }
 
 

@@ -112,7 +112,7 @@ def test_a_head_for_junk_is_trained_from_a_cache_of_damaged_views_alone(cache, p
     assert made.exit_code == 0, made.output
     refused = run("train", "junk", "--cached", cache[0], "--backbone", tiny_checkpoint, "-o", model, *HEAD)
     assert refused.exit_code == 1
-    assert "every view must be damaged: expected --set damage=1, got 0; give it, or make a cache with" in refused.stderr
+    assert "every view must be damaged: expected --set damage=1, got 0; set it, or build a cache with" in refused.stderr
     result = run(
         "train", "junk", "--cached", damaged, "--backbone", tiny_checkpoint, "-o", model, *HEAD, "--set", "n_damaged=2"
     )

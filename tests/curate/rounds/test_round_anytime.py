@@ -85,7 +85,7 @@ def test_status_shows_both_intervals_by_name_and_says_stop(made):
     assert "95 % of this look" in finished.stdout
     assert "accuracy >= 40%: STOP" in finished.stdout
     assert "not to be shown with 60 held-out images, it needs at least" in finished.stdout
-    assert "lift >= 30%: go on" in finished.stdout
+    assert "lift >= 30%: continue" in finished.stdout
     record = json.loads(run("round", "status", made, "--json").stdout)
     assert record["stop"] is True
     assert record["rules"][0]["text"].startswith(f"{record['curve'][-1]['accuracy']:.1%}, at every look between")
