@@ -46,7 +46,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
             subsets of one table share.
         transform: an image -> what a batch is made of, such as a tensor.
         source: what was scored, for tables that name no files; rows are found by key.
-        missing: `raise` for an image that cannot be had, when it is requested; `skip` looks for local files, and for
+        missing: `raise` for an image that cannot be read, when it is requested; `skip` looks for local files, and for
             keys of the source, now, and leaves those rows out.
 
     Attributes:

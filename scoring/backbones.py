@@ -112,7 +112,7 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
         options: further keywords of ``timm.create_model``, such as ``{"in_chans": 3}``.
 
     Raises:
-        InputError: if timm knows no such model, or the weights cannot be had.
+        InputError: if timm knows no such model, or the weights are not available.
     """
     if name in SMALL_NETWORKS:
         return _small_network(name, pretrained, options or {})

@@ -25,7 +25,7 @@ def load_published(name: str) -> tuple[ScoringModel, dict[str, Any]]:
         name: ``timm:NAME[.tag]``, or ``timm:NAME[.tag]@FILE.safetensors``.
 
     Raises:
-        InputError: if there is no such model, its weights cannot be had, or they do not fit.
+        InputError: if there is no such model, its weights are not available, or they do not fit.
     """
     architecture, _, file = name.removeprefix(PREFIX).partition(FILE)
     facts: dict[str, Any] = {}

@@ -95,7 +95,7 @@ def find_start(text: str | None, *, size: int | None = None, settings: Mapping[s
         settings: options of the network, for random weights and those that timm publishes.
 
     Raises:
-        InputError: if there is no such thing, its weights cannot be had, or a checkpoint gets options.
+        InputError: if there is no such thing, its weights are not available, or a checkpoint gets options.
     """
     typed = dict(settings or {})
     if text is None:
@@ -131,7 +131,7 @@ def start_of(cache: CachedFeatures, text: str | None) -> Start:
             of a file from elsewhere is not followed.
 
     Raises:
-        InputError: if the model cannot be had, or its features would be others than those in the cache.
+        InputError: if the model is not available, or its features would be others than those in the cache.
     """
     made_from = cache.about.get("made_from", {})
     name = str(made_from.get("name"))

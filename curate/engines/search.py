@@ -25,7 +25,7 @@ def searching(
         announce: called with a line on what is done.
 
     Raises:
-        InputError: for an unknown engine, or one that cannot be had; for one of several machines and an ``out`` in a
+        InputError: for an unknown engine, or one that is not available; for one of several machines and an ``out`` in a
             store.
     """
     name, address = engine_of(engine)

@@ -37,7 +37,7 @@ class ProtocolSettings:
         passes: of the MLP over the rows.
         rate: of the linear classifier by LARS at its first step.
         epochs: of the same.
-        starts: fits of the mixture of Gaussians, of which the likeliest counts.
+        starts: fits of the mixture of Gaussians, of which the most likely counts.
 
     Source: the vote of Wu et al. 2018, arXiv:1805.01978, with k = 200 and temperature 0.07; here k is 20 as in DINO
     (Caron et al. 2021, arXiv:2104.14294); MoCo's code has 200 and 0.1 on CIFAR-10. Few labels: Chen et al. 2020

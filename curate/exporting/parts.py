@@ -86,7 +86,7 @@ class Part:
         reader: reads images.
         entries: files written.
         pieces: text by name, to be joined with the other parts'.
-        lost: rows whose image cannot be had.
+        lost: rows whose image cannot be read.
         written: rows that went out.
     """
 

@@ -62,7 +62,7 @@ class ExportedImage:
 
 @dataclass(frozen=True)
 class Lost:
-    """A row whose image cannot be had, and why."""
+    """A row whose image cannot be read, and why."""
 
     index: int
     why: str

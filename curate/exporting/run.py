@@ -30,7 +30,7 @@ class ExportProgress:
         done: rows written, also by earlier runs.
         total: rows.
         resumed: rows of an earlier run.
-        missing: rows whose image cannot be had.
+        missing: rows whose image cannot be read.
         n_bytes: of the files written.
     """
 
@@ -72,8 +72,8 @@ class Job:
         out: file or folder.
         fingerprint: all that decides what is written; None for what nothing goes on with.
         overwrite: replace what is there.
-        skip_missing: leave rows out whose image cannot be had.
-        hint: what to do where an image cannot be had.
+        skip_missing: leave rows out whose image cannot be read.
+        hint: what to do where an image cannot be read.
         report: called with after each part.
     """
 
@@ -91,7 +91,7 @@ def write_out(job: Job, reader: RowImages) -> Written:
     """Write all parts that are not done, check them all, and give the whole its name.
 
     Raises:
-        InputError: if images cannot be had, the place refuses, or what is on the disk is not what was written. What
+        InputError: if images cannot be read, the place refuses, or what is on the disk is not what was written. What
             is done stays in ``OUT.part``, and the same call goes on with it.
     """
     work = WorkFolder(job.out, reader.workers)

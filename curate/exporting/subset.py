@@ -54,7 +54,7 @@ class ExportResult:
         rows: images.
         labelled: rows that carry a label.
         left_out: rows whose image could not be scored.
-        missing: rows left out because their image cannot be had; listed next to what is written.
+        missing: rows left out because their image cannot be read; listed next to what is written.
         n_bytes: of all files.
         resumed: rows that an earlier run had written.
         paths: what is on the disk now, in the order written; none of a dry run.
@@ -90,7 +90,7 @@ def run_export(options: ExportOptions) -> ExportResult:
     all is written, and checked, it is in ``OUT.part``.
 
     Raises:
-        InputError: for an unknown format, an option that it cannot have, rows or images that cannot be had, a place
+        InputError: for an unknown format, an option that it cannot have, rows or images that cannot be read, a place
             that refuses, or an unfinished export of something else at ``OUT.part``.
     """
     lookup({**dict.fromkeys(FORMATS, ""), **ALIASES}, options.to, kind="format")

@@ -23,9 +23,9 @@ class Annotators:
 
     Attributes:
         quality: how surely the class with most votes is right, shape (N,) float32; NaN without a vote.
-        suggested: the likeliest class, shape (N,) int32.
+        suggested: the most likely class, shape (N,) int32.
         agreement: share of the votes for the class with most, shape (N,) float32; NaN without a vote.
-        accuracy: how often each annotator votes as the likeliest class, where others voted too, A of them.
+        accuracy: how often each annotator votes as the most likely class, where others voted too, A of them.
         pairs: share of pairs of votes on one row that are alike.
     """
 
@@ -73,7 +73,7 @@ def weigh(
     """Weigh the votes of annotators, each by its accuracy, and the predictions from other rows by theirs.
 
     The probability of class k is the predicted one times, for each vote, the accuracy of its annotator if it is
-    for k and an even part of its mistakes if not. Accuracies come from the likeliest classes, and these from the
+    for k and an even part of its mistakes if not. Accuracies come from the most likely classes, and these from the
     accuracies, three times over.
 
     Args:
@@ -117,7 +117,7 @@ def _likeliest(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the most likely class of some rows, and the probability of the label relative to all others."""
     index, cast, label = probabilities.index[at], votes[at], labels[at]
-    candidates = np.concatenate([index, cast], 1)  # a class that was voted for may be none of the likeliest
+    candidates = np.concatenate([index, cast], 1)  # a class that was voted for may be none of the most likely
     logs = np.log(np.maximum(probabilities.probability[at], LEAST))
     logs = np.concatenate([logs, np.broadcast_to(logs[:, -1:], cast.shape)], 1)
     twice = (candidates[:, :, None] == candidates[:, None, :]) & (

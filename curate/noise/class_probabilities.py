@@ -14,7 +14,7 @@ class ClassProbabilities:
     """Class probabilities of rows, from models that have not seen the row's label.
 
     Attributes:
-        index: the likeliest classes, the likeliest first, shape (N, K) int32.
+        index: the most likely classes, the most likely first, shape (N, K) int32.
         probability: of each, shape (N, K) float32.
         of_label: of the row's label, shape (N,) float32; NaN without a label, or for one that the models do not know.
     """
@@ -50,7 +50,7 @@ class ClassProbabilities:
 def trust(probabilities: ClassProbabilities) -> NDArray[np.float32]:
     """Return the weight of each row's label in learning, shape (N,), in [0, 1].
 
-    The probability of the label over the likeliest class': 1 where they are one. 0 without a label, or without a
+    The probability of the label over the most likely class': 1 where they are one. 0 without a label, or without a
     probability of it.
     """
     share = probabilities.of_label / np.maximum(probabilities.probability[:, 0], LEAST)

@@ -49,7 +49,7 @@ class ConfidentJoint:
 def confident_joint(probabilities: ClassProbabilities, labels: NDArray[np.integer], n_classes: int) -> ConfidentJoint:
     """Count rows by their label and their confidently predicted class.
 
-    A row is confidently of the likeliest class whose probability reaches the mean probability that rows with that label
+    A row is confidently of the most likely class whose probability reaches the mean probability that rows of that label
     have of it. Classes beyond the ones that ``ClassProbabilities`` keeps are not looked at.
 
     Args:

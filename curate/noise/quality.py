@@ -22,7 +22,7 @@ class LabelQuality:
         quality: how surely the label is right, shape (N,) float32 in [0, 1]; NaN without a label that can be judged.
         suggested: the class that is likelier than all others, shape (N,) int32: the label itself where its quality is a
             half or more.
-        rival: the likeliest class but the label, shape (N,) int32.
+        rival: the most likely class but the label, shape (N,) int32.
     """
 
     quality: NDArray[np.float32]

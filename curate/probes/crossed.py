@@ -32,7 +32,7 @@ class LabelEvidence:
 
     Attributes:
         probabilities: of both together.
-        probe: the class that the discriminant calls likeliest, shape (N,) int32.
+        probe: the class that the discriminant calls most likely, shape (N,) int32.
         voted: the class with most votes of neighbours, shape (N,) int32; -1 without a labelled one.
         copy: a nearest copy that has a label, shape (N,) int64; -1 for none.
         shrink: of the discriminant that explains labels best.
@@ -71,7 +71,7 @@ def crossed(vectors: NDArray, labels: NDArray[np.integer], n_classes: int, *, se
 
     Rows, less their mean and at length 1, are dealt into five folds, copies together. A linear discriminant of the
     other folds, its temperature fitted to the held fold, and the votes of the 30 nearest rows each give probabilities;
-    their geometric mean is used. Then all is fitted again, each label weighing its probability over the likeliest
+    their geometric mean is used. Then all is fitted again, each label weighing its probability over the most likely
     class's.
 
     Args:

@@ -96,7 +96,7 @@ def _em(rows: Tensor, share: Tensor, centre: Tensor, axes: Tensor) -> tuple[Mixt
 
 
 def _maximised(rows: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log weights, means and precisions that make rows (N, E) likeliest, given their shares (N, K)."""
+    """Return log weights, means and precisions that make rows (N, E) most likely, given their shares (N, K)."""
     count = share.sum(0) + 10 * torch.finfo(torch.float64).eps
     mean = share.T @ rows / count[:, None]
     floor = FLOOR * torch.eye(rows.shape[1], dtype=torch.float64)

@@ -43,7 +43,7 @@ class StratifiedRandom(Selector):
     with ``equal`` the class with the fewest rows so far, labelled ones counted, goes next while it has candidates.
 
     Args:
-        by: "predicted", the likeliest class, or "given", the label (rows without one are their own class).
+        by: "predicted", the most likely class, or "given", the label (rows without one are their own class).
         shares: "proportional" or "equal".
 
     Source: proportional turns are the divisor method of Webster and Sainte-Lague, seats by (j + 1/2) / size.

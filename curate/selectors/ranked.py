@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 def least_confidence(probabilities: NDArray) -> Floats:
-    """Return 1 - p1, p1 the probability of the likeliest class; higher is less certain.
+    """Return 1 - p1, p1 the probability of the most likely class; higher is less certain.
 
     Args:
         probabilities: shape (N, C), rows sum to 1.
@@ -31,7 +31,7 @@ def least_confidence(probabilities: NDArray) -> Floats:
 
 
 def margin(probabilities: NDArray) -> Floats:
-    """Return 1 - (p1 - p2), p1 and p2 the probabilities of the two likeliest classes; higher is less certain.
+    """Return 1 - (p1 - p2), p1 and p2 the probabilities of the two most likely classes; higher is less certain.
 
     Args:
         probabilities: shape (N, C), rows sum to 1; with one class there is no second, and p2 is 0.
@@ -106,7 +106,7 @@ class Ranked(Selector):
 
 
 class LeastConfidence(Ranked):
-    """The rows whose likeliest class is the least likely: 1 - p1.
+    """The rows whose most likely class is the least likely: 1 - p1.
 
     Source: Settles 2009, "Active Learning Literature Survey", sec. 3.1.
     """
@@ -117,7 +117,7 @@ class LeastConfidence(Ranked):
 
 
 class Margin(Ranked):
-    """The rows whose two likeliest classes are closest: 1 - (p1 - p2).
+    """The rows whose two most likely classes are closest: 1 - (p1 - p2).
 
     The safe choice once there are many labels; with few, what it ranks by is noise. Buys ambiguous images: gate or
     discount by quality where there are many.

@@ -29,7 +29,7 @@ def answer_sheet(retrieval: Retrieval, source: str | None) -> Image.Image:
         source: what was scored, where images are not at the table's own uris.
 
     Raises:
-        InputError: if images cannot be had.
+        InputError: if images cannot be read.
     """
     shown = range(min(len(retrieval), QUERIES))
     near = {at: retrieval.neighbours(at)[:EACH] for at in shown}

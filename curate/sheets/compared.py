@@ -30,7 +30,7 @@ def comparison_sheet(
         sources: what was scored for either, where images are not at the table's own uris.
 
     Raises:
-        InputError: if images cannot be had.
+        InputError: if images cannot be read.
     """
     pairs = [(("tells", ""), comparison.distinctive)]
     pairs += [

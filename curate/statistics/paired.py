@@ -25,7 +25,7 @@ def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Int
     probability q, and the difference is p - q. A difference m is refused if a result as far from m as this one is
     improbable whatever p + q is. How far is the score statistic,
 
-        (better - worse - n m) / sqrt(n (2 q + m (1 - m))),    q the likeliest if m were true,
+        (better - worse - n m) / sqrt(n (2 q + m (1 - m))),    q the most likely if m were true,
 
     and how improbable its probability under the trinomial distribution, the largest over a range of p + q that holds
     but for a fiftieth of the error, which is added. Only the three counts matter, not the order of the rows.

@@ -55,7 +55,7 @@ def nan_as_null(column: pa.Array) -> pa.Array:
 
 
 def coded(column: pa.Array, seen: dict[Any, int]) -> NDArray[np.int32]:
-    """Return whole numbers for the values of a column, the same over all batches; null has its own one."""
+    """Return integer codes for the values of a column, consistent over all batches; null has a code."""
     encoded = column.dictionary_encode(null_encoding="encode")
     codes = [seen.setdefault(value, len(seen)) for value in encoded.dictionary.to_pylist()]
     return np.array(codes, np.int32)[encoded.indices.to_numpy(zero_copy_only=False)]
@@ -69,7 +69,7 @@ def is_ok(status: pa.Array) -> NDArray[np.bool_]:
 
 
 def has_value(column: pa.Array) -> pa.BooleanArray:
-    """Return whether there is a value: not null, not NaN, and not a text without a letter, as of an empty CSV cell."""
+    """Return whether there is a value: not null, NaN or blank text, such as an empty CSV cell."""
     values = plain(column)
     if is_text(values.type):
         return pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(values), ""), False)
@@ -77,12 +77,12 @@ def has_value(column: pa.Array) -> pa.BooleanArray:
 
 
 def texts(column: pa.Array) -> pa.Array:
-    """Return values as text; null if absent, so that two rows without one are not the same."""
+    """Return values as text; null if absent, so that two rows without a value are not equal."""
     return pc.if_else(has_value(column), plain(column).cast(pa.large_string()), pa.scalar(None, pa.large_string()))
 
 
 def unequal(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray, *, close: float = 0.0) -> list[int]:
-    """Return the rows in which two columns of one length differ, lists by all their values; NaN is like NaN.
+    """Return the rows in which two columns of one length differ, lists by all their values; NaN equals NaN.
 
     Numbers of floating columns may be apart by ``close``, or by that share of the second.
     """

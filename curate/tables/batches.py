@@ -19,7 +19,7 @@ READ_BUFFER = 1 << 20  # column chunks are read piece by piece: a row group may 
 
 @contextmanager
 def named_errors(file: Path | StorePath) -> Iterator[None]:
-    """Turn what pyarrow and the system say about a file into one line that names it."""
+    """Turn errors of pyarrow and the system into one line that names the file."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -53,7 +53,7 @@ def file_batches(
     *,
     compact: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of one file, with dictionary pages kept compact until it is known how large they unfold.
+    """Batches of one file, with dictionary pages kept compact until their decoded size is known.
 
     Args:
         file: to read.
@@ -87,7 +87,7 @@ def file_batches(
 def _checked_batches(
     parquet: pq.ParquetFile, schema: pa.Schema, rows: int, groups: Sequence[int], *, compact: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Batches that hold what their types say: without page checksums, damage shows only as text that is no UTF-8."""
+    """Batches that match their types: without page checksums, damage only shows as text that is not UTF-8."""
     n = 0
     for batch in parquet.iter_batches(
         batch_size=rows, row_groups=list(groups), columns=schema.names, use_threads=False

@@ -59,7 +59,7 @@ def _holds_classes(kind: pa.DataType) -> bool:
 
 
 def lists_from_values(pieces: Iterable[pa.Table]) -> ClassLists:
-    """Return the values of columns where they are few enough to be classes: text and numbers in their own order.
+    """Return the values of columns with few enough values to be classes: text and numbers in their natural order.
 
     Args:
         pieces: of the columns that ``class_columns`` names, in the order of the rows.
@@ -118,7 +118,7 @@ def refuse_measured(column: str, values: Iterable[object], rows: int, path: obje
 
 
 def ordered_names(values: pa.Array) -> tuple[str, ...]:
-    """Return different values as names, without what is no value, in the order of ``in_order``."""
+    """Return distinct values as names, without missing ones, in the order of ``in_order``."""
     return in_order(texts(values).drop_null().unique().to_pylist(), values.type)
 
 
@@ -138,7 +138,7 @@ def in_order(names: Iterable[str], kind: pa.DataType) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ClassList:
-    """The classes of a column, whichever rows are at hand.
+    """The classes of a column, independent of the rows present.
 
     Attributes:
         column: of the labels.
@@ -160,7 +160,7 @@ class ClassList:
         return texts(array)
 
     def complete(self, names_in_rows: Collection[str], kind: pa.DataType) -> tuple[str, ...]:
-        """Return all names in their order: those listed, or those found where nothing lists them.
+        """Return all names in their order: the listed ones, or those found.
 
         Args:
             names_in_rows: classes of the rows at hand.

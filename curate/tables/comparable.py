@@ -15,7 +15,7 @@ MOST_DIGITS = 38  # of a decimal
 
 
 def decimal_of(value: float | Decimal, scale: int) -> pl.Expr | None:
-    """Return a value as a decimal of some places after the point, or None where it has more digits."""
+    """Return a value as a decimal of some places after the point, or None if it has more digits."""
     try:
         exact = Context(prec=MOST_DIGITS).quantize(Decimal(value), Decimal(1).scaleb(-scale))
     except InvalidOperation:
@@ -24,7 +24,7 @@ def decimal_of(value: float | Decimal, scale: int) -> pl.Expr | None:
 
 
 def common_type(*kinds: pa.DataType) -> Any:
-    """Return the type in which two columns of numbers compare: exact where whole numbers and decimals allow it."""
+    """Return the type in which two columns of numbers compare: exact for integers and decimals if possible."""
     if all(map(pa.types.is_integer, kinds)):
         return pl.Int128
     if all(pa.types.is_integer(kind) or is_exact(kind) for kind in kinds):
@@ -41,7 +41,7 @@ def is_exact(kind: pa.DataType) -> bool:
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """Return as what values of an Arrow type compare."""
+    """Return the type as which values of an Arrow type compare."""
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return NUMBER
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):

@@ -43,7 +43,7 @@ class Copies:
         return cls(first, unique, place, size[place])
 
     def words(self) -> str:
-        """Return how many rows are copies of how few images; empty for hardly any."""
+        """Return how many rows are copies of how many images; empty for very few."""
         sizes = self.count[self.unique]
         several = sizes[sizes >= LEAST_NAMED]
         n_rows = int(several.sum())
@@ -57,7 +57,7 @@ class Copies:
 
 
 def columns_for_copies(names: list[str]) -> frozenset[str]:
-    """Return which representations of images a table has to find copies by."""
+    """Return the columns of a table by which copies can be found."""
     from curate.columns import SIGNATURE
 
     looks = {PHASH, SIGNATURE} if {PHASH, SIGNATURE} <= set(names) else set()
@@ -65,7 +65,7 @@ def columns_for_copies(names: list[str]) -> frozenset[str]:
 
 
 def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
-    """Return the groups of rows that show the same image: equal digests, then nearly equal looks.
+    """Return the groups of rows that show the same image: equal digests, then nearly equal signatures.
 
     Near copies have close hashes, confirmed by signatures and by embeddings: a blurred or noisy version of an image
     looks the same at 32 pixels, but not to the model, and is its own image quality.
@@ -95,7 +95,7 @@ def first_equal(values: pa.ChunkedArray) -> NDArray[np.int64]:
 def _first_near(
     phash: NDArray[np.uint64], looks: Sequence[tuple[NDArray, float]], at: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return, for each of S rows, the first that looks nearly the same: close hashes, confirmed by vectors.
+    """Return, for each of S rows, the first near copy: close hashes, confirmed by vectors.
 
     Args:
         phash: shape (S,).
@@ -123,7 +123,7 @@ def _cosine(vectors: NDArray, rows: NDArray[np.int64], others: NDArray[np.int64]
 
 
 def _roots(first: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the first of the first of ... of each row."""
+    """Return the root of each row."""
     while True:
         above = first[first]
         if np.array_equal(above, first):

@@ -1,4 +1,4 @@
-"""The images of a table that a score is fitted to, each once, and columns for them back in the table."""
+"""The distinct images of a table that a score is fitted to, and columns for them in the table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def column_array(values: NDArray, absent: NDArray[np.bool_]) -> pa.Array:
 def read_dataset(
     table: Table, *, names: tuple[str, ...] = (), numbers: tuple[str, ...] = (), once: bool = True
 ) -> Dataset:
-    """Read what a score is fitted to; the same whatever the order of the table.
+    """Read the data that a score is fitted to, independent of the order of the table.
 
     Args:
         table: scored, with embeddings.
@@ -121,7 +121,7 @@ def columns_at(table: Table, rows: NDArray[np.int64]) -> dict[str, NDArray[np.fl
 
 
 def is_fitted(name: str) -> bool:
-    """Return whether a column compares images of the table with one another, and so is not among a trained head."""
+    """Return whether a column compares images of the table with one another, and so is not from a trained head."""
     from scoring.relative.columns import CLASS, COLUMNS
 
     return name in COLUMNS or name == CLASS

@@ -80,7 +80,7 @@ def _array(keys: Keys) -> pa.LargeBinaryArray:
 
 
 def redrawn(hashes: np.ndarray, seed: int, purpose: str) -> np.ndarray:
-    """Return other hashes of the same things, drawn again by a seed; things that differ still do.
+    """Return new hashes by a seed; different inputs stay different.
 
     Args:
         hashes: shape (N,) uint64.
@@ -95,7 +95,7 @@ def redrawn(hashes: np.ndarray, seed: int, purpose: str) -> np.ndarray:
 
 
 def mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return other 64-bit numbers for numbers, shape (N,): a bijection that leaves no order; overwrites them.
+    """Return a pseudorandom bijection of 64-bit numbers, shape (N,), in place.
 
     Source: the last step of SplitMix64, Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators".
     """
@@ -124,7 +124,7 @@ def is_vector(kind: pa.DataType) -> bool:
 
 
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
-    """Return NumPy's type of such values; ``to_pandas_dtype``, which says it too, needs pandas in pyarrow 25."""
+    """Return NumPy's type of such values; ``to_pandas_dtype`` would need pandas in pyarrow 25."""
     dtype: np.dtype[Any] = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
     return dtype
 
@@ -187,7 +187,7 @@ class RowDigest:
 
 
 def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
-    """Return 64 bits for each value of a column, shape (N,): of numbers themselves, of all else a hash."""
+    """Return 64 bits for each value of a column, shape (N,): numbers themselves, otherwise a hash."""
     if pa.types.is_dictionary(column.type) and not column.null_count and len(column.dictionary) <= len(column):
         return _hashed(column.dictionary, full=full)[column.indices.to_numpy(zero_copy_only=False)]
     column = plain(column)
@@ -208,7 +208,7 @@ def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
 
 
 def _of_texts(texts: pa.LargeBinaryArray) -> NDArray[np.uint64]:
-    """Return the ``HASH`` of each text, shape (N,): each only once where the first ones show that few differ."""
+    """Return the ``HASH`` of each text, shape (N,): each distinct one once, if a first sample shows few."""
     if len(texts) <= LOOKED_AT or len(texts[:LOOKED_AT].unique()) > LOOKED_AT // 2:
         return xxh64(texts)
     codes = texts.dictionary_encode()
@@ -240,10 +240,10 @@ def _list_bytes(column: pa.Array) -> pa.LargeBinaryArray:
 
 
 def _counted(column: pa.Array) -> pa.Array:
-    """A nested column counts only by whether it has a value: conditions ask no more of it."""
+    """A nested column counts only by whether it has a value, as in conditions."""
     return pc.if_else(column.is_valid(), pa.scalar("value"), pa.scalar(None, pa.string()))
 
 
 def salted(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Return other numbers instead of hashes, by the seed: a bijection that leaves no order."""
+    """Return a pseudorandom bijection of hashes, by the seed."""
     return mixed(hashes + np.uint64((seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64))

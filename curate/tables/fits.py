@@ -15,7 +15,7 @@ JUDGED = "judged"  # rows that were added later, and judged by the fit as it was
 
 
 def fitted_apart(table: Table, columns: Iterable[str]) -> list[str]:
-    """Return a sentence where rows of several fits are judged by a score that compares a row with its dataset.
+    """Return a warning if rows of several fits are ranked by a score relative to a dataset.
 
     Args:
         table: one file, or parts that may come from several tables.

@@ -1,4 +1,4 @@
-"""The one reader of the images behind rows of a table: from their uris, or from what was scored."""
+"""The reader of the images behind rows of a table: from their URIs, or from the scored source."""
 
 import hashlib
 from collections import deque
@@ -36,7 +36,7 @@ class Encoded:
     Attributes:
         row: its number.
         key: as text.
-        data: encoded bytes; None where they cannot be had.
+        data: encoded bytes; None if they cannot be read.
         problem: why not, as ``status: sentence``; empty where ``data`` is there.
         white: the value of 16-bit images that is white.
     """
@@ -81,7 +81,7 @@ def drawn_rows(table: Table, n: int, *, seed: int, scored: bool = True) -> NDArr
 
 
 def require_images(table: Table, source: str | None) -> None:
-    """Refuse a table without any path to an image, where no source is named either: before the work, not after it.
+    """Refuse a table without paths to images, if no source is given either, before the work.
 
     Raises:
         InputError: naming ``--source``.
@@ -91,12 +91,12 @@ def require_images(table: Table, source: str | None) -> None:
 
 
 def holds_paths(table: Table) -> bool:
-    """Return whether any row of a table names where its image is."""
+    """Return whether any row of a table has a path to its image."""
     return URI in table.schema.names and any(part.column(0).null_count < len(part) for part in table.batches([URI]))
 
 
 class Images:
-    """Reads the images of some rows: from their uris, or by their keys from what was scored.
+    """Reads the images of some rows: from their URIs, or by key from the scored source.
 
     Args:
         rows: their ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
@@ -152,7 +152,7 @@ class Images:
         source: str | None = None,
         partial: bool = False,
     ) -> "Images":
-        """Return the images of some rows of a table, by their numbers; a source is read as the table notes it."""
+        """Return the images of some rows of a table, by their numbers; a source is read as recorded in the table."""
         table.require([KEY] if source is not None else [])
         numbers = np.unique(np.asarray(rows, np.int64))
         taken = table.take(numbers, [name for name in (KEY, URI, SHA256) if name in table.schema.names])
@@ -170,14 +170,14 @@ class Images:
 
     @property
     def named(self) -> bool:
-        """Whether any of the rows names where its image is, or a source is given."""
+        """Whether any of the rows has a path to its image, or a source is given."""
         return self._source is not None or bool(self._uri)
 
     def data(self, row: int) -> bytes:
         """Return the encoded image of a row, whether or not it is the one that was scored.
 
         Raises:
-            ReadError: if it cannot be had.
+            ReadError: if it cannot be read.
         """
         if self._manifest is None:
             if row not in self._uri:
@@ -228,7 +228,7 @@ class Images:
 
 
 def readers_in_order(manifest: Manifest, places: NDArray[np.int64]) -> Iterator[Reader]:
-    """Yield what reads each of some rows of a source.
+    """Yield a reader of each of some rows of a source.
 
     Args:
         manifest: the source.
@@ -277,7 +277,7 @@ def _keys(rows: pa.Table, numbers: Sequence[int], name: object) -> list[str]:
 
 
 def _texts(rows: pa.Table, column: str, numbers: Sequence[int], name: object) -> dict[int, str]:
-    """The values of a column by row, where there is one."""
+    """The values of a column by row, if present."""
     if column in rows.column_names and not is_text(kind := rows.column(column).type) and not pa.types.is_null(kind):
         raise InputError(f"expected text in column {column!r} of {name}, got {kind}; cast it, or remove the column")
     values = rows.column(column).to_pylist() if column in rows.column_names else []

@@ -1,4 +1,4 @@
-"""Images through threads, in their order: a bounded number of them, and of encoded bytes, at a time."""
+"""Images through threads, in order: a bounded number of images and encoded bytes at a time."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ R = TypeVar("R")
 def in_order(
     pool: Executor, work: Callable[[T], R], items: Iterable[T], most: int, n_bytes: Callable[[T], int]
 ) -> Iterator[R]:
-    """Yield what threads make of things, in order; one that alone exceeds the bytes passes alone.
+    """Yield the results of threads, in order; an item larger than the bound passes alone.
 
     Args:
         pool: of the threads.

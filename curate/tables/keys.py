@@ -1,4 +1,4 @@
-"""Keys of a table: their hashes, the keys of some rows and the rows of some keys, and that each is there once."""
+"""Keys of a table: their hashes, the keys of some rows, the rows of some keys, and their uniqueness."""
 
 from collections.abc import Sequence
 
@@ -78,7 +78,7 @@ def places(sought: NDArray[np.integer], known: NDArray[np.integer]) -> NDArray[n
 
 
 def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the hashes that are there more than once, looking at some of their first bits at a time."""
+    """Return the hashes that occur more than once, by ranges of their first bits."""
     bits = min(8, (len(hashes) // SORTED_AT_ONCE).bit_length())
     first_bytes = hashes.astype("<u8", copy=False).view(np.uint8)[7::8] >> np.uint8(8 - bits)
     repeated = [np.zeros(0, np.uint64)]
@@ -92,7 +92,7 @@ def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Return the key of a row of the table for each entry, as text; None where the entry is negative."""
+    """Return the key of a row of the table for each entry, as text; None if the entry is negative."""
     has_row = rows >= 0
     keys = np.full(len(rows), None, object)
     keys[has_row] = key_texts(table.take(rows[has_row], [KEY]).column(KEY), table.path)
@@ -106,7 +106,7 @@ def named(table: Table, rows: NDArray[np.int64]) -> list[str]:
 
 
 def rows_with_keys(table: Table, keys: Sequence[str]) -> dict[str, int]:
-    """Return the row of each key; keys that the table has not are left out.
+    """Return the row of each key; keys that the table lacks are left out.
 
     Raises:
         InputError: for a null key, or keys of the table that are neither text nor whole numbers.

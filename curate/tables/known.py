@@ -51,7 +51,7 @@ class Known:
     hint: str = ""
 
     def rows(self, rows: Rows) -> NDArray[np.int64]:
-        """Return the row of each key, shape (M,); -1 where the table has none."""
+        """Return the row of each key, shape (M,); -1 if the table has none."""
         return rows.find(self.hashes)
 
 
@@ -108,7 +108,7 @@ def read_columns(
 
 
 def known(path: str, keys: Sequence[str], labels: Sequence[str | None] | None = None) -> Known:
-    """Return keys, and labels, that are there already; ``path`` says where they come from, in messages.
+    """Return given keys and labels; ``path`` is their origin, for messages.
 
     Raises:
         InputError: if one key has two labels.
@@ -140,7 +140,7 @@ def _texts(path: AnyPath, column: pa.ChunkedArray) -> list[str | None]:
 
 
 def distinct(path: str, keys: list[bytes], labels: list[str | None] | None = None) -> Known:
-    """Return keys, each once, with their labels; ``path`` says where they come from, in messages.
+    """Return distinct keys with their labels; ``path`` is their origin, for messages.
 
     Raises:
         InputError: if one key has two labels.
@@ -165,7 +165,7 @@ def distinct(path: str, keys: list[bytes], labels: list[str | None] | None = Non
 
 
 def refuse_unknown_keys(known: Known, rows: NDArray[np.int64], table: str) -> None:
-    """Refuse labelled keys that a table has not: a name that is written otherwise would be picked again.
+    """Refuse labelled keys that a table lacks: under another spelling they would be picked again.
 
     Raises:
         InputError: naming some of them, with their number.

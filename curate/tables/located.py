@@ -15,7 +15,7 @@ from scoring.errors import InputError
 
 
 def source_hashes(manifest: Manifest, name: str) -> NDArray[np.uint64]:
-    """Return the hash of the key of each row of a source, shape (N,); ``name`` is its own, for messages."""
+    """Return the hash of the key of each row of a source, shape (N,); ``name`` is for messages."""
     parts = [np.zeros(0, np.uint64)]
     for start in range(0, manifest.n_rows, STEP):
         keys = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY).combine_chunks()
@@ -52,7 +52,7 @@ class Located:
             )
 
     def readers(self, keys: Sequence[str]) -> Iterator[Reader]:
-        """Yield what reads the image of each key, in their order; quickly where that is the order of the source."""
+        """Yield a reader of the image of each key, in order; fast if that is the order of the source."""
         places = self.places_of(tie_breaks([key.encode() for key in keys]))
         present = places[places >= 0]
         ordered = readers_in_order(self.manifest, present) if (np.diff(present) > 0).all() else None
@@ -65,7 +65,7 @@ class Located:
                 yield next(self.manifest.readers(place, place + 1))
 
     def places_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of the source of each key, by its hash; -1 where it has none."""
+        """Return the row of the source of each key, by its hash; -1 if it has none."""
         return self._place[np.searchsorted(self._hashes, hashes)]
 
     def _absent(self) -> bytes:

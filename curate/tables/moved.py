@@ -1,4 +1,4 @@
-"""Images that moved together with their table: each is where it would be seen from the table's new place."""
+"""Images that moved together with their table, at the same place relative to it."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ UP = 2  # folders above the one of the table, in which images are looked for, to
 
 @dataclass(frozen=True)
 class Moved:
-    """Where the images of a folder are now.
+    """The present place of a folder's images.
 
     Attributes:
         before: folder of this machine in which they were, or from which they were seen.
@@ -27,14 +27,14 @@ class Moved:
     now: str
 
     def current(self, uri: str | None) -> str | None:
-        """Return where an image is now; where it was if there is none."""
+        """Return the present path of an image; its old one if there is none."""
         if uri is None or not uri.startswith(self.before + "/"):
             return uri
         place = self.now + uri[len(self.before) :]
         return place if os.path.isfile(place) else uri  # noqa: PTH113 (for each row)
 
     def current_rows(self, rows: pa.Table) -> pa.Table:
-        """Return rows with the places of now in the column ``uri``."""
+        """Return rows with the present paths in the column ``uri``."""
         at = rows.schema.get_field_index(URI)
         if at < 0:
             return rows
@@ -43,7 +43,7 @@ class Moved:
 
 
 def moved_with(table: object, uris: Sequence[object], digests: Sequence[object]) -> Moved | None:
-    """Return where the images of a table are, if they are not where it says and moved together with it.
+    """Return the present place of a table's images, if they moved together with it.
 
     A folder that was next to the table, below it or above it is next to it now. It counts if an image there has the
     SHA-256 that was scored, so that no other one is taken for it.

@@ -1,4 +1,4 @@
-"""Which columns a policy, a strategy or a measure needs of a table, and as what; checked before anything is read."""
+"""The columns of a table that a policy, a strategy or a measure needs, with their types; checked before reading."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ MOST_DIGITS = 38  # of a decimal
 
 @dataclass(frozen=True)
 class Needs:
-    """Columns by name, and what is made of them.
+    """Columns by name, and how they are read.
 
     Attributes:
         exact: numbers in the column's own precision.
@@ -88,7 +88,7 @@ class Needs:
         return names
 
     def refuse_unread_embeddings(self, table: Table, readers: str) -> None:
-        """Refuse a column of the user's own embeddings where none are read: it would change nothing.
+        """Refuse a column of user embeddings if none are read, because it would have no effect.
 
         Args:
             table: that may have one.

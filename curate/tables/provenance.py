@@ -16,7 +16,7 @@ WHITE = 65535  # of 16 bits: what tables were scored by that do not say
 
 
 def model_of(table: Table) -> str:
-    """Return the digest of the model that made a table's embeddings, or an empty text where the table does not say.
+    """Return the digest of the model that made a table's embeddings, or an empty text if unknown.
 
     For a column of the user's embeddings: ``column NAME``.
 
@@ -39,7 +39,7 @@ def model_of(table: Table) -> str:
 
 
 def signature_of(table: Table) -> str:
-    """Return the kind of a table's signatures, or an empty text where the table does not say.
+    """Return the kind of a table's signatures, or an empty text if unknown.
 
     Raises:
         InputError: if parts of the table hold two kinds; the text names both.
@@ -57,13 +57,13 @@ def signature_of(table: Table) -> str:
 
 
 def white_of(table: Table) -> int:
-    """Return the value that was white when a table's 16-bit images were scored; by it they are decoded again."""
+    """Return the value that was white when a table's 16-bit images were scored; with which they are decoded again."""
     white = _part(table.metadata, "settings").get("white")
     return white if type(white) is int and 0 < white <= WHITE else WHITE
 
 
 def reading_of(table: Table) -> NotedOptions:
-    """Return how the source of a table was read, as the table notes it; as usual where it notes nothing.
+    """Return how the source of a table was read, as recorded in it; the defaults without a record.
 
     Raises:
         InputError: for a note that cannot be used.
@@ -104,7 +104,7 @@ def same_model(first: Table, second: Table, *, instead: str = "leave embeddings 
 
 
 def require_same_model(table: Table, other: Table, option: str, *, what: str = "embeddings") -> None:
-    """Refuse two tables that say which model scored them, and name two; the user's own embeddings are of neither.
+    """Refuse two tables that record different models; user embeddings are not compared.
 
     Args:
         table: one table.
@@ -126,7 +126,7 @@ def require_same_model(table: Table, other: Table, option: str, *, what: str = "
 
 
 def digest_of_model(table: Table) -> str:
-    """Return the digest of the model that scored a table; empty where it does not say."""
+    """Return the digest of the model that scored a table; empty if unknown."""
     about = table.metadata.get("model")
     return str(about.get("digest", "")) if isinstance(about, dict) else ""
 

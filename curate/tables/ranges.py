@@ -1,4 +1,4 @@
-"""The range of a score that something was fitted on, and rows that lie outside of it."""
+"""The range of a score that a calibration was fitted on, and rows outside of it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -64,13 +64,13 @@ class Outside:
         return Outside(self.rows + other.rows, self.below + other.below, self.above + other.above)
 
     def probability(self, fitted: FittedRange) -> float:
-        """Return the probability that as many lie outside, if these rows and those judged are drawn alike."""
+        """Return the probability of as many rows outside, if these rows and the judged ones have one distribution."""
         from curate.statistics.calibrators import outside_by_chance  # loads torch
 
         return outside_by_chance(fitted.rows, self.rows, self.below + self.above)
 
     def words(self, fitted: FittedRange) -> str:
-        """Return it in one sentence, with an alarm where it is no accident."""
+        """Return it in one sentence, with a warning if significant."""
         n = self.below + self.above
         where = f"the range that was judged ({fitted.column} from {fitted.low:.4g} to {fitted.high:.4g})"
         if not n:

@@ -1,4 +1,4 @@
-"""The one reader of columns: a table of any size in one pass, as the few arrays that are needed of it."""
+"""The reader of columns: a table of any size in one pass, as the few arrays needed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,7 +113,7 @@ class Rows:
         return self.truths[condition] == TRUE if condition else None
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return an array that was requested, such as ``embedding``; ValueError where it was not read."""
+        """Return a requested array, such as ``embedding``; ValueError if it was not read."""
         array: NDArray[Any] | None = getattr(self, name)
         if array is None:
             raise ValueError(f"rows were read without {name}")
@@ -125,7 +125,7 @@ class Rows:
         return np.flatnonzero(self.ok & (self.embedding_problem == 0))
 
     def not_compared(self) -> dict[str, int]:
-        """Return the fault of embeddings, and how many scored images have it."""
+        """Return each fault of embeddings, and how many scored images have it."""
         counts = (
             np.bincount(self.embedding_problem[self.ok], minlength=1 + len(EMBEDDING_PROBLEMS))[1:]
             if len(self.embedding_problem)
@@ -146,7 +146,7 @@ class Rows:
         return spread
 
     def first_lacking(self, lacking: Mapping[str, NDArray[np.bool_]]) -> NDArray[np.int8]:
-        """Return the place of the first reason for which each row lacks something, -1 for none, shape (N,).
+        """Return the index of the first reason why each row is incomplete, -1 for none, shape (N,).
 
         Args:
             lacking: reason -> rows that lack it, shape (N,).
@@ -157,7 +157,7 @@ class Rows:
         return first
 
     def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of each hash of a key, shape (M,), of rows in the order of theirs; -1 if absent."""
+        """Return the row of each hash of a key, shape (M,), of rows sorted by hash; -1 if absent."""
         if not len(self.hashes):
             return np.full(len(hashes), -1)
         nearest = np.searchsorted(self.hashes, hashes).clip(max=len(self.hashes) - 1)
@@ -273,7 +273,7 @@ class _Reading:
         self.rows = rows
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         stop = self.start + batch.num_rows
         self._check_length(stop, is_last=False)
         to = slice(self.start, stop) if self.rank is None else self.rank[self.start : stop]
@@ -373,7 +373,7 @@ def _group_name(value: Any) -> str:
 
 
 def _in_order(codes: NDArray[np.int32], names: list[str | None]) -> Codes:
-    """Number names in their own order, whatever row came first; -1 if absent."""
+    """Number names in their natural order, independent of the rows; -1 if absent."""
     ordered = sorted(name for name in names if name)
     place = {name: code for code, name in enumerate(ordered)}
     again = np.array([place.get(name or "", -1) for name in names], np.int32)

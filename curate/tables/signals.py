@@ -1,4 +1,4 @@
-"""Which columns of a table say how good a row is, and in which direction."""
+"""The columns of a table that score a row, and their direction."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ def signal(text: str, table: Table, *, certain_first: bool, flag: str) -> Signal
 
 
 def quality_signal(text: str | None, table: Table) -> Signal:
-    """Return the column that weighs an image, certain ones most: as typed, or the model's own score.
+    """Return the column of image quality: as typed, or the model's own score.
 
     Raises:
         InputError: as ``signal``; also if none is named and the table has none, or several.
@@ -122,7 +122,7 @@ BEST = "kappa_visimsiam"  # of several, the one that reported copies and origina
 
 
 def kappa_of(table: Table) -> str | None:
-    """Return the kappa of a table: of the model's own method, else the best that was measured, else the only one.
+    """Return the kappa of a table: of the model's own method, else the most accurate one measured, else the only one.
 
     None if absent, or several of which none is better than the others.
     """

@@ -30,7 +30,7 @@ def signature_array(signatures: Sequence[NDArray[np.int8] | None]) -> pa.FixedSi
 
 
 def signature_matrix(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int8]:
-    """Return the grey part of a signature column as a matrix; a null row becomes zeros, which compare with nothing.
+    """Return the grey part of a signature column as a matrix; a null row becomes zeros, which match nothing.
 
     Args:
         column: N values of 287 or 255 bytes, of fixed or of varying size (as other tools may have written them).
@@ -45,7 +45,7 @@ def signature_matrix(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int8]:
 
 
 def stored_matrix(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int8]:
-    """Return a signature column whole: the grey part, and after it the colours where the column has them.
+    """Return a signature column whole: the grey part, followed by the colours if present.
 
     Returns:
         int8, shape (N, 287) or (N, 255); of one fixed-size chunk without nulls a read-only view.

@@ -1,4 +1,4 @@
-"""Keys that a file writes otherwise than a table: the same name in another form of Unicode, or with its folder."""
+"""Keys spelled differently in a file and a table: in another form of Unicode, or with a folder."""
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,13 +39,13 @@ class _Candidates:
 
     @property
     def sure(self) -> str | None:
-        """The one row that is meant, or None."""
+        """The only matching row, or None."""
         rows = self.same or self.in_folder
         return rows[0] if len(rows) == 1 else None
 
 
 def refuse_unmatched(known: Known, option: str, table: Table) -> None:
-    """Refuse a file of keys that has none in common with the table: another table's, or written otherwise.
+    """Refuse a file of keys that has none in common with the table.
 
     Raises:
         InputError: naming a key of both, and how to go on all the same.
@@ -63,7 +63,7 @@ def refuse_unmatched(known: Known, option: str, table: Table) -> None:
 
 
 def spelled_as(known: Known, table: Table) -> Known:
-    """Return keys of a file as a table writes them, where that is without doubt.
+    """Return keys of a file as spelled in a table, if unambiguous.
 
     A key that the table has not is compared again without regard to the form of Unicode (NFC or NFD), `./` at the
     start, backslashes instead of slashes, and the mark of a spreadsheet before what looks like a formula. A path with
@@ -98,7 +98,7 @@ def spelled_as(known: Known, table: Table) -> Known:
 
 
 def key_meant(text: str, table: Table) -> str:
-    """Return the key of a table that a typed key is without doubt, as of ``spelled_as``; else the text itself."""
+    """Return the key of a table that a typed key unambiguously means, as in ``spelled_as``; else the text itself."""
     known = distinct("what was typed", [text.encode("utf-8", "surrogateescape")])
     if _in_table(known, table).all():
         return text
@@ -116,7 +116,7 @@ def normal(texts: pa.Array) -> pa.Array:
 
 
 def _forms(known: Known, lost: Sequence[int]) -> dict[int, str]:
-    """Return the normal form of some keys of a file, by their place; what is not UTF-8 has none."""
+    """Return the normal form of some keys of a file, by their place; keys that are not UTF-8 have none."""
     decoded: dict[int, str] = {}
     for at in lost:
         with suppress(UnicodeDecodeError):
@@ -125,7 +125,7 @@ def _forms(known: Known, lost: Sequence[int]) -> dict[int, str]:
 
 
 def _in_table(known: Known, table: Table) -> NDArray[np.bool_]:
-    """Return which keys the table has as they are written, shape (M,)."""
+    """Return which keys the table has in the same spelling, shape (M,)."""
     key_set = pa.array(known.keys, pa.large_binary())
     is_in_table = np.zeros(len(key_set), bool)
     for batch in table.batches([KEY]):
@@ -154,7 +154,7 @@ def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Candidates]:
 
 
 def _ends(path: str) -> Iterator[str]:
-    """Yield a path, then what is left of it without its first folders."""
+    """Yield a path, then its ends without the first folders."""
     yield path
     for _ in range(MOST_FOLDERS):
         _, slash, path = path.partition("/")

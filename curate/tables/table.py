@@ -1,4 +1,4 @@
-"""The one way to read and write a Parquet table: streamed, checked, and written whole or not at all."""
+"""Reading a Parquet table: streamed and checked."""
 
 import copy
 import json
@@ -86,7 +86,7 @@ class Table:
 
     @cached_property
     def moved(self) -> Moved | None:
-        """Where its images are now, if they moved together with it."""
+        """The present place of its images, if they moved together with it."""
         names = [URI, "sha256"]
         if not set(names) <= set(self.schema.names):
             return None
@@ -131,7 +131,7 @@ class Table:
                 )
 
     def derive_folder(self) -> None:
-        """Take the folder of each image as a column from now on, if any key has one and no column has that name.
+        """Add the folder of each image as a column, if any key has one and no column has that name.
 
         ``stored`` stays without it.
         """
@@ -230,7 +230,7 @@ class Table:
         return table.take(pa.array(np.searchsorted(distinct, row_numbers)))
 
     def _groups_of(self, rows: NDArray[np.int64]) -> tuple[dict[int, list[int]], NDArray[np.int64]]:
-        """The row groups that hold some rows (M, ascending), by file, and where each row stands among theirs."""
+        """The row groups that hold some rows (M, ascending), by file, and the index of each row in them."""
         sizes = np.array([n for _, _, n in self._groups], np.int64)
         starts = np.cumsum(sizes) - sizes
         group = np.searchsorted(starts, rows, side="right") - 1
@@ -300,7 +300,7 @@ def _stored_files(path: StorePath) -> list[StorePath]:
 
 
 def noted_in(file: Path | StorePath, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Return curate's own metadata of a Parquet file; empty without any.
+    """Return curate's metadata of a Parquet file; empty without any.
 
     Raises:
         InputError: if it is not JSON.

@@ -49,7 +49,7 @@ def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[st
 
 
 def read_value(value: object, hint: Any, *, what: str) -> Any:
-    """Return a value that JSON gave as the type that a hint asks for; see ``from_json``.
+    """Return a JSON value as the type of a hint; see ``from_json``.
 
     Raises:
         InputError: if it is of another type.

@@ -1,4 +1,4 @@
-"""Embeddings in a column of the user's: read as ``embedding``, each brought to unit length."""
+"""Embeddings in a user column: read as ``embedding``, each scaled to unit length."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ KINDS = (pa.float16(), pa.float32(), pa.float64())
 
 
 def unit_field(field: pa.Field, where: object) -> pa.Field:
-    """Return the field as which a column of embeddings is read: ``embedding``, float32 instead of float64.
+    """Return the field of a column of embeddings as read: ``embedding``, float32 instead of float64.
 
     Args:
         field: of the column, lists of float16, float32 or float64, of fixed size or not.
@@ -64,7 +64,7 @@ def as_embeddings(
 
 
 def _as_units(column: pa.Array, kind: pa.DataType, name: str, where: object) -> tuple[pa.Array, int]:
-    """Return lists as lists of unit length, and how many numbers each has; 0 where no row has any."""
+    """Return lists scaled to unit length, and their length; 0 if no row has any."""
     lengths = np.unique(column.drop_null().value_lengths().to_numpy(zero_copy_only=False))
     if len(lengths) > 1:
         raise _ragged(lengths.tolist(), name, where)

@@ -18,7 +18,7 @@ MISSING, ZERO = 1, 2  # 1 + a place in EMBEDDING_PROBLEMS; 0 where nothing is wr
 
 
 def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
-    """Return some rows, in the order given, moved together in blocks; no copy where they are all, in their order.
+    """Return some rows, in the given order, compacted in blocks; without a copy if they are all, in order.
 
     Args:
         vectors: shape (N, D).
@@ -33,7 +33,7 @@ def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
 
 
 class Embeddings:
-    """Embeddings under construction, a batch at a time; how long they are the first of them shows.
+    """Embeddings under construction, a batch at a time; the first one sets their length.
 
     Args:
         n: rows in all.
@@ -46,7 +46,7 @@ class Embeddings:
         self.embedding_problem = np.full(n, MISSING, np.uint8)
 
     def add(self, column: pa.Array, to: slice | NDArray[np.int64]) -> None:
-        """Take the embeddings of some rows.
+        """Add the embeddings of some rows.
 
         Args:
             column: M lists of numbers.
@@ -73,7 +73,7 @@ class Embeddings:
         self.matrix[to] = part if part.itemsize < 8 else shortened(part)
 
     def done(self) -> tuple[NDArray[np.floating], NDArray[np.uint8]]:
-        """Return the embeddings, shape (n, D), zero without one to compare (D = 1 if no row has any).
+        """Return the embeddings, shape (n, D), zero for rows without one (D = 1 if no row has any).
 
         Also what is wrong with each, shape (n,): 0 nothing, else 1 + a place in ``EMBEDDING_PROBLEMS``.
         """
@@ -88,7 +88,7 @@ def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Rows in float32, whose range is smaller: divided by their largest number, for only directions count."""
+    """Rows in float32, divided by their largest number, because only directions count."""
     largest = np.abs(matrix).max(1, keepdims=True)
     short = np.divide(matrix, largest, out=matrix.copy(), where=np.isfinite(largest) & (largest > 0))
     with np.errstate(over="ignore"):

@@ -119,7 +119,7 @@ def _of_file(path: Path, label: str | None) -> pl.DataFrame:
 
 
 def _codes(texts: pl.Series) -> tuple[NDArray[np.int64], list[str]]:
-    """Return the place of each text among the texts that there are, in their own order."""
+    """Return the code of each text, in the natural order of the distinct texts."""
     names = texts.unique().sort()
     return texts.cast(pl.Enum(names)).to_physical().cast(pl.Int64).to_numpy(), names.to_list()
 

@@ -62,7 +62,7 @@ ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[..., pl.Expr]]] = {
 
 
 def _of_all(choose: np.ufunc) -> Callable[..., pl.Expr]:
-    """Return a function of some numbers that has no value where one of them has none, unlike Polars's own."""
+    """Return a function of numbers that is null if one of them is, unlike that of Polars."""
 
     def chosen(values: Sequence[pl.Series]) -> pl.Series:
         return pl.Series(reduce(choose, [np.broadcast_to(each.to_numpy(), len(values[0])) for each in values[1:]]))
@@ -109,7 +109,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class _Operand:
-    """A column, a value or what is computed: ``type`` is None for a value, ``value`` for the others."""
+    """A column, a value or a computation: ``type`` is None for a value, ``value`` for the others."""
 
     kind: str
     name: str
@@ -158,7 +158,7 @@ class _Reader:
         self.tokens: list[re.Match[str]] = []
 
     def fail(self, what: str) -> InputError:
-        """Return the error that says what cannot be understood."""
+        """Return the error for a condition that cannot be parsed."""
         shown = self.text if len(self.text) <= 120 else f"{self.text[:80]} ... ({len(self.text):,} characters)"
         return InputError(f"cannot understand {self.flag} {shown!r}: {what}; {EXAMPLE}")
 

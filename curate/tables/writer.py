@@ -1,4 +1,4 @@
-"""The one way to write a table: sealed, checked, given its name at the end."""
+"""Writing a table: sealed, checked, and renamed at the end."""
 
 import base64
 import io
@@ -84,7 +84,7 @@ class TableWriter:
         self._n_waiting = rest.num_rows
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
-        """Return Parquet's writer, which must know at first which text comes as dictionaries."""
+        """Return Parquet's writer, which must know from the start which text comes as dictionaries."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(self.file, schema.remove_metadata(), **_settings(self.schema))
             plain = base64.b64encode(self.schema.serialize().to_pybytes())
@@ -92,7 +92,7 @@ class TableWriter:
         return self._writer
 
     def seal(self) -> None:
-        """Write what waits and the footer, and flush to the disk; the name comes with ``commit_together``."""
+        """Write buffered rows and the footer, and flush to the disk; ``commit_together`` renames the file."""
         if self._writer is None or self._writer.is_open:
             self._write_groups(everything=True)
             self._open(self.schema).close()

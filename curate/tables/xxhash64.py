@@ -87,7 +87,7 @@ def _hashed(data: NDArray[np.uint8], start: NDArray[np.int64], seed: np.uint64) 
 
 
 def _equal_lengths(data: NDArray[np.uint8], n: int, length: int, seed: np.uint64) -> Hashes:
-    """Return the hashes of n texts of one length, one after another: equal places of all are read as one column."""
+    """Return the hashes of n texts of one length, one after another: each position is read as one column."""
 
     def column(at: int, kind: str) -> NDArray[Any]:
         return np.ndarray((n,), kind, data, at, (length,))
@@ -172,7 +172,7 @@ def _avalanche(h: Hashes) -> Hashes:
 
 
 def _which(rows: NDArray[np.bool_]) -> slice | NDArray[np.int64] | None:
-    """Return the rows that a step is for: a slice where it is for all, which copies nothing; None for none."""
+    """Return the rows of a step: a slice without a copy if it is for all; None for none."""
     if rows.all():
         return slice(None) if len(rows) else None
     return np.flatnonzero(rows) if rows.any() else None

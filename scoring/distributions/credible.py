@@ -93,7 +93,7 @@ def calibrate(cosine: NDArray[np.float64], rank: NDArray[np.float64], fitted: ND
 
 
 def fit_ranked_kappa(cosine: NDArray[np.float64], rank: NDArray[np.float64]) -> RankedKappa:
-    """Return the concentrations by rank under which cosines are likeliest.
+    """Return the concentrations by rank under which cosines are most likely.
 
     Args:
         cosine: shape (N,), in [-1, 1].

@@ -175,7 +175,7 @@ class PillowFile:
         """Decode the image at which the file stands; ``white`` is the value of 16 bits that is white.
 
         Raises:
-            DecodeError: as ``load``; also for an image that cannot be had as RGB.
+            DecodeError: as ``load``; also for an image that cannot be converted to RGB.
         """
         bits = self.bits()
         if bits == 16 and white != WHITE and not is_deep_grey(self.image) and self.image.mode in _COLOURS:

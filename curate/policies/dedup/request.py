@@ -127,7 +127,7 @@ def resolved(
         finder: one or several, or name -> threshold, None for its own; None for the default ones.
 
     Raises:
-        InputError: for anything that cannot be had from this table; the text says what can.
+        InputError: for columns that this table lacks; the text names those it has.
     """
     few = None
     if finder is None:

@@ -53,7 +53,7 @@ class Examined:
         labels: the label, or that with most votes, shape (N,) int32; -1 for none.
         quality: shape (N,) float32; NaN where the label cannot be judged.
         suggested: shape (N,) int32; -1 without an embedding.
-        rival: the likeliest other class, shape (N,) int32; -1 where the label cannot be judged.
+        rival: the most likely other class, shape (N,) int32; -1 where the label cannot be judged.
         against: what contradicts the label, shape (N,) uint8, a sum of ``WITNESSES``.
         reason: why the label cannot be judged, shape (N,) int8, a place in ``REASONS``; -1 where it can.
         shares: of wrong labels.

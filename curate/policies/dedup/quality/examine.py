@@ -53,7 +53,7 @@ def planted_recall(
         report: called with images done, of all.
 
     Raises:
-        InputError: if the images or the model cannot be had, or no image can be read.
+        InputError: if the images or the model is not available, or no image can be read.
     """
     from curate.policies.dedup.quality.planted import Copier, plant  # runs the model
     from curate.retrieval.scorer import scorer_of
