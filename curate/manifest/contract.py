@@ -18,7 +18,7 @@ Reader = Callable[[], bytes]
 
 
 class ReadError(Exception):
-    """The bytes of one row could not be had: a row with a status, never the end of a run.
+    """The bytes of one row could not be read: the row gets a status, and the run continues.
 
     Args:
         status: "missing" (no such file, or the row names none), "io_error" (it is there, but reading it
@@ -33,7 +33,7 @@ class ReadError(Exception):
 
 
 def too_large(n_bytes: int | None, max_bytes: int) -> ReadError:
-    """Return the failure of an image of more bytes than the bound; None where its size is not known."""
+    """Return the failure of an image of more bytes than the bound; None if its size is unknown."""
     size = "more" if n_bytes is None else f"{n_bytes:,} bytes, more"
     return ReadError(
         "too_large",
@@ -75,7 +75,7 @@ class HeldReader:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Everything that a user may say about a source.
+    """The options of a user for a source.
 
     Args:
         key: column that holds the key; "#" numbers the rows instead (`<file>#<row>`, rows from 0).
@@ -121,7 +121,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class NotedOptions(SourceOptions):
-    """How a source was read once: what another form of it has no use for, such as a column it lacks, is left out."""
+    """How a source was read before: options that another form of it cannot use are ignored."""
 
     noted: ClassVar[bool] = True
 
@@ -146,18 +146,18 @@ class Manifest(Protocol):
         """Hex sha256 that changes when the input does: order, keys, uris, sizes and times of files."""
 
     def digest_without(self, absent: Set[int]) -> str:
-        """Return `digest` as it is, or was, without the files of these rows."""
+        """Return the `digest` that the source would have without the files of these rows."""
 
     def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
         """Return (size in bytes, mtime in ns) of the file of each row of [start, stop), as looked up; -1 if unknown."""
 
     @property
     def connections(self) -> int:
-        """How many readers of bytes that are elsewhere to call at a time; see `ahead`."""
+        """How many remote readers to call at a time; see `ahead`."""
 
     @property
     def renamed(self) -> dict[str, str]:
-        """The user's columns whose name is taken by one of curate's, and what they are called instead."""
+        """User columns whose name curate uses, and their new names."""
 
     @property
     def classes(self) -> Mapping[str, tuple[str, ...]]:

@@ -22,14 +22,14 @@ def google_driver() -> Any:
 
 
 def google_options() -> dict[str, Any]:
-    """Return the options of the driver: by default it would wait for ever for a silent server."""
+    """Return the options of the driver: by default it would wait forever for a silent server."""
     from aiohttp import ClientTimeout
 
     return {"requests_timeout": ClientTimeout(total=None, sock_connect=CONNECT, sock_read=SILENCE)}
 
 
 def try_once(system: Any) -> None:
-    """Keep a file system from trying again on its own (six times, half a minute in all), as its caller does that."""
+    """Disable a file system's own retries (six, half a minute in all), because its caller retries."""
     plain = getattr(type(system)._request, "__wrapped__", None)
     if plain is not None:
         system._request = MethodType(plain, system)
@@ -52,7 +52,7 @@ def names_repository(url: str) -> bool:
 
 
 def check_hub() -> None:
-    """Make sure that huggingface_hub is one whose requests can be bounded.
+    """Check that huggingface_hub can bound its requests.
 
     Raises:
         InputError: if it is too old.

@@ -119,7 +119,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what it came from."""
+    """Yield an error and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -129,7 +129,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _retry_after(error: BaseException) -> float:
-    """Return the seconds that a server wants us to wait, of an answer of ours or of aiohttp's."""
+    """Return the seconds that a server asks to wait, from an answer of ours or of aiohttp."""
     if isinstance(error, AnswerError):
         return error.wait
     headers: Any = getattr(error, "headers", None)
@@ -137,7 +137,7 @@ def _retry_after(error: BaseException) -> float:
 
 
 def _seconds(header: str, longest: float) -> float:
-    """Return the seconds in a `Retry-After` header; a date uses a clock, and ours is not the server's."""
+    """Return the seconds in a `Retry-After` header; a date depends on clocks, which may differ."""
     return min(float(header), longest) if header.isdecimal() else 0.0
 
 
@@ -147,7 +147,7 @@ def _names(causes: list[BaseException]) -> set[str]:
 
 
 def _answer(causes: list[BaseException]) -> tuple[str, int | None]:
-    """Return the code that a store gave its answer, and the HTTP status of it, as far as they are known."""
+    """Return the code and the HTTP status of a store's answer, if known."""
     for each in causes:
         response = getattr(each, "response", None)  # of botocore
         if isinstance(response, dict):
@@ -186,7 +186,7 @@ def _refuse_credentials(causes: list[BaseException], code: str, status: int | No
 
 
 def _is_answer(causes: list[BaseException]) -> bool:
-    """Whether a missing file is what the other end says: fsspec says the same of a server that it cannot reach."""
+    """Whether the server reported a missing file: fsspec reports the same for an unreachable server."""
     return not _names(causes) & {"ClientConnectionError", "ClientPayloadError", "TimeoutError"}
 
 
@@ -202,12 +202,12 @@ def _reason(error: BaseException, causes: list[BaseException], code: str, status
 
 
 class TakenError(InputError):
-    """Something is there where nothing was to be."""
+    """Something exists at a place that must be free."""
 
 
 @contextmanager
 def store_errors(place: object, what: str) -> Iterator[None]:
-    """Turn what a driver says of a place into one line; a missing file, and what is there already, pass as they are.
+    """Turn a driver's errors into one line; errors of missing and existing files pass unchanged.
 
     Raises:
         FileNotFoundError: as it is.

@@ -1,4 +1,4 @@
-"""Files that belong together, here or in a store: made under no name, then named together, the last one last."""
+"""Files that belong together, here or in a store: written under temporary names, then renamed in order."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from scoring.errors import InputError
 
 
 class LocalSet:
-    """Files of this machine that get their names together: a context manager; `StoreSet` does the same in a store.
+    """Local files that are renamed together: a context manager; `StoreSet` does the same in a store.
 
     Entering refuses what cannot be, before any work; what a dead process left of these files is taken back.
 
@@ -39,7 +39,7 @@ class LocalSet:
         return
 
     def draft(self, path: AnyPath) -> Path:
-        """Return the path of this machine for which a file is to be made: the same one."""
+        """Return the local path of a file to be written: the same one."""
         if not isinstance(path, Path):
             raise ValueError(f"{path} is not among these files")
         return path
@@ -67,7 +67,7 @@ def file_set(paths: Sequence[AnyPath], *, overwrite: bool) -> FileSet:
 
 
 def refuse_two_places(out: AnyPath | None, apply: AnyPath | None, *, command: str) -> None:
-    """Refuse what is fitted here and the table of it in a store: no two places take names together.
+    """Refuse a local model with a table in a store: files in two places cannot be renamed together.
 
     Args:
         out: what is fitted.

@@ -39,7 +39,7 @@ SHARD_SUFFIXES = ("parquet", "tar")
 
 @dataclass
 class Skipped:
-    """Entries that a scan met and did not list."""
+    """Entries that a scan skipped."""
 
     not_images: Counter[str] = field(default_factory=Counter)  # by suffix; those without one by their first bytes
     hidden: int = 0
@@ -178,7 +178,7 @@ def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, sk
 
 
 def _begins_like_an_image(full: bytes, skipped: Skipped) -> bool:
-    """Look into a file whose name does not say what it is; one that cannot be opened is counted."""
+    """Look into a file without a known suffix; one that cannot be opened is counted."""
     try:
         handle = os.open(full, READ)
         try:
@@ -274,7 +274,7 @@ def _files(path: bytes, root: bytes, options: SourceOptions, skipped: Skipped) -
 
 
 class _Columns:
-    """Rows of a folder while they are gathered; 16 bytes a row next to the text."""
+    """Rows of a folder under construction; 16 bytes a row in addition to the text."""
 
     def __init__(self, root: bytes, labelled: bool) -> None:
         self._root = os.path.join(root, b"")

@@ -1,4 +1,4 @@
-"""Look at the footers of Parquet files in its own process, where a damaged one can do no harm.
+"""Look at the footers of Parquet files in its own process, where a damaged one cannot crash this process.
 
 A footer that contradicts itself makes Arrow's C++ code throw where Python cannot catch it, and the process
 aborts (seen with pyarrow 26: level histograms of the wrong length). So everything that is read from footers here
@@ -40,7 +40,7 @@ while head := sys.stdin.buffer.read(8):
 
 
 def check_footers(places: Iterable[Place]) -> None:
-    """Make sure that the footers of Parquet files can be read without harm.
+    """Check that the footers of Parquet files can be read safely.
 
     Costs the start of a Python process (about 0.3 s), and a second look at each footer. Where no process can
     be started the check is left out.

@@ -1,4 +1,4 @@
-"""The hub of Hugging Face: `HfFileSystem` finds what a URL names and lists, and what is read is requested here.
+"""The hub of Hugging Face: `HfFileSystem` resolves URLs and lists, and bytes are requested here.
 
 `HfFileSystem` would list the whole folder of a file before it opens it, once for each thread, keep what it saw for
 good, and ask as often as it likes. Here a range of bytes is one request, and so is what is known of a file.
@@ -26,7 +26,7 @@ def is_hub(system: Any) -> bool:
 
 
 def read_range(system: Any, path: str, start: int, stop: int, seconds: float) -> bytes:
-    """Return the bytes [start, stop) of a file, fewer where it ends before, and one more where the hub gives no part.
+    """Return the bytes [start, stop) of a file, fewer if it ends before, and one more if the hub does not serve parts.
 
     Args:
         system: of the hub.
@@ -127,7 +127,7 @@ def _resolved(system: Any, path: str) -> Any:
 
 @contextmanager
 def _forgetting(system: Any) -> Iterator[None]:
-    """Let a file system forget that there is no such repository; it would say so for good."""
+    """Clear a file system's cache of a missing repository, which would be permanent."""
     try:
         yield
     except FileNotFoundError:

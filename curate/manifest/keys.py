@@ -1,4 +1,4 @@
-"""Keys are there, are text and are unique, or the user hears which are not."""
+"""Checks that keys are present, text and unique."""
 
 import base64
 from collections.abc import Callable, Iterable, Sequence
@@ -66,7 +66,7 @@ def check_text(texts: pa.Array, first_row: int, column: str, where: str) -> None
 
 
 def check_paths(paths: pa.Array, root: str, column: str, where: str) -> None:
-    """Refuse what is no path by its looks: images as base64 text, and paths of Windows that only `/` would find.
+    """Refuse text that cannot be a path: images as base64, and Windows paths with backslashes.
 
     The first text of the piece is looked at.
 
@@ -110,7 +110,7 @@ class UniqueCheck:
         self._hashes: list[np.ndarray] = []
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        """Take the next piece of the keys."""
+        """Add the next piece of the keys."""
         import polars as pl
 
         if len(keys):

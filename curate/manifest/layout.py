@@ -40,7 +40,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a table keeps what curate needs.
+    """The columns of a table that curate needs.
 
     Args:
         key: column that holds the key; None numbers the rows.
@@ -122,7 +122,7 @@ def with_text_columns(layout: Layout, names: Sequence[str], reserved: Sequence[s
 
 
 def _present(options: SourceOptions, schema: pa.Schema) -> SourceOptions:
-    """Return options without the columns that a table lacks, or has of another type: these are found as usual."""
+    """Return options without columns that a table lacks or has of another type: these are found by default."""
     holds = {"key": lambda kind: True, "path_column": _is_text, "image_column": _holds_bytes}
     absent: dict[str, Any] = {
         option: None
@@ -293,7 +293,7 @@ def text_of(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def resolve(paths: pa.Array, root: str) -> pa.Array:
-    """Return uris: URLs and absolute paths as they are, others under ``root``; empty and null become null.
+    """Return URIs: URLs and absolute paths unchanged, others under ``root``; empty and null become null.
 
     Args:
         paths: string.

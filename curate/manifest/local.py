@@ -11,7 +11,7 @@ from scoring.system import READ, read_at
 
 
 def local_path(uri: str) -> bytes:
-    """Return the path that a `file://` URL names: percent-decoded bytes, host ignored.
+    """Return the path of a `file://` URL: percent-decoded bytes, host ignored.
 
     >>> local_path("file:///data/a%20b.jpg")
     b'/data/a b.jpg'

@@ -109,7 +109,7 @@ class MemoryManifest:
         return self.digest_without(frozenset())
 
     def digest_without(self, absent: Set[int]) -> str:
-        """Return `digest` as it is, or was, without the files of these rows."""
+        """Return the `digest` that the source would have without the files of these rows."""
         digest = RowDigest(self._identity, self.schema)
         for low in range(0, self.n_rows, _BLOCK):
             high = min(low + _BLOCK, self.n_rows)

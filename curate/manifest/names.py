@@ -1,4 +1,4 @@
-"""File names are bytes; keys are text. The rules that take one to the other, and back to a uri."""
+"""File names are bytes; keys are text. The conversion from one to the other, and to a URI."""
 
 import re
 from urllib.parse import quote
@@ -61,7 +61,7 @@ def suffix_of(name: bytes | str) -> str:
 
 
 def is_image_name(name: bytes | str) -> bool:
-    """Return whether a file of this name is taken for an image."""
+    """Return whether a file name has the suffix of an image."""
     return suffix_of(name) in IMAGE_SUFFIXES
 
 
@@ -76,7 +76,7 @@ def may_be_an_image(name: bytes | str) -> bool:
 
 
 def begins_like_an_image(head: bytes) -> bool:
-    """Return whether a file that begins so is of a format that is decoded; `sniff.HEAD` bytes of it are enough.
+    """Return whether the first `sniff.HEAD` bytes of a file are of a format that is decoded.
 
     For names without a suffix, as crawls give them: `a1b2c3`, the hash of the image.
     """

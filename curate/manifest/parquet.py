@@ -111,7 +111,7 @@ class ParquetManifest:
             yield self._named(table, start).select(in_file).rename_columns(list(names))
 
     def _named(self, table: pa.Table, start: int) -> pa.Table:
-        """Return rows with names instead of numbers of classes, and with what the folders of their files say."""
+        """Return rows with class names instead of numbers, and with the values from their folders."""
         for name, classes in self._files.numbered.items():
             if (at := table.schema.get_field_index(name)) >= 0:
                 table = table.set_column(at, name, named(table[name], classes, name, self._where))
@@ -228,7 +228,7 @@ class ParquetManifest:
                 yield uri_reader(uri, self._options.max_bytes, self._reach)
 
     def _check(self) -> None:
-        """Look once over keys and paths: present, short, unique, of a scheme that can be opened."""
+        """Check keys and paths once: present, short, unique, of a scheme that can be opened."""
         layout = self._layout
         leaves = sorted({leaf for leaf in (layout.key, layout.path) if leaf is not None})
         if not leaves:
@@ -277,7 +277,7 @@ class ParquetManifest:
         return map(version_of, self.rows(start, stop).column("uri").to_pylist())
 
     def digest_without(self, absent: Set[int]) -> str:
-        """Return `digest` as it is, or was, without the files of these rows."""
+        """Return the `digest` that the source would have without the files of these rows."""
         layout = self._layout
         identity = ["parquet", *(place.identity for place in self._files.places)]
         identity += [repr((layout.key, layout.path, layout.image, self.n_rows))]
@@ -351,7 +351,7 @@ def _inside(images: pa.Array, index: int, max_bytes: int) -> bytes:
 
 
 def _check_values(batch: pa.RecordBatch, where: str, row: int) -> None:
-    """Refuse text that is not UTF-8, which Arrow's Parquet reader takes and no writer does."""
+    """Refuse text that is not UTF-8, which Arrow's Parquet reader accepts and no writer does."""
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         try:
             values.validate(full=True)

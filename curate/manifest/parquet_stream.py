@@ -174,7 +174,7 @@ def _difference(first: pa.Schema, other: pa.Schema) -> str:
 
 
 class RowStream:
-    """Reads columns in row order; going on where the last call ended costs no second look at a row group.
+    """Reads columns in row order; continuing where the last call ended reads no row group twice.
 
     Parquet cannot be entered in the middle of a row group: a jump decodes from the group's first row. Safe to
     use from several threads; each call has its own iterator.

@@ -24,7 +24,7 @@ BUFFER = 8 << 20  # bytes of a remote file that are requested at a time
 
 
 class MissingPlaceError(InputError):
-    """There is no such file, here or at the other end of a URL."""
+    """There is no such file, local or remote."""
 
 
 def fetch(uri: str, max_bytes: int = MAX_FILE_BYTES, reach: Reach = Reach()) -> bytes:  # noqa: B008 (it is frozen)
@@ -105,7 +105,7 @@ class Place:
         return read_local(self.path, max_bytes, offset, size)
 
     def check_unchanged(self) -> None:
-        """Make sure that a local file is the one that was found.
+        """Check that a local file has not changed since it was found.
 
         Raises:
             ReadError: "missing" if it is gone, "io_error" if it is another one now.

@@ -1,4 +1,4 @@
-"""How far the paths and URLs inside a source may lead: not into private networks, and from afar to no local file."""
+"""How far paths and URLs inside a source may lead: not into private networks, nor from a remote source to local files."""
 
 import ipaddress
 import os
@@ -23,7 +23,7 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 @dataclass(frozen=True)
 class Reach:
-    """The places that the uris of a manifest may lead to.
+    """The places that the URIs of a manifest may lead to.
 
     Stores (`s3`, `gs`, `hf`, ...) are requested at the address that the user's own configuration names, so they are
     always within reach.
@@ -46,7 +46,7 @@ class Reach:
         return self.private or os.environ.get(VARIABLE, "") not in ("", "0")
 
     def bars(self, uri: str) -> str:
-        """Return why a path or URL of a row is not read; an empty text where it may be."""
+        """Return why a path or URL of a row is not read; an empty text if it may be."""
         scheme = scheme_of(uri)
         if scheme in (None, "file"):
             if self.folder is None:
@@ -59,7 +59,7 @@ class Reach:
         return ""
 
     def open_socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """Return the socket of a connection that is about to be made; what every request of aiohttp passes through.
+        """Return the socket of a new connection; every request of aiohttp passes through here.
 
         Raises:
             OSError: if the address is out of reach. It is the very address of the connection, so that no second answer
@@ -115,7 +115,7 @@ def _host(url: str) -> str:
 
 
 def _addresses(url: str) -> set[tuple[str, int]]:
-    """Return the addresses of the host of an HTTP URL; none where it has none, which the request will report."""
+    """Return the addresses of the host of an HTTP URL; none if it has none, which the request will report."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS[parts.scheme.lower()]

@@ -27,7 +27,7 @@ _STEPS = (1 << 20, PIECE)  # bytes that are held for a body of unknown size, bef
 
 
 def ask(request: Callable[[], T]) -> T:
-    """Return the result of a request, trying again after failures that may pass.
+    """Return the result of a request, with retries after temporary failures.
 
     Raises:
         ReadError: "missing", "denied", "refused" or "io_error"; the text holds no URL, which may be signed.
@@ -52,7 +52,7 @@ def _pause(number: int, failure: Failure) -> float:
 
 
 def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
-    """Return the bytes behind a URL; one request where there are at most `PIECE` of them, or the server is of HTTP.
+    """Return the bytes behind a URL; one request for at most `PIECE` of them, or if the server is of HTTP.
 
     Raises:
         ReadError: as `ask`; "too_large" above ``max_bytes``.
@@ -81,7 +81,7 @@ def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
 
 
 def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
-    """Return the bytes [start, stop) behind a URL, fewer where it ends before; raises as `get`."""
+    """Return the bytes [start, stop) behind a URL, fewer if it ends before; raises as `get`."""
     system, path = system_of(uri, reach)
     is_http = scheme_of(uri) in ("http", "https")
 
@@ -108,7 +108,7 @@ def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
 
 
 def stat(uri: str, reach: Reach) -> tuple[int, str]:
-    """Return the size in bytes (-1 where the server does not say), and what changes with the content.
+    """Return the size in bytes (-1 if unknown), and a version that changes with the content.
 
     Raises: as `get`.
     """
@@ -170,7 +170,7 @@ def _sync(system: Any, make: Callable[[], Awaitable[T]]) -> T:
 
 
 def _seconds(n_bytes: int) -> float:
-    """Return how long a request for so many bytes may take."""
+    """Return how long a request for this many bytes may take."""
     return TIME_LIMIT + max(0, n_bytes - PIECE) / SLOWEST
 
 
@@ -186,20 +186,20 @@ async def _limited(request: Awaitable[T], n_bytes: int) -> T:
 
 @dataclass(frozen=True)
 class _Request:
-    """An HTTP request: for a complete file of at most so many bytes, or for so many from ``start`` on."""
+    """An HTTP request: for a complete file within a bound, or for a number of bytes from ``start`` on."""
 
     url: str
     max_bytes: int
     start: int | None = None
 
     def check(self, n_bytes: int, *, is_size: bool) -> None:
-        """Raise ReadError if an answer has more bytes; ``is_size``: it says so, else so many have come."""
+        """Raise ReadError if an answer has more bytes; ``is_size``: the stated size, else the received bytes."""
         if n_bytes > self.max_bytes:
             raise too_large(n_bytes if is_size else None, self.max_bytes) if self.start is None else no_part()
 
 
 def _body(system: Any, request: _Request) -> bytes:
-    """Return the content of an HTTP URL; where memory has to be waited for, it is requested again afterwards."""
+    """Return the content of an HTTP URL; if memory must be waited for, it is requested again afterwards."""
     holder, held = BODIES.holder(), 0
     while True:
         try:
@@ -258,7 +258,7 @@ def _options(system: Any, request: _Request) -> dict[str, Any]:
 
 
 def _stated_size(answer: Any, start: int | None) -> int | None:
-    """Return how many bytes an answer says that it has; None where it does not, or compresses them all the same.
+    """Return the stated size of an answer; None if missing, or if the content is compressed.
 
     Raises:
         AnswerError: it is a failure.
@@ -274,5 +274,5 @@ def _stated_size(answer: Any, start: int | None) -> int | None:
 
 
 def _next_step(have: int, most: int) -> int:
-    """Return how many bytes to hold for a body of unknown size after so many have come."""
+    """Return how many bytes to reserve for a body of unknown size after a number has arrived."""
     return next((step for step in _STEPS if have <= step), most)

@@ -69,7 +69,7 @@ class SchemeCheck:
         self._others = False
 
     def add(self, uri: str) -> None:
-        """Take a path or URL; raises as `check_scheme`, but for what only this URL is to blame for."""
+        """Add a path or URL; raises as `check_scheme`, except for errors of this URL alone."""
         scheme = scheme_of(uri)
         if scheme in self._checked:
             return
@@ -82,7 +82,7 @@ class SchemeCheck:
             self._others = True
 
     def finish(self) -> None:
-        """Raise UrlError if nothing that was taken can be opened."""
+        """Raise UrlError if none of the added can be opened."""
         if self._refused is not None and not self._others:
             raise self._refused
 
@@ -183,7 +183,7 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
 
 
 def _made(driver: Any, scheme: str, options: dict[str, Any], *, shared: bool) -> Any:
-    """Return a file system with its client, which is made now: many requests at once would each make one."""
+    """Return a file system with its client, created now, because concurrent requests would each create one."""
     from fsspec.asyn import sync
 
     # what they log of failures is reported by us

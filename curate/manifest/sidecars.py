@@ -1,4 +1,4 @@
-"""The members that go with an image in a tar (`.cls`, `.json`, `.txt`) -> columns."""
+"""The members that belong to an image in a tar (`.cls`, `.json`, `.txt`) -> columns."""
 
 import json
 import re
@@ -35,7 +35,7 @@ class Sidecars:
         self.unused = 0  # members that are too large, not UTF-8 or not JSON
 
     def add(self, members: Iterable[tuple[str, Member]]) -> None:
-        """Take the next row's members, as (extension, member)."""
+        """Add the next row's members, as (extension, member)."""
         row: dict[str, Scalar] = {}
         for extension, member in members:
             for name, value in self._parse(extension, member).items():

@@ -53,7 +53,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def open_manifest(source: str | Path | Sequence[str | Path], options: SourceOptions | None = None) -> Manifest:
-    """Open a source of images: decide what it is and look once over its keys.
+    """Open a source of images: determine its kind and check its keys.
 
     Args:
         source: a folder; a list (.txt), CSV, JSON lines, Parquet or .tar file; an image; a URL of one of
@@ -270,7 +270,7 @@ def _head(place: Place) -> bytes:
 
 
 def _begins_like_an_image(url: str, reach: Reach) -> bool:
-    """Look into an object of a store whose name does not say what it is; InputError where the store refuses."""
+    """Look into an object without a known suffix; InputError if the store refuses."""
     try:
         return begins_like_an_image(get_range(url, 0, HEAD, reach))
     except ReadError as error:

@@ -103,7 +103,7 @@ def images_of(
 def open_listing(
     url: str, images: Sequence[StoredFile], options: SourceOptions, reach: Reach, *, unread: int = 0
 ) -> MemoryManifest:
-    """Return the rows of the images of a folder of a store; a name is nothing but a name, whatever it looks like.
+    """Return the rows of the images of a folder of a store; names are never interpreted.
 
     Args:
         url: of the folder.

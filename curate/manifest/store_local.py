@@ -1,4 +1,4 @@
-"""The folder of this machine through which an output of a store passes, if it is only written from here."""
+"""The local folder through which an output in a store passes."""
 
 import os
 import stat
@@ -39,7 +39,7 @@ def make_private(folder: Path) -> None:
 
 @contextmanager
 def local_copy(path: AnyPath) -> Iterator[Path]:
-    """Yield a file of this machine with the bytes of an object, for as long as it is needed; a path as it is.
+    """Yield a file of this machine with the bytes of an object, while it is needed; a path unchanged.
 
     Raises:
         FileNotFoundError: if there is no such object.

@@ -56,14 +56,14 @@ class StoreLock:
                 self._of("beat").put(_RELEASED)
 
     def end(self) -> None:
-        """Write no more heartbeats; what is in the folder is about to be removed."""
+        """Stop the heartbeats; the contents of the folder are about to be removed."""
         self._stop.set()
         if self._beating is not None:
             self._beating.join()
             self._beating = None
 
     def check(self) -> None:
-        """Make sure that no other process has followed this one.
+        """Check that no other process took over from this one.
 
         Raises:
             InputError: if one has.

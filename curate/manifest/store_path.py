@@ -1,4 +1,4 @@
-"""The place of an output in an object store: what exists for a path, and the few calls that writing needs.
+"""The place of an output in an object store: the path methods, and the few calls that writing needs.
 
 A store has no folders, no rename and no append. What is written appears whole, by one PUT or the last request of a
 multipart upload, or not at all; what may be written once only is created on condition that nothing is there.
@@ -165,7 +165,7 @@ class StorePath:
         return scheme_of(self.url) not in ("memory", "hf")
 
     def _require_bucket(self, system: Any, path: str, error: OSError) -> None:
-        """Show a place where nothing is from one that cannot be: of a bucket, or a repository, that is missing."""
+        """Raise InputError if the bucket or repository of an absent object is missing."""
         if is_hub(system) and error.__cause__ is not None:
             raise InputError(f"cannot open {self}: {failure_of(error).text}") from None
         bucket = path.strip("/").partition("/")[0]
@@ -208,13 +208,13 @@ class StorePath:
         return True
 
     def put(self, data: bytes) -> None:
-        """Put an object, instead of what is there."""
+        """Put an object, replacing an existing one."""
         system, path = _system(self.url)
         with store_errors(self, "write"):
             system.pipe_file(path, data)
 
     def upload(self, local: Path, *, overwrite: bool) -> tuple[int, str]:
-        """Put a file: it appears whole or not at all.
+        """Put a file atomically.
 
         Returns:
             Its size in bytes and its version there.
@@ -239,13 +239,13 @@ class StorePath:
         return state
 
     def copy_to(self, other: "StorePath") -> None:
-        """Copy the object inside the store, instead of what is there."""
+        """Copy the object inside the store, replacing an existing one."""
         system, path = _system(self.url)
         with store_errors(other, "write"):
             system.cp_file(path, _system(other.url)[1])
 
     def remove(self, names: list[str]) -> None:
-        """Remove objects directly below; those that are gone already are no error."""
+        """Remove objects directly below; missing ones are not an error."""
         system, path = _system(self.url)
         for name in names:
             with store_errors(self / name, "remove"):
@@ -352,7 +352,7 @@ def _system(url: str) -> tuple[Any, str]:
 
 
 def _anew(system: Any) -> dict[str, Any]:
-    """Return how a file system is reported to ask again for what it remembers."""
+    """Return the option that makes a file system bypass its cache."""
     return {"refresh": True} if is_hub(system) else {}
 
 

@@ -1,4 +1,4 @@
-"""Files of a store that belong together: made here, put under their keys one after another, the last one last.
+"""Files of a store that belong together: written locally, then uploaded in order.
 
     s3://bucket/kept.parquet, kept.decisions.parquet, ..., kept.receipt.json
     s3://bucket/.kept.parquet.work/   meanwhile: lock-*, beat-*, and files.json
@@ -29,7 +29,7 @@ OF_A_RUN = "run.json"  # in the folder of a scoring run, which is the same for t
 
 
 class StoreSet:
-    """Files of a store that appear together: a context manager, which holds them against other processes.
+    """Files of a store that appear together: a context manager, which locks them against other processes.
 
     Args:
         paths: of the files, in one folder of a store, at least one. The first names the folder of the lock, the last
@@ -72,7 +72,7 @@ class StoreSet:
         self._held.__exit__(*error)
 
     def draft(self, path: AnyPath) -> Path:
-        """Return the path of this machine for which a file is to be made; it never gets that name."""
+        """Return the path of this machine for which a file is to be made; which never gets that name."""
         if path not in self._paths:
             raise ValueError(f"{path} is not among these files")
         return self._here / path.name
@@ -129,7 +129,7 @@ class StoreSet:
             self._remains = False
 
     def _taken_back(self) -> bool:
-        """Whether what this process has put is gone again; where it is not, the next process takes it back."""
+        """Whether the objects of this process were removed; otherwise the next process removes them."""
         try:
             self._lock.check()  # or what is there is another's
             self._take_back()
@@ -138,7 +138,7 @@ class StoreSet:
         return True
 
     def _take_back(self) -> None:
-        """Remove the objects that have the bytes which the note says, unless the last of them is there with its own."""
+        """Remove the objects recorded in the note, unless the last one is complete."""
         noted, last = self._noted()
         if not noted or self._has(last, noted[last]):
             return
@@ -151,7 +151,7 @@ class StoreSet:
         return state is not None and state[0] == noted_file[0] and sha256_of(place) == noted_file[1]
 
     def _noted(self) -> tuple[dict[str, Noted], str]:
-        """Return size and SHA-256 by name, and the name of the last; nothing where there is no note."""
+        """Return size and SHA-256 by name, and the name of the last; nothing without a note."""
         note = self._work / NOTE
         data = note.read()
         if data is None:
@@ -181,7 +181,7 @@ class StoreSet:
                 raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
 
     def _clear(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Remove what is next to the files, and here; where remains are, the note stays, by which they are known."""
+        """Remove what is next to the files, and here; if some remain, so does the note that lists them."""
         if self._remains:
             return
         try:

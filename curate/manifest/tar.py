@@ -33,7 +33,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 class _Gathered:
-    """Rows of all shards while they are gathered; numbers are arrays, text goes to Arrow shard by shard."""
+    """Rows of all shards under construction; numbers are arrays, text goes to Arrow shard by shard."""
 
     def __init__(self) -> None:
         self.tables: list[pa.Table] = []  # key, uri, and where the bytes are: shard, offset, size
@@ -137,7 +137,7 @@ class _Gathered:
 
 
 def _begins_like_an_image(file: BinaryIO, member: Member) -> bool:
-    """Look into a member whose name does not say what it is: its first bytes follow the header that was read."""
+    """Look into a member without a known suffix: its first bytes follow the header."""
     file.seek(member.offset)
     return begins_like_an_image(file.read(min(HEAD, member.size)))
 

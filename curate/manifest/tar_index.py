@@ -108,7 +108,7 @@ def _refuse_compressed(place: Place, file: BinaryIO) -> None:
 
 
 def _check_end(place: Place, file: BinaryIO, offset: int) -> None:
-    """Make sure that the end is one (zeros, or no more bytes): tarfile ends quietly at a broken header."""
+    """Check the end of a tar (zeros, or no more bytes): tarfile ends silently at a broken header."""
     file.seek(offset)
     block = file.read(tarfile.BLOCKSIZE)
     if block.strip(b"\0"):

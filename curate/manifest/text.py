@@ -24,7 +24,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 def read_text(path: Path, *, what: str, most: int | None = None) -> str:
-    """Return a file as text: UTF-8, or UTF-16 where a byte order mark says so; the mark is taken off.
+    """Return a file as text: UTF-8, or UTF-16 by a byte order mark, which is removed.
 
     Args:
         path: a regular file.
@@ -38,7 +38,7 @@ def read_text(path: Path, *, what: str, most: int | None = None) -> str:
 
 
 def decoded(data: bytes, *, what: str, where: str) -> str:
-    """Return bytes as text: UTF-8, or UTF-16 if a byte order mark says so, without the mark; raises as `read_text`."""
+    """Return bytes as text: UTF-8, or UTF-16 by a byte order mark, which is removed; raises as `read_text`."""
     mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
     try:
         return data[len(mark) :].decode(_MARKS.get(mark, "utf-8"))
@@ -81,7 +81,7 @@ def read_json(path: Path, *, what: str, most: int | None = None) -> Any:
 
 
 def parse_json(text: str, *, where: str, what: str) -> Any:
-    """Return the value that a JSON text holds; raises as `read_json`."""
+    """Return the value of a JSON text; raises as `read_json`."""
     check_values(text, where)
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
@@ -93,7 +93,7 @@ def parse_json(text: str, *, where: str, what: str) -> Any:
 
 
 def check_values(text: str, where: str) -> None:
-    """Refuse JSON text of more values than fit into a sane amount of memory, before any of it is parsed."""
+    """Refuse JSON text with too many values, before parsing."""
     n_values = text.count(",") + text.count("[") + text.count("{")
     if n_values > MOST_VALUES:
         raise InputError(f"expected at most {MOST_VALUES:,} values in {where}, got about {n_values:,}; export fewer")
@@ -118,12 +118,12 @@ def to_json_list(values: Iterable[Any]) -> bytes:
 
 
 def to_json(value: Any, *, indent: int | None = 1) -> bytes:
-    """Return JSON in UTF-8 with a line end; NaN and infinity are a bug of the caller's."""
+    """Return JSON in UTF-8 with a line end; NaN and infinity raise an error."""
     return (json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent) + "\n").encode()
 
 
 def guarded(text: str) -> str:
-    """Return a text cell that no spreadsheet runs as a formula: one `'` more in front where it might.
+    """Return a text cell that no spreadsheet runs as a formula: with a leading `'` if it might.
 
     >>> guarded("=1+1"), guarded("'=1"), guarded("-"), guarded("a=b"), guarded("'a")
     ("'=1+1", "''=1", "'-", 'a=b', "'a")
