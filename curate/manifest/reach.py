@@ -1,4 +1,4 @@
-"""How far paths and URLs inside a source may lead: not into private networks, nor from a remote source to local files."""
+"""How far paths and URLs in a source may lead: not into private networks, nor from a remote source to local files."""
 
 import ipaddress
 import os
