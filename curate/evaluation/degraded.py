@@ -1,7 +1,8 @@
 """Does certainty fall when an image gets worse? Crops, blurs, noises and grey boxes of stated strength."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from curate.statistics.degradations import (
 )
 from curate.statistics.weighted import RankOrder, weighted_spearman
 from scoring.errors import InputError
-from scoring.runner import Runner, Scores
+from scoring.runner import Runner
 
 LAPLACIAN = "Laplacian"
 ORIGINAL, CENTER_CROP, ZOOM = "as it is", "centre crop", "zoom"
@@ -90,11 +91,12 @@ def degrade(squares: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *,
         fraction = CROP_FRACTIONS[0] + (CROP_FRACTIONS[1] - CROP_FRACTIONS[0]) * torch.rand(
             len(images), generator=generator
         )
-        batch_scores[ORIGINAL].append(scores_of(runner, small, side))
-        batch_scores[CENTER_CROP].append(scores_of(runner, center_crops(images, fraction), side))
-        for kind, change in changes.items():
-            base = images if "crop" in kind else small
-            batch_scores[kind].append(scores_of(runner, change(base, generator), side))
+        crops = center_crops(images, fraction)
+        changed = (change(images if "crop" in kind else small, generator) for kind, change in changes.items())
+        for kind, (_, _, scores_by_column) in zip(
+            batch_scores, embedded(runner, chain([small, crops], changed), side), strict=True
+        ):
+            batch_scores[kind].append(scores_by_column)
         rows += numbers
         fractions.append(fraction.numpy())
     scores = {kind: _joined(parts) for kind, parts in batch_scores.items()}
@@ -133,27 +135,42 @@ def require_scores(runner: Runner, chosen: Sequence[str]) -> None:
         )
 
 
-def scores_of(runner: Runner, images: Tensor, side: int) -> dict[str, Floats]:
-    """Return every score of a batch by column name, and its sharpness."""
-    return _columns(_run(runner, images, side), images, side)
+def embedded(
+    runner: Runner, versions: Iterable[Tensor], side: int
+) -> Iterator[tuple[Tensor, NDArray[np.float32], dict[str, Floats]]]:
+    """Yield each batch of images with its embeddings, shape (B, D), and its scores by column, with its sharpness.
+
+    Batches may differ in size. Small ones go through the model together: of photographs, few have the size of another.
+    """
+    waiting: list[Tensor] = []
+    for images in versions:
+        waiting.append(images)
+        if sum(map(len, waiting)) >= BATCH:
+            yield from _scored(runner, waiting, side)
+            waiting = []
+    if waiting:
+        yield from _scored(runner, waiting, side)
 
 
-def embedded(runner: Runner, images: Tensor, side: int) -> tuple[NDArray[np.float32], dict[str, Floats]]:
-    """Return the embeddings of a batch, shape (B, D), with what ``scores_of`` returns."""
-    scores = _run(runner, images, side)
-    return scores.embedding, _columns(scores, images, side)
+def _scored(
+    runner: Runner, versions: Sequence[Tensor], side: int
+) -> Iterator[tuple[Tensor, NDArray[np.float32], dict[str, Floats]]]:
+    pixels = [
+        resize(images, side).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
+        for images in versions
+    ]
+    scores = runner.submit(np.concatenate(pixels)).result()
+    start = 0
+    for images in versions:
+        rows = slice(start, start := start + len(images))
+        yield images, scores.embedding[rows], _columns({n: v[rows] for n, v in scores.columns.items()}, images, side)
 
 
-def _run(runner: Runner, images: Tensor, side: int) -> Scores:
-    pixels = resize(images, side).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
-    return runner.submit(pixels).result()
-
-
-def _columns(scores: Scores, images: Tensor, side: int) -> dict[str, Floats]:
-    kappas = [name for name in scores.columns if name.startswith("kappa_")]
+def _columns(scores: Mapping[str, NDArray[np.float32]], images: Tensor, side: int) -> dict[str, Floats]:
+    kappas = [name for name in scores if name.startswith("kappa_")]
     doubles = [f"unc_{name.removeprefix('kappa_')}" for name in kappas]  # 1/kappa, in the same order
-    names = kappas + [name for name in scores.columns if name not in (*kappas, *doubles)]
-    columns = {name: scores.columns[name].astype(np.float64) for name in names}
+    names = kappas + [name for name in scores if name not in (*kappas, *doubles)]
+    columns = {name: scores[name].astype(np.float64) for name in names}
     columns[LAPLACIAN] = laplacian_variance(resize(images, side)).double().numpy()
     return columns
 

@@ -1,6 +1,7 @@
 """Copies, which must make an image less unique."""
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 
 import numpy as np
 import torch
@@ -49,11 +50,11 @@ def less_unique(encoded: Iterable[bytes], scorer: BatchScorer, dataset: NDArray)
     others = torch.from_numpy(unit(dataset))
     nearer: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}
     for _, images in square_batches(encoded, scorer):
-        embedding = torch.from_numpy(scorer(images)[0])
+        copies = (change(images) for change, _ in KINDS.values())
+        embedding, *of_copies = (torch.from_numpy(each) for each, _ in scorer.scored(chain([images], copies)))
         cosine = embedding @ others.T
         before = 1 - torch.where(cosine > COPY, -1.0, cosine).amax(1)
-        for kind, (change, _) in KINDS.items():
-            copy = torch.from_numpy(scorer(change(images))[0])
+        for kind, copy in zip(KINDS, of_copies, strict=True):
             after = 1 - (embedding * copy).sum(1)
             same = after.abs() <= ROUNDING if kind == "an exact copy" else torch.ones(len(after), dtype=torch.bool)
             nearer[kind].append(((after < before) & same).numpy())

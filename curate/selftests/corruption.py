@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -87,21 +88,21 @@ def shares_among(base: Floats, values: Floats, name: str) -> Floats:
 
 
 class BatchScorer:
-    """Scores a batch by a model, and by what was fitted to a dataset; ``white`` is the white of 16-bit images."""
+    """Scores batches by a model, and by what was fitted to a dataset; ``white`` is the white of 16-bit images."""
 
     def __init__(self, runner: Runner, fit: DatasetFit | None, columns: Sequence[str], white: int) -> None:
         self.runner, self.fit, self.columns, self.white = runner, fit, columns, white
         self.side = runner.model.spec.preprocessing.size
 
-    def __call__(self, images: Tensor) -> tuple[NDArray[np.float32], dict[str, Floats]]:
-        """Return embeddings, shape (B, D), and the columns, also of the fit, for shape (B, 3, S, S)."""
-        embedding, columns = embedded(self.runner, images, self.side)
-        if self.fit is not None:
-            names = () if self.fit.junk is None else self.fit.junk.names
-            quality = quality_of(images) if any(name in QUALITY_COLUMNS for name in names) else {}
-            fitted = self.fit.score_images(JunkInputs({**columns, **quality}, embedding)).columns
-            columns |= {name: values.astype(np.float64) for name, values in fitted.items()}
-        return embedding, {name: columns[name] for name in (*self.columns, LAPLACIAN)}
+    def scored(self, versions: Iterable[Tensor]) -> Iterator[tuple[NDArray[np.float32], dict[str, Floats]]]:
+        """Yield for each batch, shape (B, 3, S, S), its embeddings, shape (B, D), and its columns, also of the fit."""
+        for images, embedding, columns in embedded(self.runner, versions, self.side):
+            if self.fit is not None:
+                names = () if self.fit.junk is None else self.fit.junk.names
+                quality = quality_of(images) if any(name in QUALITY_COLUMNS for name in names) else {}
+                fitted = self.fit.score_images(JunkInputs({**columns, **quality}, embedding)).columns
+                columns |= {name: values.astype(np.float64) for name, values in fitted.items()}
+            yield embedding, {name: columns[name] for name in (*self.columns, LAPLACIAN)}
 
 
 def square_batches(encoded: Iterable[bytes], scorer: BatchScorer) -> Iterator[tuple[list[int], Tensor]]:
@@ -137,16 +138,15 @@ def climb(encoded: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str]
     embeddings, numbers = [], []
     for rows, images in square_batches(encoded, scorer):
         small = resize(images, min(images.shape[-1], scorer.side))
-        versions = [small]
-        embedding, base = scorer(small)
-        parts[0].append(base)
-        place = 1
-        for kind in kinds:
-            for strength in LADDERS[kind].strengths:
-                worse = LADDERS[kind].change(images if kind == ZOOM else versions[0], generator, strength)
-                parts[place].append(scorer(worse)[1])
-                place += 1
-        embeddings.append(embedding)
+        worse = (
+            LADDERS[kind].change(images if kind == ZOOM else small, generator, strength)
+            for kind in kinds
+            for strength in LADDERS[kind].strengths
+        )
+        for place, (embedding, columns) in enumerate(scorer.scored(chain([small], worse))):
+            parts[place].append(columns)
+            if place == 0:
+                embeddings.append(embedding)
         numbers += rows
     order = np.argsort(numbers, kind="stable")
     joined = [{name: np.concatenate([batch[name] for batch in each])[order] for name in each[0]} for each in parts]

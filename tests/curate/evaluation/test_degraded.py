@@ -1,9 +1,13 @@
 """Worse versions of images, scored and ranked next to them as they are."""
 
+from types import SimpleNamespace
+
 import pyarrow.parquet as pq
 import pytest
+import torch
 from test_evaluate import measure
 
+from curate.evaluation import degraded
 from curate.evaluation.run import evaluate
 from scoring.errors import InputError
 
@@ -49,3 +53,19 @@ def test_worse_images_need_their_source(full_table, tmp_path, tiny_checkpoint):
     pq.write_table(data, tmp_path / "s.parquet")
     with pytest.raises(InputError, match=r"holds no path to .* images; pass what was scored as --source"):
         evaluate(tmp_path / "s.parquet", model=tiny_checkpoint, **settings)
+
+
+def test_images_of_several_sizes_go_through_the_model_together():
+    seen = []
+
+    class Network:
+        def submit(self, pixels):
+            seen.append(len(pixels))
+            scores = SimpleNamespace(embedding=pixels[:, 0, 0], columns={"unc_light": pixels.mean((1, 2, 3))})
+            return SimpleNamespace(result=lambda: scores)
+
+    sizes = [(1, 40), (2, 64), (1, 50), (80, 8), (1, 32)]
+    versions = [torch.full((n, 3, side, side), float(side)) for n, side in sizes]
+    scored = list(degraded.embedded(Network(), iter(versions), 32))
+    assert seen == [84, 1]
+    assert [columns["unc_light"].tolist() for _, _, columns in scored] == [[side] * n for n, side in sizes]
