@@ -16,7 +16,7 @@ class CleanOptions:
     source: Annotated[
         str | Path | Sequence[str | Path],
         Option(
-            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several form one.",
+            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several are read as one.",
             path="name",
             argument=True,
         ),

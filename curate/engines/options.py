@@ -21,7 +21,7 @@ class ScoreOptions:
     source: Annotated[
         str | Path | Sequence[str | Path],
         Option(
-            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several form one.",
+            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several are read as one.",
             path="name",
             argument=True,
         ),
