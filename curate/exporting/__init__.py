@@ -1,1 +1,1 @@
-"""Exports to annotation tools and loaders, and the way back: one file for each format."""
+"""Formats of annotation tools and data loaders: writing exports, reading labels back; one module a format."""

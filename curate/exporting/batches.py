@@ -1,4 +1,4 @@
-"""Rows of a round out, and labels back, in a format by its name."""
+"""Write the batch of a round in a named format, and read labels back from one."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -76,7 +76,7 @@ def write_batch(
 
 
 def by_rank(table: pa.Table) -> pa.Table:
-    """Return rows in the order of their `rank`, where every one has one; else as they come."""
+    """Return rows sorted by `rank` if every row has one; otherwise unchanged."""
     if RANK not in table.column_names or table[RANK].null_count or not pa.types.is_integer(table[RANK].type):
         return table
     return table.take(pa.array(np.argsort(table[RANK].to_numpy(), kind="stable")))

@@ -1,4 +1,4 @@
-"""COCO JSON: images out; boxes or bare categories in. Tools renumber `image_id`, so nothing is found by it."""
+"""COCO JSON: writes images; reads boxes or bare categories. Tools renumber `image_id`, so images are found by name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ SHARED_IMAGE = "image_id of several images"
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write `images` with `file_name`, size and `curate_*`, and an annotation for each known label.
+    """Write `images` with `file_name`, size and `curate_*`, and one annotation for each known label.
 
     COCO has no class of an image: a label is a box around all of it, or a bare category where its size is unknown.
 
@@ -37,7 +37,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Write the one file."""
+    """Write the COCO file."""
     info = {"description": "images exported by curate", "version": __version__, "contributor": "curate"}
     categories = [{"id": number, "name": name, "supercategory": ""} for name, number in plan.class_numbers.items()]
     file = parts.target(parts.out)
@@ -56,7 +56,7 @@ def _lines_of(values: list[dict[str, Any]]) -> bytes:
 
 
 def name_of(item: Item) -> str:
-    """Return the `file_name` of an item: its key where that is the end of its path or URL, else its place, else key."""
+    """Return the `file_name` of an item: its key if its path or URL ends in it, else its path or URL, else its key."""
     place = item.path_text or item.url
     return item.key if place is None or place == item.key or place.endswith("/" + item.key) else place
 
@@ -127,12 +127,12 @@ def _lists(content: Any, path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _id(value: Any) -> int | str | None:
-    """Return an id that can be looked up: whole numbers and text."""
+    """Return an id that can be looked up: integers and text."""
     return value if isinstance(value, int | str) and not isinstance(value, bool) else None
 
 
 def _unique(parts: list[dict[str, Any]], name: str) -> dict[int | str, Any]:
-    """Return id -> value; ids that represent several values, or for none, are left out."""
+    """Return id -> value, without ids that stand for several values or for none."""
     value_of_id: dict[int | str, Any] = {}
     shared = set()
     for part in parts:
@@ -143,7 +143,7 @@ def _unique(parts: list[dict[str, Any]], name: str) -> dict[int | str, Any]:
 
 
 def _images(parts: list[dict[str, Any]], rows: ExpectedRows) -> tuple[dict[int | str, str], set[int | str]]:
-    """Return image id -> key, or what the file calls it; and the ids that several images have."""
+    """Return image id -> key (or the file's own name for it), and the ids shared by several images."""
     keys = rows.by_text(lambda item: {item.key, name_of(item), item.path_text, item.url})
     images: dict[int | str, str] = {}
     shared: set[int | str] = set()

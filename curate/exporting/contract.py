@@ -1,4 +1,4 @@
-"""Exports and their formats: how each writes rows, part by part, and reads labels back."""
+"""What an export format consists of: writing rows in parts, joining them, and reading labels back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ LINES = "lines"  # the piece of formats that are one line a row
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """The facts of an export before its rows are read.
+    """What is known of an export before its rows are read.
 
     Attributes:
         kind: the format.
@@ -52,7 +52,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(ExportRequest):
-    """The facts of all rows before the first is written.
+    """What is known of all rows before the first is written.
 
     Attributes:
         name: of the file or folder.
@@ -86,59 +86,59 @@ class Plan(ExportRequest):
 
     @cached_property
     def class_numbers(self) -> Mapping[str, int]:
-        """Class -> its number, from 1; of predicted ones where none is known."""
+        """Map each class to its number, from 1; predicted classes if no label is known."""
         return {name: number for number, name in enumerate(self.classes or self.predicted, 1)}
 
     @cached_property
     def class_folders(self) -> Mapping[str | None, str]:
-        """Class -> the name of its folder."""
+        """Map each class to the name of its folder."""
         return folder_names(self.classes)
 
     @property
     def in_folder_order(self) -> list[str]:
-        """Classes in the order of the names of their folders, by which loaders of folders number them."""
+        """Return classes sorted by folder name, the order in which folder loaders number them."""
         return sorted(self.classes, key=self.class_folders.__getitem__)
 
 
 class WritePart(Protocol):
-    """Writes some rows: images and shards as files, text as pieces that are joined when all parts are there."""
+    """Writes some rows: images and shards as files, text as pieces that are joined when all parts are written."""
 
     def __call__(self, rows: Rows, part: Part, plan: Plan) -> None:
-        """Write."""
+        """Write one part."""
 
 
 class Finish(Protocol):
-    """Joins the pieces of all parts, and writes what needs to know of all; returns notes for the user."""
+    """Joins the pieces of all parts and writes files that describe them all; returns notes for the user."""
 
     def __call__(self, parts: AllParts, plan: Plan) -> tuple[str, ...]:
-        """Write."""
+        """Join the parts."""
 
 
 class Read(Protocol):
-    """Reads labels; ``name`` says which column, control or field holds them where a file has several.
+    """Reads labels; ``name`` is the column, control or field that holds them if a file has several.
 
     Raises:
         InputError: if the file is no such format, is damaged, too large or ambiguous, or nothing in it can be used.
     """
 
     def __call__(self, path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
-        """Read."""
+        """Read the labels."""
 
 
 def nothing_more(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Finish a format that needs nothing but its parts."""
+    """Do nothing: for formats without files beyond their parts."""
     return ()
 
 
 def lines_alone(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Finish a format whose one file is its lines."""
+    """Join the lines of all parts into one file."""
     parts.join(parts.target(parts.out), LINES)
     return ()
 
 
 @dataclass(frozen=True)
 class Format:
-    """One way to and from another tool.
+    """One export format.
 
     Attributes:
         part: rows -> files and pieces.
@@ -181,7 +181,7 @@ class Format:
     load_classes: tuple[str, ...] = ()
 
     def load_lines(self, out: Path, plan: Plan | None = None) -> tuple[str, ...]:
-        """Return the lines of Python that load what was written at ``out``; without a plan those for classes."""
+        """Return the Python lines that load an export at ``out``; without a plan, those for data with classes."""
         train = out / TRAIN if plan is not None and TRAIN in plan.sides.names else out
         empty = ", allow_empty=True" if plan is not None and plan.lacking else ""
         end = repr("\0" if plan is not None and plan.null else "\n")

@@ -1,4 +1,4 @@
-"""CSV: a sheet with a row an image and an empty column `label` to fill in."""
+"""CSV: one row per image with an empty column `label` to fill in."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ _WHAT = "a CSV file"
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write a line a row."""
+    """Write one line per row."""
     user_columns = _columns(plan)
     lines = [
         [item.key, item.uri or "", *(item.values.get(name, "") for name in user_columns), item.label or "", ""]
@@ -32,7 +32,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Write `key`, `uri`, the columns, `label` (empty where it is requested) and an empty `annotator`.
+    """Write `key`, `uri`, the columns, `label` (empty if to be filled in) and an empty `annotator`.
 
     UTF-8 with a byte order mark where anything is not ASCII (spreadsheets need it), lines end in CRLF (RFC 4180).
     """
@@ -49,7 +49,7 @@ def _columns(plan: Plan) -> list[str]:
 
 
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
-    """Read `key` (or `id`), `label` and, where they are there, `annotator` and `at`.
+    """Read `key` (or `id`) and `label`, and `annotator` and `at` if present.
 
     Comma, semicolon and tab separate, whichever the header shows. Cells are text: `007` stays `007`. Several rows of
     one key are votes of several annotators.
@@ -83,7 +83,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
 
 
 def _header(text: str, path: Path, label_column: str) -> tuple[str, list[str]]:
-    """Return the separator under which the header has a key and a label, and the names."""
+    """Return the separator that gives the header a key and a label column, and the column names."""
     fits, tried = [], []
     for delimiter in _DELIMITERS:
         try:
@@ -109,7 +109,7 @@ def _header(text: str, path: Path, label_column: str) -> tuple[str, list[str]]:
 
 
 def _key(cell: str, rows: ExpectedRows) -> str:
-    """Return the key that a cell means; a file that is not ours may hold keys that look guarded."""
+    """Return the key in a cell; files written elsewhere may hold keys that look guarded against formulas."""
     key = unguarded(cell)
     return cell if key not in rows.uris and cell in rows.uris else key
 

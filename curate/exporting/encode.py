@@ -1,4 +1,4 @@
-"""Images made smaller, or encoded again, where that is requested."""
+"""Resizing and re-encoding of exported images."""
 
 import io
 import re
@@ -22,7 +22,7 @@ LONG = 8  # times as long as wide: `decode_rgb` cuts longer ones when it resizes
 
 @dataclass(frozen=True)
 class Encoding:
-    """How images are written: the short side at most ``side`` pixels, in the format ``kind``.
+    """How images are written: short side at most ``side`` pixels, in the format ``kind``.
 
     Attributes:
         side: pixels; None keeps their size. None is made larger.
@@ -38,7 +38,7 @@ class Encoding:
 
     @classmethod
     def of(cls, resize: int | None, encode: str | None) -> "Encoding | None":
-        """Return the encoding of `--resize` and `--encode`; None where bytes stay as they are.
+        """Return the encoding that `--resize` and `--encode` ask for; None if bytes are copied.
 
         >>> Encoding.of(256, "webp:80")
         Encoding(side=256, kind='webp', quality=80, white=65535)
@@ -56,7 +56,7 @@ class Encoding:
         return cls(resize, encode and match[1], quality)
 
     def __call__(self, data: bytes) -> tuple[bytes, dict[str, Any]]:
-        """Return an image as requested, and what is now known of it; as it is where nothing is to be done.
+        """Return the encoded image and its new facts; unchanged if nothing has to be done.
 
         Raises:
             DecodeError: if it cannot be decoded.
@@ -82,6 +82,6 @@ class Encoding:
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    """Return width and height as stored; only the header is read."""
+    """Return the stored width and height, reading only the header."""
     with opened(data, DecodeOptions()) as image:
         return image.header.width, image.header.height

@@ -1,4 +1,4 @@
-"""FiftyOne's own dataset layout (`FiftyOneDataset`): metadata.json, samples.json and data/, both ways.
+"""FiftyOne's dataset layout (`FiftyOneDataset`): metadata.json, samples.json and data/; written and read.
 
 Source: the layout as FiftyOne 1.x writes and imports it, https://docs.voxel51.com/user_guide/export_datasets.html
 (format FiftyOneDataset).
@@ -33,7 +33,7 @@ _LABELS = "fiftyone.core.labels."
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write the images of some rows, copied or linked, into `data/`, and their samples."""
+    """Copy or link the images of some rows into `data/`, and write their samples."""
     wide = _wide(plan.schema)
     samples = [
         _sample(rows.items[image.index].updated(image.facts), image.name, wide)
@@ -43,24 +43,24 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Write what `fiftyone.Dataset.from_dir` imports, next to the images."""
+    """Write the files that `fiftyone.Dataset.from_dir` imports, next to the images."""
     parts.joined(SAMPLES, SAMPLES, b'{"samples": [\n', b"\n]\n}\n", b",\n")
     parts.write(METADATA, to_json(_metadata(plan)))
     return ()
 
 
 def _wide(schema: pa.Schema) -> set[str]:
-    """Return the columns of whole numbers that the database cannot hold (64 bits without a sign)."""
+    """Return the columns of unsigned 64-bit integers, which the database cannot hold."""
     return {field.name for field in schema if field.type == pa.uint64()}
 
 
 def _field_name(column: str) -> str:
-    """Return a name that the database takes."""
+    """Return a valid field name for the database."""
     return re.sub(r"\W", "_", PREFIX + column.removeprefix(PREFIX))
 
 
 def _values(item: Item, wide: set[str]) -> dict[str, Value]:
-    """Return an item's fields; wide numbers as text."""
+    """Return the fields of an item, with 64-bit unsigned integers as text."""
     names = (name for name in item.values if name not in (PREDICTED, PROBABILITY, KEY))
     values = {_field_name(name): str(item.values[name]) if name in wide else item.values[name] for name in names}
     return {f"{PREFIX}{KEY}": item.key, **values}
@@ -96,7 +96,7 @@ def _classification(identity: str, label: str, confidence: float | None) -> dict
 
 
 def _object_id(text: str) -> dict[str, str]:
-    """Return an id of 12 bytes that only the text decides."""
+    """Return a 12-byte id that depends on the text alone."""
     return {"$oid": hashlib.sha256(text.encode()).hexdigest()[:24]}
 
 
@@ -168,7 +168,7 @@ def _field(
 
 
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
-    """Read one Classification a sample, found by `curate_key`, else by the name of the file.
+    """Read one Classification per sample, matched by `curate_key`, else by file name.
 
     ``name`` is the field; without it `ground_truth`, else the only Classification that is not `curate_prediction`.
     An attribute `annotator` of the label says who.

@@ -1,4 +1,4 @@
-"""A folder of images: copied or linked, flat or by a column, with `metadata.jsonl` next to them."""
+"""A folder of images, copied or linked, flat or in subfolders by a column, with `metadata.jsonl`."""
 
 from curate.columns import LABEL
 from curate.exporting.contract import Format, Plan
@@ -10,7 +10,7 @@ METADATA = "metadata.jsonl"
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write the images of some rows, each into the folder of its value, and a line of `metadata.jsonl` a row."""
+    """Write the images of some rows into the folders of their values, and one line of `metadata.jsonl` per row."""
     folders = [plan.folders[value] for value in rows.texts(plan.per)] if plan.per else [""] * len(rows)
     columns = rows.columns
     for image in part.store(rows, plan.names, folders.__getitem__):

@@ -1,4 +1,4 @@
-"""Folders of classes, as torchvision and Hugging Face `datasets` load them; and labels back from such folders."""
+"""Class folders as torchvision and Hugging Face `datasets` load them; written and read."""
 
 import os
 import stat
@@ -34,7 +34,7 @@ _WHAT = "an image folder"
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write the images of some rows, copied or linked, into the folders of their sides and classes, and their lines.
+    """Copy or link the images of some rows into the folders of their splits and classes, and write their lines.
 
     Images without a class are next to the folders of classes; where none has one, all are in `train/`.
     """
@@ -53,7 +53,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Write `metadata.jsonl` of each side, `README.md`, and a folder for every class that has no image."""
+    """Write `metadata.jsonl` of each split, `README.md`, and a folder for every class without images."""
     class_folders(parts, plan)
     places = _places(plan)
     for side, place in places.items():
@@ -66,12 +66,12 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
 
 
 def _places(plan: Plan) -> dict[str, str]:
-    """Return the folder of each side; without sides the top where there are classes, else one that is no class."""
+    """Return the folder of each split; without splits the top folder if there are classes, else `train`."""
     return {side: f"{side}/" for side in plan.sides.names} or {TRAIN: "" if plan.labelled else f"{TRAIN}/"}
 
 
 def _card(places: Mapping[str, str]) -> bytes:
-    """Return the head of a dataset card, which names the files of each split."""
+    """Return the header of a dataset card, which names the files of each split."""
     files = [
         f"  - split: {THEIR_NAMES.get(side, side)}\n    path: {to_json(f'{place}**', indent=None).decode()}"
         for side, place in places.items()
@@ -80,7 +80,7 @@ def _card(places: Mapping[str, str]) -> bytes:
 
 
 def class_folders(parts: AllParts, plan: Plan) -> None:
-    """Make a folder for every class on every side, for loaders number classes by the folders that there are."""
+    """Make a folder for every class in every split, since loaders number classes by the folders they find."""
     if not plan.labelled:
         return
     with place_errors(parts.folder):
@@ -90,7 +90,7 @@ def class_folders(parts: AllParts, plan: Plan) -> None:
 
 
 def folder_notes(plan: Plan) -> tuple[str, ...]:
-    """Return notes on classes whose folder has another name, and where folders are in another order than classes."""
+    """Return notes on classes whose folder has another name or another place in the sorted order."""
     if not plan.labelled:
         return ()
     notes = []
@@ -107,7 +107,7 @@ def folder_notes(plan: Plan) -> tuple[str, ...]:
 
 
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
-    """Read labels from `metadata.jsonl` where it has a column ``name`` (`label`), else from folders of classes.
+    """Read labels from column ``name`` (`label`) of `metadata.jsonl` if present, else from class folders.
 
     `FOLDER/cat/0001.jpg` says that 0001.jpg is a cat: sort the exported images into such folders. Files are found by
     the names that the export gave them, or by the key itself. A file that lies where the metadata says has the label of
@@ -137,13 +137,13 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
 
 
 def _is_moved(root: Path, row: dict[str, Any]) -> bool:
-    """Return whether a file has left the folder of a class into which it was exported."""
+    """Return whether a file was moved out of the class folder that it was exported to."""
     file = row.get("file_name")
     return isinstance(file, str) and "/" in file and "\0" not in file and not os.path.lexists(root / file)
 
 
 def _root(path: Path) -> Path:
-    """Return the folder with the images: the one side that was written, where all else is outside of it."""
+    """Return the folder with the images: that of the only split, if everything else lies outside of it."""
     folders = [entry.name for entry in _entries(path) if entry.is_dir(follow_symlinks=False)]
     inner = path / TRAIN
     if folders != [TRAIN] or (path / METADATA).exists():
@@ -153,7 +153,7 @@ def _root(path: Path) -> Path:
 
 
 class _Names:
-    """Finds the key of a file by its name: by the metadata, else as exports name files."""
+    """Finds the key of a file by its name: through the metadata, else by the naming of exports."""
 
     def __init__(self, metadata: list[dict[str, Any]], rows: ExpectedRows) -> None:
         self._names = KeyNames(rows.uris)
@@ -168,7 +168,7 @@ class _Names:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder, sorted by name, hidden ones left out."""
+    """Return the visible entries of a folder, sorted by name."""
     try:
         with os.scandir(folder) as listing:
             entries = [entry for entry, _ in zip(listing, range(MOST_FILES + 1), strict=False)]
@@ -180,7 +180,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _metadata(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of metadata.jsonl; none where there is no such file."""
+    """Return the rows of metadata.jsonl; empty without the file."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise InputError(f"expected a file at {path}, got a link or a folder; put a file there")
@@ -207,7 +207,7 @@ def _read_metadata(metadata: list[dict[str, Any]], collector: Collector, names: 
 
 
 def _read_folders(root: Path, classes: list[str], collector: Collector, names: _Names, noted: set[str]) -> None:
-    """Read the class of each file from its folder, unless it lies where the metadata says and has a label there."""
+    """Read the class of each file from its folder, unless the file was not moved and its metadata has a label."""
     for entry in _entries(root):
         if is_image_name(entry.name) and not entry.is_dir(follow_symlinks=False) and entry.name not in noted:
             collector.ignore(names.key_of(entry.name) or entry.name, UNSORTED)

@@ -32,34 +32,34 @@ class Item:
 
     @property
     def predicted(self) -> str | None:
-        """The class that the probe expects."""
+        """The class that the probe predicts."""
         value = self.values.get(PREDICTED)
         return None if value is None or value == "" else str(value)
 
     @property
     def probability(self) -> float | None:
-        """How probable the predicted class is, in [0, 1]."""
+        """The probability of the predicted class, in [0, 1]."""
         value = self.values.get(PROBABILITY)
         return None if value is None else float(value)
 
     @property
     def prefixed(self) -> dict[str, Value]:
-        """The key and every value under names that no tool uses: `curate_key`, `curate_rank`, and so on."""
+        """The key and all values under unique names: `curate_key`, `curate_rank`, and so on."""
         mine = {name.removeprefix(PREFIX): value for name, value in self.values.items()}
         return {f"{PREFIX}{KEY}": self.key, **{PREFIX + name: value for name, value in mine.items() if name != KEY}}
 
     def record(self, columns: tuple[str, ...]) -> dict[str, Value | None]:
-        """Return `prefixed` with a null for every column that this item lacks, in one order for all items."""
+        """Return `prefixed` with null for missing columns, in the same order for all items."""
         names = dict.fromkeys([f"{PREFIX}{KEY}", *(PREFIX + name.removeprefix(PREFIX) for name in columns)])
         return {**names, **self.prefixed}
 
     def updated(self, facts: Mapping[str, Value]) -> "Item":
-        """Return the item with what is now so of its image, in the columns that it has."""
+        """Return the item with the new facts of its image, for columns that it has."""
         return replace(self, values={**self.values, **{k: v for k, v in facts.items() if k in self.values}})
 
     @property
     def path(self) -> bytes | None:
-        """The local file, where the image is a whole one."""
+        """The path, if the image is a local file of its own."""
         if self.uri is None or ".tar::" in self.uri:
             return None
         scheme = scheme_of(self.uri)
@@ -69,7 +69,7 @@ class Item:
 
     @property
     def url(self) -> str | None:
-        """The URL that other programs can open, where the image is behind one."""
+        """The URL that other programs can open, if there is one."""
         if self.uri is None or ".tar::" in self.uri or self.path is not None:
             return None
         return self.uri

@@ -1,4 +1,4 @@
-"""JSON lines: one object a row with all columns."""
+"""JSON lines: one object per row with all columns."""
 
 from curate.columns import LABEL
 from curate.exporting.contract import LINES, Format, Plan, lines_alone
@@ -8,7 +8,7 @@ from curate.manifest.text import to_json
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write a line a row."""
+    """Write one line per row."""
     labels = rows.labels
     for record, key, label in zip(rows.records(0, len(rows)), rows.keys, labels, strict=True):
         known = {LABEL: label} if plan.label is not None else {}

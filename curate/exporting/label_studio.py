@@ -33,7 +33,7 @@ _MIME = {"jpeg": "image/jpeg", "png": "image/png", "webp": "image/webp", "gif": 
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write tasks to import; images that no browser can reach are embedded."""
+    """Write tasks to import; images that a browser cannot reach are embedded."""
     served = _served_folder(plan.common)
     addresses = {index: address for index, item in enumerate(rows.items) if (address := _address(item, served))}
     inside = [index for index in range(len(rows)) if index not in addresses]
@@ -48,7 +48,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Write the tasks, and next to them the labelling configuration where the classes are known.
+    """Write the tasks, and a labelling configuration if the classes are known.
 
     Raises:
         InputError: also if all takes more than 1 GiB, which can be imported nowhere.
@@ -80,7 +80,7 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
 
 
 def labelling_configuration(classes: tuple[str, ...]) -> str:
-    """Return the XML of a project that asks for one class an image."""
+    """Return the XML of a project that asks for one class per image."""
     choices = "\n".join(f"    <Choice value={quoteattr(xml_text(name))}/>" for name in classes)
     return (
         f'<View>\n  <Image name="{OBJECT}" value="${OBJECT}"/>\n'
@@ -89,7 +89,7 @@ def labelling_configuration(classes: tuple[str, ...]) -> str:
 
 
 def _is_ours(config: Path) -> bool:
-    """Whether there is nothing at a path, or a configuration that ``labelling_configuration`` wrote."""
+    """Whether a path is free or holds a configuration written by ``labelling_configuration``."""
     head = labelling_configuration(()).encode()[: -len(_END)]
     try:
         with config.open("rb") as file:
@@ -99,7 +99,7 @@ def _is_ours(config: Path) -> bool:
 
 
 def _served_folder(common: bytes | None) -> bytes | None:
-    """Return the one folder that holds all local images, or None where serving it would serve the whole disk.
+    """Return the folder that contains all local images; None if serving it would serve the whole disk.
 
     Label Studio serves what lies below its document root, and a local storage has to be a folder below that root: so
     the root is the folder above the images', which must not be `/`.
@@ -108,7 +108,7 @@ def _served_folder(common: bytes | None) -> bytes | None:
 
 
 def _address(item: Item, served: bytes | None) -> str:
-    """Return a URL, or a file below the folder that Label Studio serves; empty where the image has to be embedded."""
+    """Return a URL, or a path below the folder that Label Studio serves; empty if the image has to be embedded."""
     if item.url is not None:
         return item.url
     if item.path is None or served is None:
@@ -161,19 +161,19 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
 
 
 def _places(rows: ExpectedRows) -> dict[str, str]:
-    """Return every address that represents exactly one key."""
+    """Return every address that belongs to exactly one key."""
     return rows.by_text(lambda item: {item.key, item.uri, item.path_text, *_served_places(item)})
 
 
 def _served_places(item: Item) -> Iterator[str]:
-    """Yield every address that a local file may have: which folder was the document root is not known."""
+    """Yield every address that a local file may have, since the document root is not known."""
     parts = [] if item.path is None else os.path.abspath(item.path).lstrip(b"/").split(b"/")
     for start in range(len(parts)):
         yield LOCAL + quote(b"/".join(parts[start:]), safe="/")
 
 
 def _find(data: dict[str, Any], places: dict[str, str]) -> Any:
-    """Return the key of a task, or what the file calls it."""
+    """Return the key of a task, or the file's own name for it."""
     if PREFIX + KEY in data:
         return data[PREFIX + KEY]
     image = data.get(OBJECT)
@@ -186,7 +186,7 @@ def _annotations(task: dict[str, Any]) -> list[Any]:
 
 
 def _choices(annotation: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the control and what was chosen, for every choice of an annotation."""
+    """Yield the control and the chosen value for every choice of an annotation."""
     results = annotation.get("result")
     for answer in results if isinstance(results, list) else []:
         value = answer.get("value") if isinstance(answer, dict) else None
@@ -195,7 +195,7 @@ def _choices(annotation: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _control(tasks: list[dict[str, Any]], name: str | None, path: Path) -> str | None:
-    """Return the control to read; None where the file has none at all."""
+    """Return the control to read; None if the file has none."""
     controls: dict[str, None] = {}
     for task in tasks:
         for annotation in _annotations(task):
@@ -231,14 +231,14 @@ def _read_task(task: dict[str, Any], collector: Collector, places: dict[str, str
 
 
 def _kinds(annotation: dict[str, Any]) -> list[str]:
-    """Return the kinds of what was drawn or chosen, such as `rectanglelabels`."""
+    """Return the kinds of annotations, such as `rectanglelabels`."""
     results = annotation.get("result")
     parts = results if isinstance(results, list) else []
     return sorted({str(part.get("type")) for part in parts if isinstance(part, dict)})
 
 
 def _take(collector: Collector, key: Any, chosen: Any, annotation: dict[str, Any]) -> None:
-    """Take one annotation: exactly one choice is a label."""
+    """Take one annotation; only a single choice is a label."""
     if isinstance(chosen, list):
         if len(chosen) > 1:
             collector.ignore(key, SEVERAL, chosen)
@@ -249,7 +249,7 @@ def _take(collector: Collector, key: Any, chosen: Any, annotation: dict[str, Any
 
 
 def _annotator(annotation: dict[str, Any]) -> str | None:
-    """Return the annotator: the e-mail address where the export has it, else the number."""
+    """Return the annotator: the e-mail address if exported, else the number."""
     who = annotation.get("completed_by", annotation.get("annotator"))
     if isinstance(who, dict):
         who = who.get("email") or who.get("id")
@@ -259,7 +259,7 @@ def _annotator(annotation: dict[str, Any]) -> str | None:
 def _read_min(
     rows: list[dict[str, Any]], collector: Collector, places: dict[str, str], control: str, path: Path
 ) -> None:
-    """Read JSON-MIN: one object an annotation, the data and the choice side by side."""
+    """Read JSON-MIN: one object per annotation, with data and choice in one object."""
     if not any(control in row for row in rows):
         names = ", ".join(name for name in rows[0] if not name.startswith(PREFIX))[:200]
         raise InputError(f"expected the choices as {control!r} in {path}, got the names {names}; choose the control")

@@ -1,4 +1,4 @@
-"""Labels that come back: what can be used, what cannot and why. Nothing is guessed."""
+"""Labels read back from a tool: which can be used, and why others cannot; nothing is guessed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Ignored:
-    """An annotation that was set aside.
+    """An annotation that was not used.
 
     Attributes:
         what: what it is called in the file, as messages show it.
@@ -60,7 +60,7 @@ class Ignored:
 
 @dataclass(frozen=True)
 class Problem:
-    """One kind of trouble.
+    """One kind of problem, with examples.
 
     Attributes:
         kind: such as "unknown class".
@@ -81,7 +81,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a round in a file.
+    """The labels of a round read from a file.
 
     Attributes:
         rows: usable labels in the order of the file; several of one key where several annotators labelled it; none
@@ -95,7 +95,7 @@ class Labels:
     problems: tuple[Problem, ...]
 
     def table(self) -> pa.Table:
-        """Return the usable labels: `key`, `label`, `annotator`, `at`, all text, the last two may be null."""
+        """The usable labels: `key`, `label`, `annotator`, `at`, all text, the last two nullable."""
         names = ("key", "label", "annotator", "at")
         rows = [(row.key, row.label, row.annotator, row.labelled_at) for row in self.rows]
         return pa.table({name: pa.array([row[i] for row in rows], pa.string()) for i, name in enumerate(names)})
@@ -103,7 +103,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class ExpectedRows:
-    """Rows whose labels may come back: their keys, where their images are, and the classes that may come.
+    """Rows whose labels are expected: their keys, image paths, and allowed classes.
 
     Attributes:
         uris: key -> uri, or None where it has none.
@@ -133,7 +133,7 @@ class ExpectedRows:
         return cls(uris, known)
 
     def by_text(self, texts_of: Callable[[Item], Iterable[str | None]]) -> dict[str, str]:
-        """Return text -> key for every text, not empty, that represents exactly one of the rows."""
+        """Map each text that belongs to exactly one row to its key; empty texts are left out."""
         keys: dict[str, str] = {}
         shared: set[str] = set()
         for key, uri in self.uris.items():
@@ -144,7 +144,7 @@ class ExpectedRows:
 
 
 def text_of(value: Any) -> str | None:
-    """Return a label, key or name as text: text as it is, whole numbers in digits; None for all else.
+    """Return a label, key or name as text: text unchanged, integers in digits; None for other types.
 
     >>> text_of("007"), text_of(7), text_of(True), text_of(["cat"])
     ('007', '7', None, None)
@@ -155,14 +155,14 @@ def text_of(value: Any) -> str | None:
 
 
 def shown(value: object) -> str:
-    """Return a value for a message: quoted, in one line, not too long."""
+    """Return a value for a message: quoted, on one line, shortened."""
     text = repr(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 @dataclass
 class Collector:
-    """Takes annotations one by one and shows, at the end, what can be used.
+    """Takes annotations one by one, then returns the usable labels.
 
     Args:
         rows: what was requested.
@@ -183,7 +183,7 @@ class Collector:
         self._known = None if self.rows.classes is None else frozenset(self.rows.classes)
 
     def add(self, key: Any, label: Any, annotator: Any = None, at: Any = None) -> None:
-        """Take the label of an annotator for a key; sets it aside where the key or the label cannot be used."""
+        """Take an annotator's label for a key; it is not used if the key or the label is invalid."""
         name = text_of(key)
         if name is None or name not in self.rows.uris:
             self.ignore(key, UNKNOWN_KEY)
@@ -204,7 +204,7 @@ class Collector:
             self._kept.append(Label(name, class_name, who if who and _is_text(who) else None, text_of(at) or None))
 
     def ignore(self, what: Any, reason: str, detail: Any = None) -> None:
-        """Set an annotation aside; ``what`` is its key, or what the file calls it."""
+        """Record an annotation that is not used; ``what`` is its key, or the file's own name for it."""
         name = text_of(what)
         key = name if name is not None and name in self.rows.uris else None
         if key is not None:
@@ -213,7 +213,7 @@ class Collector:
         self._ignored.append(Ignored(example, reason, key))
 
     def finish(self) -> Labels:
-        """Return everything, contradictions set aside.
+        """Return the labels, without contradictory ones.
 
         Raises:
             InputError: if nothing can be used, neither a label nor a skip of an image that was requested; says why,
@@ -269,7 +269,7 @@ class Collector:
 
 
 def _is_text(text: str) -> bool:
-    """Return whether text can be written as UTF-8 (JSON can hold halves of characters)."""
+    """Return whether text can be written as UTF-8 (JSON can hold unpaired surrogates)."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""How the images of rows become files of an export: copies, or links to local files."""
+"""How images are placed in an export: copied, or linked to local files."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Keys and classes as names of files and folders: as they are where every file system takes them."""
+"""File and folder names of keys and classes: unchanged if every file system allows them."""
 
 import hashlib
 import re
@@ -24,7 +24,7 @@ OURS = ("metadata.jsonl", "data.yaml", "readme.md")  # files of exports, which n
 
 
 def key_path(key: str) -> tuple[str, bool]:
-    """Return the path of a key with names that every file system takes, and whether that is another than the key.
+    """Return the path of a key with names that every file system allows, and whether it differs from the key.
 
     >>> key_path("cats/a b.jpg"), key_path("../a:b.jpg")
     (('cats/a b.jpg', False), ('%2E%2E/a%3Ab.jpg', True))
@@ -39,7 +39,7 @@ def key_path(key: str) -> tuple[str, bool]:
 
 
 def with_digest(path: str, key: str) -> str:
-    """Return a path that ends in 8 hex digits of the key's sha256, before an image suffix.
+    """Return a path with 8 hex digits of the key's sha256 appended before an image suffix.
 
     >>> with_digest("cats/a.jpg", "cats/a.jpg")
     'cats/a~b0c3d230.jpg'
@@ -52,7 +52,7 @@ def with_digest(path: str, key: str) -> str:
 
 @dataclass(frozen=True)
 class FileNames:
-    """Where the image of each key lies: at the path of its key, where no other image would.
+    """The path of each key's image: that of its key, if no other image would get the same.
 
     A path that has to be changed, or that another is like where case and composition do not count, ends in ``~`` and 8
     hex digits of the key's sha256. Paths of keys have no other ``~``, so no two images are one file.
@@ -70,7 +70,7 @@ class FileNames:
     shared: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def of(self, key: str, suffix: str) -> str:
-        """Return the path of a key's image, with ``suffix``, its bytes', where the key has none of an image.
+        """Return the path of a key's image; ``suffix``, from its bytes, is added if the key has no image suffix.
 
         >>> FileNames().of("cats/a.jpg", "png"), FileNames(nested=True).of("007", "png")
         ('a.jpg', '007.png')
@@ -81,7 +81,7 @@ class FileNames:
         return path if self._fits(path, suffix) else f"{path}.{suffix}"
 
     def path_for(self, key: str) -> tuple[str, bool]:
-        """Return the path that a key asks for, before its suffix, and whether that has to be marked as another."""
+        """Return the path for a key without suffix, and whether it must be marked as changed."""
         path, changed = key_path(key)
         if self.nested:
             return path, changed
@@ -89,7 +89,7 @@ class FileNames:
         return last, last != key.rpartition("/")[2] or not last
 
     def claim(self, path: str) -> str:
-        """Return a form that is equal for paths that would be one file: a path without suffix will get any."""
+        """Return a form that is equal for paths that would be the same file; a path without suffix will get any."""
         folded = _folded(path)
         if self.encoded is not None:
             return folded if self._fits(path, self.encoded) else f"{folded}.{self.encoded}"
@@ -101,7 +101,7 @@ class FileNames:
 
 
 class Claims:
-    """Gathers what keys ask for, and says what several do: 24 bytes a key.
+    """Collects the paths that keys ask for, and finds those asked for by several; 24 bytes per key.
 
     Args:
         names: without ``shared``.
@@ -118,7 +118,7 @@ class Claims:
         self.has_split_words = False
 
     def add(self, keys: Iterable[str]) -> None:
-        """Take some keys."""
+        """Add keys."""
         paths = [self._names.path_for(key)[0] for key in keys]
         claims = [self._names.claim(path) for path in paths]
         self.has_split_words = self.has_split_words or any(map(SPLIT_WORDS.search, paths))
@@ -130,7 +130,7 @@ class Claims:
             self._folders |= dict.fromkeys("/".join(parts[:n]) for n in range(1, len(parts) + 1))
 
     def shared(self) -> NDArray[np.uint64]:
-        """Return the hashes of what more than one image, or an image and a folder, would be, sorted."""
+        """Return the sorted hashes of paths claimed by more than one image, or by an image and a folder."""
         files = np.concatenate(self._files) if self._files else np.zeros(0, np.uint64)
         once, counts = np.unique(files, return_counts=True)
         folders = tie_breaks([name.encode() for each in self._folders for name in (each, f"{_stem(each)}.*")])
@@ -154,7 +154,7 @@ def _holds(values: NDArray[np.uint64], value: np.uint64) -> bool:
 
 
 def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:
-    """Return a folder's name for each value: as it is where every file system takes it, and no other is like it.
+    """Return a folder name for each value: unchanged if every file system allows it and it is unique.
 
     What no file system takes becomes `%XX`, and a name that was changed, or that another is like where case and
     composition do not count, ends in `~` and 8 hex digits of the value's sha256. None is `_none`.
@@ -182,7 +182,7 @@ def _folded(text: str) -> str:
 
 
 def _safe(value: str) -> str:
-    """Return a value whose every letter a name can have, none first or last that systems drop or hide."""
+    """Return a value in which every character is allowed, and none at the ends is dropped or hidden by a system."""
     last = len(value) - 1
     letters = [
         f"%{ord(letter):02X}"
@@ -206,7 +206,7 @@ def _short(text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Return a name that is not too long, with its image suffix where it has one."""
+    """Return a name of allowed length that keeps its image suffix."""
     suffix = suffix_of(text)
     if len(text.encode()) <= _MOST or suffix not in IMAGE_SUFFIXES:
         return _short(text)
@@ -231,7 +231,7 @@ class KeyNames:
             self._plain.setdefault(_folded(path), []).append(key)
 
     def key_of(self, name: str) -> str | None:
-        """Return the key of a file's name: as ``FileNames`` made it, or the key itself; None where it is neither.
+        """Return the key of a file's name: as ``FileNames`` made it, or the key itself; None if neither.
 
         A name that several keys would have had is not among theirs.
         """

@@ -1,4 +1,4 @@
-"""Parquet with the images inside, as Hugging Face `datasets` loads it."""
+"""Parquet with embedded images, as Hugging Face `datasets` loads it."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ GROUP_ROWS = 1000
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write a shard of each side, `data/train-00000-of-00012.parquet`: `image` (bytes and name), `label`, columns."""
+    """Write a shard of each split, `data/train-00000-of-00012.parquet`: `image` (bytes and name), `label`, columns."""
     sides = plan.sides.of(rows.keys, rows.labels, rows.texts(plan.per) if plan.per else [])
     lost: list[Lost] = []
     for side in plan.sides.names or ("",):
@@ -46,7 +46,7 @@ def _write(rows: Rows, part: Part, plan: Plan, split: str) -> None:
 
 
 def tables(rows: Rows, part: Part, plan: Plan, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows that have an image, with it, in pieces of about 32 MB; ``schema`` is one of ``schema_of``."""
+    """Yield the rows that have an image, with it, in pieces of about 32 MB; ``schema`` comes from ``schema_of``."""
     columns = rows.table.select([field.name for field in _passed_fields(plan)])
     if plan.label is not None:
         columns = columns.set_column(columns.column_names.index(plan.label), LABEL, _labels(rows, plan))
@@ -81,7 +81,7 @@ def _table(start: int, columns: pa.Table, images: list[ExportedImage], schema: p
 
 
 def schema_of(plan: Plan) -> pa.Schema:
-    """Return `image`, `label` and columns; a column that has one of these names already is `source_NAME`.
+    """Return `image`, `label` and the columns; a column of the same name becomes `source_NAME`.
 
     The metadata shows `datasets` that it holds images, and the names of the classes.
     """

@@ -1,4 +1,4 @@
-"""Where formats write: the files and pieces of a part, and the export that joins them."""
+"""Where formats write: the files and pieces of one part, and the export that joins all parts."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Entry:
-    """A file that was written: its path in the folder, its size, and its digest, which is empty for a link."""
+    """A written file: its path in the folder, size and digest (empty for a link)."""
 
     name: str
     n_bytes: int
@@ -24,7 +24,7 @@ class Entry:
 
 
 class HashedFile:
-    """A file that is being written, and the digest of what was: a context manager.
+    """A file being written and the digest of its bytes: a context manager.
 
     Args:
         folder: of the file.
@@ -51,11 +51,11 @@ class HashedFile:
 
     @property
     def closed(self) -> bool:
-        """Whether no more can be written."""
+        """Whether the file is closed."""
         return self._file.closed
 
     def write(self, data: bytes | memoryview) -> int:
-        """Append bytes; return how many."""
+        """Append bytes; return how many were written."""
         self._hash.update(data)
         with place_errors(self._path):
             self._file.write(data)
@@ -67,18 +67,18 @@ class HashedFile:
         return self.n_bytes
 
     def flush(self) -> None:
-        """Hand buffered bytes to the system."""
+        """Flush buffered bytes to the system."""
         with place_errors(self._path):
             self._file.flush()
 
     def entry(self) -> Entry:
-        """Return the file as the manifest lists it."""
+        """Return the file's entry for the manifest."""
         return Entry(self._name, self.n_bytes, self._hash.hexdigest())
 
 
 @dataclass
 class Part:
-    """A part that is being written.
+    """A part being written.
 
     Attributes:
         number: of it.
@@ -99,19 +99,19 @@ class Part:
     written: int = 0
 
     def piece(self, name: str, data: bytes) -> None:
-        """Append to a piece."""
+        """Append to a named piece."""
         self.pieces.setdefault(name, bytearray()).extend(data)
 
     def file(self, name: str) -> HashedFile:
-        """Return a file to fill, whose path in the folder is ``name``."""
+        """Return a new file at path ``name`` in the folder, to write to."""
         return HashedFile(self.folder, name, self.entries)
 
     def read(self, rows: Rows) -> Iterator[ExportedImage]:
-        """Yield the image of every row that has one."""
+        """Read the image of every row that has one."""
         yield from self._kept(self.reader.read(rows))
 
     def store(self, rows: Rows, names: FileNames, folder_of: Callable[[int], str]) -> Iterator[ExportedImage]:
-        """Write the image of every row that has one as a file, named after its key.
+        """Write the image of every row that has one to a file named after its key.
 
         Args:
             rows: of the part.
@@ -164,7 +164,7 @@ class AllParts:
     files: list[AtomicFile] = field(default_factory=list)
 
     def target(self, path: Path, *, overwrite: bool | None = None) -> AtomicFile:
-        """Return a file to fill that will be at ``path``."""
+        """Return a file to write to that will be at ``path``."""
         self.files.append(AtomicFile(path, overwrite=self.overwrite if overwrite is None else overwrite))
         return self.files[-1]
 
@@ -175,7 +175,7 @@ class AllParts:
                 file.write(each)
 
     def join(self, file: AtomicFile | HashedFile, piece: str, separator: bytes = b"") -> None:
-        """Append the pieces of a name, in the order of the parts, to a file.
+        """Append the pieces of a name to a file, in the order of the parts.
 
         Args:
             file: open.

@@ -1,4 +1,4 @@
-"""A list of paths, for xargs and other programs that take one a line."""
+"""A list of paths, one per line, for xargs and other programs."""
 
 import os
 

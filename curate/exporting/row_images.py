@@ -1,6 +1,6 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
 # ruff: noqa: PTH100, PTH116, PTH211
-"""The images of rows: read, checked, encoded and written by several threads, in the order of the rows."""
+"""Images of rows, read, checked, encoded and written by several threads in row order."""
 
 import hashlib
 import os
@@ -62,7 +62,7 @@ class ExportedImage:
 
 @dataclass(frozen=True)
 class Lost:
-    """A row whose image cannot be read, and why."""
+    """A row whose image cannot be read, with the reason."""
 
     index: int
     why: str
@@ -92,7 +92,7 @@ class RowImages:
         self.pool = ThreadPoolExecutor(self.workers, "image")
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Stop the threads."""
         self.pool.shutdown(cancel_futures=True)
 
     def read(self, rows: Rows) -> Iterator[ExportedImage | Lost]:
@@ -103,7 +103,7 @@ class RowImages:
         return in_order(self.pool, self._read, work, AHEAD * self.workers, lambda job: sizes[job[0]])
 
     def store(self, rows: Rows, folder: Path, name_of: Callable[[int, str], str]) -> Iterator[ExportedImage | Lost]:
-        """Write, or link, the image of every row as a file.
+        """Write or link the image of every row as a file.
 
         Args:
             rows: of a part.
@@ -183,7 +183,7 @@ class RowImages:
 
 
 def _sizes(rows: Rows) -> list[int]:
-    """Return the bytes of the image of each row as they were scored; 0 where the table does not hold them."""
+    """Return the size in bytes of each image when it was scored; 0 if the table does not hold it."""
     column = rows.column(N_BYTES) if rows.has(N_BYTES) else None
     if column is None or not pa.types.is_integer(column.type):
         return [0] * len(rows)
@@ -191,13 +191,13 @@ def _sizes(rows: Rows) -> list[int]:
 
 
 def suffix_of_bytes(data: bytes) -> str:
-    """Return the suffix of names by the format found in the bytes."""
+    """Return the file suffix for the format found in the bytes."""
     kind = sniff(data) or "jpg"
     return SUFFIXES.get(kind, kind)
 
 
 def fresh(path: Path) -> Path:
-    """Return a free path: leftovers of a killed run are removed, of a link the link alone."""
+    """Return a free path; leftovers of a killed run are removed (of a link, only the link)."""
     with suppress(FileNotFoundError):
         path.unlink()
     return path

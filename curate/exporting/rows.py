@@ -1,4 +1,4 @@
-"""Exported rows: where they come from, and some of them as items and as records."""
+"""Exported rows: their source, and batches of them as items and records."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ RECORD_STEP = 1024  # rows that are Python objects at a time
 
 @dataclass(frozen=True)
 class Source:
-    """A table whose rows go out.
+    """A table whose rows are exported.
 
     Attributes:
         table: on the disk, or in memory.
@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Rows:
-    """Some exported rows.
+    """A batch of exported rows.
 
     Attributes:
         start: number of the first, among those that go out.
@@ -78,18 +78,18 @@ class Rows:
 
     @cached_property
     def uris(self) -> list[str | None]:
-        """Where their images are."""
+        """Their image paths or URLs."""
         return self._values(URI)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Columns of numbers and text in addition to key, uri and label."""
+        """Columns of numbers and text besides key, uri and label."""
         others = (KEY, URI, self.label)
         return tuple(field.name for field in self.table.schema if field.name not in others and is_plain(field.type))
 
     @cached_property
     def items(self) -> list[Item]:
-        """They as images of a batch."""
+        """The rows as items of a batch."""
         columns = {name: [plain_value(value) for value in self._values(name)] for name in self.columns}
         return [
             Item(key, uri, {name: value for name in columns if (value := columns[name][row]) is not None}, label)
@@ -105,7 +105,7 @@ class Rows:
         return labels
 
     def texts(self, column: str) -> list[str | None]:
-        """Return a column's values as text; None for a row without."""
+        """Return a column's values as text; None for missing values."""
         values: list[str | None] = texts(self.column(column).combine_chunks()).to_pylist()
         return values
 
@@ -119,13 +119,13 @@ class Rows:
         return name in self.table.column_names or (self.extra is not None and name in self.extra.column_names)
 
     def take(self, rows: Sequence[int]) -> "Rows":
-        """Return some of the rows, by their numbers here."""
+        """Return some of the rows, by their position in the batch."""
         at = pa.array(rows, pa.int64())
         extra = None if self.extra is None else self.extra.take(at)
         return replace(self, table=self.table.take(at), extra=extra)
 
     def records(self, start: int, stop: int) -> list[dict[str, Any]]:
-        """Return all columns but bytes of some rows, as JSON takes them: NaN and infinity are null."""
+        """Return all columns except bytes of some rows as JSON values: NaN and infinity become null."""
         some = self.table.slice(start, stop - start)
         columns = {
             field.name: [json_value(value) for value in some[field.name].to_pylist()]
@@ -147,21 +147,21 @@ def is_plain(kind: pa.DataType) -> bool:
 
 
 def holds_bytes(kind: pa.DataType) -> bool:
-    """Return whether a type holds bytes, which no JSON does; a struct with such a field among them."""
+    """Return whether a type contains bytes, also as a field of a struct; JSON has no bytes."""
     if pa.types.is_struct(kind):
         return any(holds_bytes(kind.field(i).type) for i in range(kind.num_fields))
     return is_bytes(kind)
 
 
 def plain_value(value: object) -> Value | None:
-    """Return a value that JSON and CSV hold, or None: NaN and infinity have no place in either."""
+    """Return a value for JSON and CSV; None for NaN and infinity."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if isinstance(value, str | int) else None
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON takes it; times and the like as text.
+    """Return a value as JSON; times and the like as text.
 
     >>> json_value([1.0, float("nan")])
     [1.0, None]
@@ -176,7 +176,7 @@ def json_value(value: Any) -> Any:
 
 
 def ok_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows whose image was scored; all where the table does not say."""
+    """Return the rows whose image was scored; all if the table has no status."""
     return batch.filter(pc.equal(batch[STATUS], OK)) if STATUS in batch.schema.names else batch
 
 

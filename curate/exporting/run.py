@@ -1,4 +1,4 @@
-"""One export from its first part to its name, or from where an earlier run was stopped."""
+"""One export from its first part to its final name, or from where an earlier run stopped."""
 
 import secrets
 from collections.abc import Callable
@@ -24,7 +24,7 @@ MISSING_SUFFIX = ".missing.csv"  # of the list of rows left out, next to what is
 
 @dataclass(frozen=True)
 class ExportProgress:
-    """Where an export is.
+    """Progress of an export.
 
     Attributes:
         done: rows written, also by earlier runs.
@@ -43,7 +43,7 @@ class ExportProgress:
 
 @dataclass(frozen=True)
 class Written:
-    """The files on the disk now.
+    """The files written so far.
 
     Attributes:
         paths: files, or the one folder, in the order written.
@@ -64,7 +64,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Job:
-    """The export to be written.
+    """The export to write.
 
     Attributes:
         plan: of the rows.
@@ -88,7 +88,7 @@ class Job:
 
 
 def write_out(job: Job, reader: RowImages) -> Written:
-    """Write all parts that are not done, check them all, and give the whole its name.
+    """Write all missing parts, check them all, and rename the result to its final name.
 
     Raises:
         InputError: if images cannot be read, the place refuses, or what is on the disk is not what was written. What
@@ -142,7 +142,7 @@ def _write_parts(job: Job, reader: RowImages, work: WorkFolder) -> None:
 
 
 def refused(n_rows: int, n_lost: int, key: str, why: str, hint: str = HINT) -> InputError:
-    """Return the message for images that cannot be read."""
+    """Return the error message for images that cannot be read."""
     several = f", and {n_lost - 1:,} more of {n_rows:,}" if n_lost > 1 else ""
     advice = "pass what was scored as --source" if why == NO_FILE else hint
     return InputError(f"cannot read the image of {key!r}{several}: {why}; {advice}")
@@ -172,7 +172,7 @@ def _finish(job: Job, work: WorkFolder) -> Written:
 
 
 def _list_missing(work: WorkFolder, out: Path) -> Path:
-    """Write which rows were left out, and why, next to what is written."""
+    """Write a list of the rows left out, with reasons, next to the export."""
     path = out.with_name(out.name + MISSING_SUFFIX)
     header = csv_lines([("key", "why")]).encode()
     with suppress(OSError), path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""How large a part is: shards of a stated size."""
+"""Size of a part: shards of a given size."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ N_BYTES = "n_bytes"
 
 @dataclass(frozen=True)
 class Shard:
-    """The size of a part: at most so many rows, and so many bytes of images.
+    """The size of a part: at most this many rows and this many bytes of images.
 
     Attributes:
         n_rows: most rows.
@@ -26,7 +26,7 @@ class Shard:
 
     @classmethod
     def of(cls, text: str | None, *, is_sized: bool) -> "Shard":
-        """Return the size that was requested: a number of images, or of bytes with a unit.
+        """Return the requested size: a number of images, or of bytes with a unit.
 
         Args:
             text: as typed; None for 10,000 images, and at most 1 GB where sizes are known.

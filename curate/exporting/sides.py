@@ -1,4 +1,4 @@
-"""Sides of an export, train, val and test: by a column, or a share of every class held out by a hash of the keys."""
+"""Splits of an export (train, val, test): from a column, or by holding out a share of each class by key hashes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Sides:
-    """Which side each row is on.
+    """The split of each row.
 
     Attributes:
         column: of sides; None where none is used.
@@ -43,7 +43,7 @@ class Sides:
 
     @classmethod
     def by_column(cls, column: str, values: Iterable[str | None]) -> "Sides":
-        """Return the sides that the values of a column name.
+        """Take the splits from a column.
 
         Raises:
             InputError: for a value that is no side.
@@ -60,7 +60,7 @@ class Sides:
 
     @classmethod
     def held_out(cls, hashes: Mapping[str | None, NDArray[np.uint64]]) -> "Sides":
-        """Return sides that hold out a fifth of every class, of two images at least one.
+        """Hold out a fifth of every class; of two images at least one.
 
         Args:
             hashes: class -> hashes of its keys.
@@ -81,7 +81,7 @@ class Sides:
         return cls(None, (TRAIN, VAL), bounds)
 
     def of(self, keys: Sequence[str], classes: Sequence[str | None], values: Sequence[str | None]) -> list[str]:
-        """Return the side of each row; empty text in an export without sides.
+        """Return the split of each row; empty text in an export without splits.
 
         Args:
             keys: of the rows.
@@ -99,5 +99,5 @@ class Sides:
 
 
 def side_hashes(keys: Iterable[str]) -> NDArray[np.uint64]:
-    """Return the hash of each key by which rows are held out."""
+    """Return the hash of each key that decides whether the row is held out."""
     return tie_breaks([key.encode() for key in keys], seed=SEED)

@@ -1,4 +1,4 @@
-"""Any subset, or scored table, as another tool takes it."""
+"""Export a subset or a scored table for another tool."""
 
 import hashlib
 import os
@@ -84,7 +84,7 @@ class ExportResult:
 
 
 def run_export(options: ExportOptions) -> ExportResult:
-    """Write the rows of a table for another tool: key, place or image, label and columns.
+    """Export the rows of a table for another tool: key, path or URL, image, label and columns.
 
     Rows whose image could not be scored stay behind. A call that was stopped is gone on with by the same call; until
     all is written, and checked, it is in ``OUT.part``.
@@ -145,7 +145,7 @@ export = callable_of(ExportOptions, run_export)
 
 
 def _planned(options: ExportOptions, opened: Table, plan: Plan) -> ExportResult:
-    """Return the result that an export will have, before anything is written."""
+    """Return the result that an export will have, without writing anything."""
     return ExportResult(
         options.to,
         plan.n_rows,
@@ -158,7 +158,7 @@ def _planned(options: ExportOptions, opened: Table, plan: Plan) -> ExportResult:
 
 
 def _write(options: ExportOptions, job: Job, located: Located | None, encoding: Encoding | None) -> Written:
-    """Write the parts of an export that are missing, with its log."""
+    """Write the missing parts of an export, and its log."""
     with RunLog(
         options.log, command="export", table=str(options.table), to=options.to, out=str(job.out), rows=job.plan.n_rows
     ) as events:
@@ -191,7 +191,7 @@ def _request(options: ExportOptions, opened: Table, encoding: Encoding | None, p
 
 
 def _settings(options: ExportOptions, plan: Plan) -> dict[str, Any]:
-    """Return the settings that decide an export, next to its rows and images."""
+    """Return the settings that, with rows and images, determine an export."""
     same = {name: getattr(options, name) for name in ("link", "resize", "encode", "null")}
     return {
         **{"format": options.to, "label": plan.label, "classes": digest_of_names(plan.classes), "per": plan.per},
@@ -201,7 +201,7 @@ def _settings(options: ExportOptions, plan: Plan) -> dict[str, Any]:
 
 
 def sides_column(table: Table) -> str | None:
-    """Return the column `split` where a table has one and all its values are sides."""
+    """Return column `split` if the table has one whose values are all splits."""
     if SPLIT not in table.schema.names or not is_text(table.schema.field(SPLIT).type):
         return None
     values = table.read([SPLIT])[SPLIT].unique().to_pylist()
@@ -209,7 +209,7 @@ def sides_column(table: Table) -> str | None:
 
 
 def _taken(table: Table, kind: Format, take: str | Sequence[str] | None, label: str | None) -> tuple[str, ...]:
-    """Return the columns that go out in addition to key and uri."""
+    """Return the columns exported besides key and uri."""
     if take is None:
         take = () if kind.minimal else ("*",)
     elif isinstance(take, str):
@@ -234,7 +234,7 @@ def _no_classes(classes: str | Path | Sequence[str] | None) -> ClassList:
 
 
 def _notes(table: Table, plan: Plan, take: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return notes on classes, sides and columns, for every format."""
+    """Return notes on classes, splits and columns, for every format."""
     notes = []
     if plan.lacking:
         n = counted(len(plan.lacking), "class", "classes")
@@ -258,12 +258,12 @@ def _notes(table: Table, plan: Plan, take: str | Sequence[str] | None) -> tuple[
 
 
 def digest_of_names(names: Sequence[str]) -> str:
-    """Return a digest of names in their order."""
+    """Return a digest of names in order."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
 
 
 def _listener(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Callable[[ExportProgress], None]:
-    """Return a listener that writes a line of the log after each part, and calls the other listeners."""
+    """Return a listener that logs each part and calls the other listeners."""
 
     def both(progress: ExportProgress) -> None:
         events.write("part", **asdict(progress))
@@ -279,7 +279,7 @@ def digest_of(table: Table) -> str:
 
 
 def _check_options(options: ExportOptions, kind: Format, encoding: Encoding | None) -> None:
-    """Refuse what a format cannot do: it would be as if nothing had been requested."""
+    """Refuse options that a format does not support, instead of ignoring them."""
     to, link = options.to, options.link
     if link not in LINKS:
         raise InputError(f"--link: expected {', '.join(LINKS)}, got {link!r}{closest(link, LINKS)}")
@@ -302,7 +302,7 @@ def _check_options(options: ExportOptions, kind: Format, encoding: Encoding | No
 
 
 def _place(out: str | Path | None, kind: Format, to: str) -> Path:
-    """Return where to write, refused early: before the rows are read."""
+    """Return the output path, refused early if it cannot be used."""
     if out is None:
         what = "a folder" if kind.folder else f"a file name that ends in {kind.suffix}"
         raise InputError(f"expected {what} to write, got none; add --out, or --dry-run")
@@ -322,7 +322,7 @@ def _check_classes(table: Table, label: str | None, per: str | None) -> None:
 
 
 def _ranked(table: Table, kind: Format, columns: Sequence[str]) -> Table | pa.Table:
-    """Return the rows in the order in which they are to be labelled, where they have one; else as they are."""
+    """Return the rows in labelling order if the table has one, else unchanged."""
     if kind.read is None or RANK not in table.schema.names or table.n_rows > MOST_RANKED:
         return table
     names = [name for name in table.schema.names if name in (KEY, URI, STATUS, SHA256, *columns)]
@@ -346,7 +346,7 @@ def _located(
 def _existing_export(
     place: Path, kind: Format, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool
 ) -> dict[str, Any] | None:
-    """Return the existing files where they are this very export; refuse to replace any others."""
+    """Return the existing files if they are this very export; refuse to replace others."""
     if not os.path.lexists(place):
         return None
     if not kind.folder:

@@ -1,6 +1,6 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
 # ruff: noqa: PTH100, PTH116, PTH120
-"""One pass over all rows before the first is written: counts, keys, classes, folders, and rows left out."""
+"""One pass over all rows before writing: counts, keys, classes, folders, and rows left out."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ class Survey:
 
 
 def survey(source: Source, request: ExportRequest, name: str) -> tuple[Plan, NDArray[np.uint64], Survey]:
-    """Look at all rows.
+    """Gather the facts of all rows.
 
     Args:
         source: the table.
@@ -133,7 +133,7 @@ def _sides(request: ExportRequest, seen: Survey) -> Sides:
 
 
 def columns_of(table: Table, columns: Sequence[str], label: str | None) -> tuple[str, ...]:
-    """Return the columns to export in addition to key and uri: the label and those named; `*` matches any letters.
+    """Return the columns to export besides key and uri: the label and those named; `*` matches any letters.
 
     By ``*`` all go out but what says the same of all rows.
 
@@ -156,7 +156,7 @@ def _ok(batch: pa.RecordBatch) -> NDArray[np.bool_]:
 
 
 def _cut(seen: Survey, shard: Shard, batch: pa.RecordBatch, ok: NDArray[np.bool_]) -> None:
-    """Note where parts begin: before the row that would make one larger than requested."""
+    """Note where parts begin: before the row that would make one too large."""
     rows = np.flatnonzero(ok)
     sizes = np.zeros(len(rows), np.int64)
     if shard.n_bytes and N_BYTES in batch.schema.names:
@@ -200,7 +200,7 @@ def _values(seen: Survey, request: ExportRequest, batch: pa.RecordBatch) -> None
 
 
 def _hold_out(seen: Survey, batch: pa.RecordBatch, labels: pa.Array) -> None:
-    """Note the hashes of the keys of each class."""
+    """Note the key hashes of each class."""
     hashes = side_hashes(plain(batch[KEY]).cast(pa.string()).to_pylist())
     codes = labels.dictionary_encode()
     places = codes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -215,7 +215,7 @@ def _check_probabilities(batch: pa.RecordBatch) -> None:
 
 
 def _files(seen: Survey, request: ExportRequest, batch: pa.RecordBatch, top: bytes | None) -> None:
-    """Look at where local images are: the folder over all, and whether they are there."""
+    """Find the common folder of local images, and which are missing."""
     if URI not in batch.schema.names:
         return
     folders: set[bytes] = set()
@@ -240,7 +240,7 @@ def _paths(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, bytes | Non
 
 
 def _absence(uri: str | None, path: bytes | None) -> str:
-    """Return why an image is missing; empty where it is, or only reading would show."""
+    """Return why an image is missing; empty if it exists, or if only reading it would tell."""
     if uri is None:
         return NO_FILE
     if path is None:

@@ -1,4 +1,4 @@
-"""Every format by name; imported when it is looked up, so that help can name all at no cost."""
+"""Every format by name, imported when it is used, so that help can list all at no cost."""
 
 from collections import ChainMap
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""WebDataset: tar files of images, each with all its columns as JSON."""
+"""WebDataset: tar files of images, each with its columns as JSON."""
 
 import tarfile
 from typing import Any
@@ -14,7 +14,7 @@ END = bytes(2 * BLOCK)
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write a shard: for each row `NUMBER.jpg` and `NUMBER.json`, in the order of the table.
+    """Write a shard: `NUMBER.jpg` and `NUMBER.json` for each row, in the order of the table.
 
     The number is the row's, in nine digits: a sample's name ends at its first dot, and keys hold dots. The key
     is in the JSON. Times and owners are zero, so that equal rows give equal bytes.

@@ -1,4 +1,4 @@
-"""An export that is under way: the folder `NAME.part`, its journal, what is done, the check of all, and the name."""
+"""An export in progress: folder `NAME.part`, its journal, finished parts, the final check and the rename."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ KIND = "export"
 
 @dataclass(frozen=True)
 class Done:
-    """A part that is written: one line of the journal."""
+    """A finished part: one line of the journal."""
 
     part: int
     rows: int
@@ -44,7 +44,7 @@ class Done:
 
 
 class WorkFolder(HeldFolder):
-    """The folder of one export until it is whole; at most one live process holds it.
+    """The working folder of one export; only one live process holds it.
 
     Args:
         out: what it will be.
@@ -60,11 +60,11 @@ class WorkFolder(HeldFolder):
 
     @property
     def out(self) -> Path:
-        """The folder of the files that go out."""
+        """The folder of the files to deliver."""
         return self.folder / OUT
 
     def begin(self, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool) -> None:
-        """Start, or go on with, the export that ``fingerprint`` describes; parts that are not as written count not.
+        """Start or resume the export that ``fingerprint`` describes; parts that changed on disk are written again.
 
         Args:
             fingerprint: all that decides what is written.
@@ -93,7 +93,7 @@ class WorkFolder(HeldFolder):
         self.resumed = frozenset(self.done)
 
     def clear(self) -> None:
-        """Remove all but the lock: first the journal, without which no part counts, and last whose folder it is."""
+        """Remove all but the lock: first the journal, so that no part counts, and last the owner's record."""
         with place_errors(self.folder):
             (self.folder / JOURNAL).unlink(missing_ok=True)
             for path in self.folder.iterdir():
@@ -104,7 +104,7 @@ class WorkFolder(HeldFolder):
             (self.folder / RUN).unlink(missing_ok=True)
 
     def commit(self, part: Part, missing: bytes) -> None:
-        """Write the pieces of a part, and its line: from now on it is done."""
+        """Move the pieces of a part into place and journal it; from then on it counts as finished."""
         listed = b"".join(to_json([e.name, e.n_bytes, e.sha256], indent=None) for e in part.entries)
         contents, written = {**part.pieces, ENTRIES: listed, MISSING: missing}, list[Entry]()
         for name, data in contents.items():
@@ -117,7 +117,7 @@ class WorkFolder(HeldFolder):
         self.done[part.number] = line
 
     def remove(self) -> None:
-        """Remove the folder, renamed first, so that no process meets a half removed one; a later run sweeps the rest.
+        """Rename the folder, then remove it, so that no process meets it half removed; a later run removes the rest.
 
         Raises:
             InputError: if the place refuses; in the folder of a round no rest may stay.
@@ -129,25 +129,25 @@ class WorkFolder(HeldFolder):
                 shutil.rmtree(doomed)
 
     def tidy(self) -> None:
-        """Remove what a run left that was killed when its result had its name."""
+        """Remove leftovers of a run that was killed after its result was renamed."""
         sweep(self.final.parent, temporary_stem(self.final))
         if self.folder.is_dir() and (self._before() is not None or not any(self.folder.iterdir())):
             with self:
                 self.remove()
 
     def entries(self, number: int) -> list[Entry]:
-        """Return the files of a part that is done."""
+        """Return the files of a finished part."""
         lines = self._piece(ENTRIES, number).read_bytes().splitlines()
         return [Entry(*json.loads(line)) for line in lines]
 
     def places(self, name: str) -> Iterator[Path]:
-        """Yield where the pieces of a name are, in the order of the parts."""
+        """Yield the paths of the pieces of a name, in the order of the parts."""
         for number in sorted(self.done):
             if name in self.done[number].pieces:
                 yield self._piece(name, number)
 
     def check(self, parts: AllParts, n_rows: int) -> tuple[int, int, str]:
-        """Compare what is on the disk with what was written: rows, files, sizes, digests.
+        """Compare rows, files, sizes and digests on disk with what was written.
 
         Returns:
             Files, bytes, and a digest of all names, sizes and digests of files that is free of their order.
@@ -177,7 +177,7 @@ class WorkFolder(HeldFolder):
         return expected
 
     def publish(self, parts: AllParts, manifest: dict[str, Any] | None, *, overwrite: bool) -> tuple[Path, ...]:
-        """Give the finished export its name, and remove the rest."""
+        """Rename the finished export to its final name, and remove the rest."""
         if parts.files:
             commit_together(parts.files)
             paths = tuple(file.path for file in parts.files)
@@ -209,7 +209,7 @@ class WorkFolder(HeldFolder):
             yield Done(**line)
 
     def _holds(self, line: Done) -> bool:
-        """Whether a part's pieces and files are as they were written."""
+        """Whether a part's pieces and files are unchanged."""
         if any(file_sha256(self._piece(name, line.part)) != digest for name, digest in line.pieces.items()):
             return False
         with ThreadPoolExecutor(self.workers) as pool:
@@ -233,7 +233,7 @@ class WorkFolder(HeldFolder):
 
 
 def files_in(folder: Path) -> Iterator[tuple[str, int]]:
-    """Yield the path in the folder, and the size, of every file, links followed; the manifest is not among them."""
+    """Yield path and size of every file in the folder, links followed, without the manifest."""
     waiting = [""]
     while waiting:
         inside = waiting.pop()
@@ -250,7 +250,7 @@ def files_in(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def account(files: Iterator[tuple[str, int]]) -> tuple[int, int, str]:
-    """Return how many files, their bytes, and a digest of their names and sizes that is free of their order."""
+    """Return the number of files, their bytes, and a digest of names and sizes in any order."""
     n = n_bytes = total = 0
     for name, size in files:
         digest = hashlib.sha256(f"{name}\0{size}".encode("utf-8", "surrogateescape")).digest()
@@ -259,7 +259,7 @@ def account(files: Iterator[tuple[str, int]]) -> tuple[int, int, str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of an exported folder; None where it is not one."""
+    """Return the manifest of an exported folder; None if it is not one."""
     path = folder / MANIFEST
     try:
         if path.is_symlink() or path.stat().st_size > 1 << 20:
@@ -271,5 +271,5 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def is_untouched(folder: Path, manifest: dict[str, Any]) -> bool:
-    """Return whether an exported folder holds the files that it was exported with, by name and size, and no others."""
+    """Return whether an exported folder holds exactly the files that were exported, by name and size."""
     return list(account(files_in(folder))) == [manifest.get(name) for name in ("files", "bytes", "names")]

@@ -1,4 +1,4 @@
-"""YOLO's layout for classification: `SIDE/CLASS/IMAGE`, the classes in `data.yaml`."""
+"""YOLO's layout for classification: `SPLIT/CLASS/IMAGE`, and the classes in `data.yaml`."""
 
 from curate.exporting.contract import Format, Plan
 from curate.exporting.imagefolder import class_folders, folder_notes
@@ -12,7 +12,7 @@ DATA = "data.yaml"
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write the images of some rows into the folders of their sides and classes.
+    """Write the images of some rows into the folders of their splits and classes.
 
     Raises:
         InputError: for a row without a class.
@@ -32,7 +32,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Write `data.yaml`: the sides that there are, and the classes in the order by which YOLO numbers them."""
+    """Write `data.yaml`: the splits, and the classes in YOLO's numbering."""
     class_folders(parts, plan)
     names = [f"  {number}: ".encode() + to_json(name, indent=None) for number, name in enumerate(plan.in_folder_order)]
     sides = "".join(f"{side}: {side}\n" for side in plan.sides.names)

@@ -1,1 +1,1 @@
-"""Rounds of labelling as files: what was requested, what came back, how good it was."""
+"""Labelling in rounds, as files: batches sent out, labels imported, and measured accuracy."""

@@ -34,13 +34,13 @@ def for_annotators(batch: pa.Table) -> pa.Table:
 
 
 def noted_export(settings: RoundSettings, path: Path) -> dict[str, Any]:
-    """Return the record of an export: its format and name, and the digest of a file that is not filled in."""
+    """Return the record of an export: format, name, and the digest if the file is not to be filled in."""
     noted = {"format": settings.format, "file": path.name}
     return {**noted, "sha256": file_sha256(path)} if settings.format != CSV and path.is_file() else noted
 
 
 def export_problems(place: Path, noted: Mapping[str, Any], batch: pa.Table, settings: RoundSettings) -> list[str]:
-    """Return differences of an export from its batch; none for one that was removed.
+    """Return differences between an export and its batch; none if the export was removed.
 
     Of a CSV every cell counts but labels and annotators, whatever the order of rows and columns; of another file its
     digest, where the state has one. Folders of images are not looked at: annotators sort them.

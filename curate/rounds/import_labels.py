@@ -1,4 +1,4 @@
-"""Labels that come back: read, checked, written next to the round, and never instead of earlier ones."""
+"""Import of labels: read, checked, and written next to the round without replacing earlier ones."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -58,7 +58,7 @@ class ImportResult:
 
 
 def run_round_import(options: RoundImportOptions) -> ImportResult:
-    """Read labels of annotators, check them, and keep them with the round.
+    """Read the labels of annotators, check them, and store them with the round.
 
     A label of an annotator for a key takes the place of what the same annotator said of it in an earlier import; the
     earlier file stays. Labels of earlier rounds' images are taken too.
@@ -103,7 +103,7 @@ round_import = callable_of(RoundImportOptions, run_round_import)
 
 
 def _imported_before(folder: Folder, digest: str, annotator: str | None) -> tuple[int, LabelFile] | None:
-    """Return the last import of a file of the same bytes, and the round that was the last one then."""
+    """Return the last import of a file with the same bytes, and which round was the last one then."""
     for each in reversed(folder.rounds):
         for file in reversed(each.labels):
             if (file.source.get("sha256"), file.source.get("annotator")) == (digest, annotator):
@@ -112,7 +112,7 @@ def _imported_before(folder: Folder, digest: str, annotator: str | None) -> tupl
 
 
 def _requested_since(folder: Folder, votes: list[Vote], number: int) -> list[Vote]:
-    """Return the votes on images of the rounds after one: a file that holds all labels serves round after round."""
+    """Return the votes on images sent out after a round, since one file may hold the labels of all rounds."""
     round_of = folder.requested
     return [vote for vote in votes if round_of[vote.key] > number]
 
@@ -161,7 +161,7 @@ def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labe
 
 
 def _problems(votes: RoundVotes, labels: Labels, missing: list[str], came: list[str]) -> tuple[Problem, ...]:
-    """Return the reader's findings; what is missing counts for the last round alone, ties over all imports."""
+    """Return the reader's problems; missing labels count for the last round only, ties over all imports."""
     problems = [problem for problem in labels.problems if problem.kind != MISSING]
     tied = [key for key in dict.fromkeys(came) if agree(votes.labels_of(key)).state == TIED]
     if tied:

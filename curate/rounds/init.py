@@ -1,4 +1,4 @@
-"""Making a folder of rounds: the held-out rows, and the fixed settings."""
+"""Creation of a folder of rounds: held-out rows and fixed settings."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ HOLDOUT_SCHEMA = pa.schema([(KEY, pa.string()), ("label", pa.string())])
 
 
 def run_round_init(options: RoundInitOptions) -> Folder:
-    """Make a folder of rounds for a table; no batch is made yet.
+    """Create a folder of rounds for a table; no batch is made yet.
 
     Raises:
         InputError: for a table, option or place that cannot be used; naming both tables where the folder has another.
@@ -88,14 +88,14 @@ round_init = callable_of(RoundInitOptions, run_round_init)
 
 
 def _classes(options: RoundInitOptions) -> tuple[str, ...] | None:
-    """Return the classes that were typed, in one text or several; None if absent."""
+    """Return the class names as typed, in one text or several; None if none were given."""
     if options.classes is None or not isinstance(options.classes, str | Path):
         return None if options.classes is None else read_classes(options.classes, options.label or LABEL)
     return class_names([str(options.classes)], options.label)
 
 
 def _check_keys(table: Table) -> None:
-    """Refuse keys that cannot go out to annotators, before the round that would ask them."""
+    """Refuse keys that cannot be sent to annotators, before any round needs them."""
     start = 0
     for batch in table.batches([KEY]):
         keys = plain(batch.column(KEY)).cast(pa.string())
@@ -111,7 +111,7 @@ def _check_keys(table: Table) -> None:
 
 
 def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> None:
-    """Refuse a strategy or parameter that would only be refused by the first round."""
+    """Refuse a strategy or parameter that the first round would refuse."""
     selector = SelectRequest(strategy, settings=parameters, **guard.select_options).selector()
     for need, flag in (("uncertainty", "score"), ("quality", "quality")):
         if need in selector.needs and not getattr(guard, flag):
@@ -131,7 +131,7 @@ def _refuse_taken(path: Path, table: str | Path) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Refuse a folder with anything in it but what an `init` that was cut off left."""
+    """Refuse a folder that holds anything but what an interrupted `init` left."""
     if path.exists() and not path.is_dir():
         raise InputError(f"expected a new or empty folder, and {path} is a file; choose another name")
     require_folder(path)
@@ -146,7 +146,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def n_held_out(text: str | None, n: int) -> int:
-    """Return how many of n rows to hold out, as typed: a count or a share; None for a tenth, at most 500."""
+    """Return how many of n rows to hold out: a count or a share; None for a tenth, at most 500."""
     if text is None:
         return min(MOST, int(SHARE * n))
     if text.strip() in NONE:
@@ -165,7 +165,7 @@ def other_holdout(text: str | None, taken: int, n: int) -> str | None:
 
 
 def held_out_rows(scored: TableRows, settings: RoundSettings) -> NDArray[np.int64]:
-    """Return the rows that are held out: random, and the same for the same seed whatever the order of the table."""
+    """Return the held-out rows: random, and for one seed the same in any order of the table."""
     generator = np.random.default_rng([settings.seed, 0])
     usable = np.flatnonzero(scored.usable)
     if len(usable) - settings.holdout < 1:
@@ -179,7 +179,7 @@ def held_out_rows(scored: TableRows, settings: RoundSettings) -> NDArray[np.int6
 def _labels(
     scored: TableRows, rows: NDArray[np.int64], label: str | None, labelled: str | Path | None, settings: RoundSettings
 ) -> list[str | None]:
-    """Return the class of each row held out, None where it is not known from the start."""
+    """Return the class of each held-out row; None if not known from the start."""
     if label is None and labelled is None:
         return [None] * len(rows)
     if not len(rows):

@@ -1,4 +1,4 @@
-"""The consensus of annotators, as a table for training."""
+"""The consensus of annotators as a table for training."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ MEANINGS = {
 
 
 def votes_in(folder: str | Path) -> list[tuple[str, str, str]]:
-    """Return key, annotator and class of every vote that came back to a folder of rounds; see ``curate.tables.votes``.
+    """Return key, annotator and class of every imported vote of a folder of rounds; see ``curate.tables.votes``.
 
     Raises:
         InputError: if the folder was changed.
@@ -33,7 +33,7 @@ def votes_in(folder: str | Path) -> list[tuple[str, str, str]]:
 
 
 def run_round_labels(options: RoundLabelsOptions) -> dict[str, int]:
-    """Write the label of every key that came back, its state, number of labels, their entropy, round, and arm.
+    """Write for every returned key its label, state, number of labels, their entropy, round, and arm.
 
     Returns:
         rows by state.

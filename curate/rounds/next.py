@@ -1,4 +1,4 @@
-"""The next round: what is labelled so far -> the model -> the batch, written so that it can be annotated."""
+"""The next round: fit a model on all labels, pick the batch, and export it for annotation."""
 
 import time
 from dataclasses import asdict, dataclass
@@ -57,7 +57,7 @@ class NextResult:
 
 
 def run_round_next(options: RoundNextOptions) -> NextResult:
-    """Fit the model on what is labelled so far, pick the next batch, and write it for the annotators.
+    """Fit a model on all labels, pick the next batch, and export it for annotators.
 
     Images of an earlier batch that have no label stay requested, and are not requested again.
 
@@ -135,7 +135,7 @@ def _write(
 
 
 def _copies(scored: TableRows, standing: RoundRows, picked: BatchRows) -> list[str]:
-    """Return a caution where the batch holds copies of one another, or of rows that have been requested."""
+    """Return a note if the batch holds copies of its own images or of ones already sent out."""
     places = scored.rows.place
     copies = find_picked_copies(scored.table, places[picked.rows], places[standing.away])
     return copies.words() if copies else []
@@ -176,7 +176,7 @@ def _write_table(path: Path, table: pa.Table, kind: str, number: int) -> None:
 
 
 def _export(place: Path, batch: pa.Table, folder: Folder, reader: ImageReader) -> tuple[str, list[str]]:
-    """Write the files for the annotators: nothing in them shows the arm of an image."""
+    """Write the files for the annotators, which do not show the arm of an image."""
     settings = folder.settings
     kind = TOOLS[settings.format]
     name, classes = EXPORT + kind.suffix, settings.classes or ()

@@ -1,4 +1,4 @@
-"""The accuracy of a round's model, measured again: how many rows it is right on, and the intervals of every look."""
+"""The accuracy of a round's model, recomputed: correct rows and the intervals of every look."""
 
 import math
 
@@ -17,7 +17,7 @@ ROUNDING = 1e-9  # by which an end of an interval may be another on another mach
 def measure_problems(
     before: Folder | None, round_: Round, scored: TableRows, standing: RoundRows, probe: Probe | None
 ) -> list[str]:
-    """Return errors in a round's record of its model and its lift.
+    """Return differences in a round's record of its model and lift.
 
     Args:
         before: the folder with the rounds before this one; None where those are not known as they were, so that the

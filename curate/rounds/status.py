@@ -1,4 +1,4 @@
-"""How far the rounds of a folder are, how good the model is, and whether to stop."""
+"""The progress of a folder of rounds, the accuracy of its model, and whether to stop."""
 
 import math
 from dataclasses import asdict, dataclass, field
@@ -25,7 +25,7 @@ N_NAMED = 5
 
 @dataclass(frozen=True)
 class Status:
-    """How far a folder of rounds is.
+    """The progress of a folder of rounds.
 
     Attributes:
         path: of the folder.
@@ -69,17 +69,17 @@ class Status:
 
     @property
     def stop(self) -> bool | None:
-        """Whether a rule says stop; None without rules."""
+        """Whether a stop rule was reached; None without rules."""
         return any(each.reached for each in self.rules) if self.rules else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON; what cannot be determined is null."""
+        """Return it as plain JSON; unknown values are null."""
         held_out = {"rows": self.held_out[0], "with_class": self.held_out[1]}
         return {**asdict(self), "path": str(self.path), "held_out": held_out, "stop": self.stop}
 
 
 def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Status:
-    """Return how far the rounds of a folder are, how accurate the model is by now, and whether to stop.
+    """Return the progress of a folder of rounds, the current accuracy of its model, and whether to stop.
 
     Nothing is written, and nothing has to be held. Only to compare the arms (``lift``) takes some seconds.
 
@@ -135,7 +135,7 @@ def _point(number: int, model: ModelQuality) -> dict[str, Any]:
 
 
 def _current(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -> ModelQuality | None:
-    """Return the accuracy of the model of all labels, unless the last round's model had them all."""
+    """Return the accuracy of a model of all labels; None if the last round's model had them all."""
     if not folder.rounds or (folder.rounds[-1].state.model and not folder.rounds[-1].labels):
         return None
     probe = fit_probe(scored, folder.settings, standing)

@@ -1,4 +1,4 @@
-"""Derive every round of a folder again from the labels before it, and compare it with the files."""
+"""Verification of a folder of rounds: each is derived again from earlier labels and compared with its files."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -63,7 +63,7 @@ class RoundCheck:
 
     @property
     def identical(self) -> bool:
-        """Whether the batch was derived, and nothing differs."""
+        """Whether the batch was derived again without a difference."""
         return not self.n_different and not self.problems
 
 
@@ -99,7 +99,7 @@ def verify_rounds(
     only: int | None = None,
     report: Callable[[RoundCheck], None] | None = None,
 ) -> RoundsCheck:
-    """Derive every batch of a folder again from what was known before its round, and compare; so too how good it was.
+    """Derive every round of a folder again from the labels before it, and compare batch and accuracy.
 
     A round uses the table, the settings, the images requested before, and the labels that its state names. What came
     back later is not among its concern. Where the batch of an earlier round is not as it was written, what is derived
@@ -143,7 +143,7 @@ def verify_rounds(
 
 
 class _Past:
-    """The labels known before each round, from the first one on."""
+    """The labels known before each round, starting with the first."""
 
     def __init__(self, path: Path, settings: RoundSettings, scored: TableRows) -> None:
         self.folder, self.scored = Folder(path, settings, ()), scored
@@ -157,7 +157,7 @@ class _Past:
         self.altered = False  # whether a round is not as it was written
 
     def check_holdout(self) -> list[str]:
-        """Return errors in the held-out rows; without them no round can be derived."""
+        """Return differences in the held-out rows, without which no round can be derived."""
         path, settings = self.folder.path, self.folder.settings
         self.initial_labels: dict[str, str] = {}
         self.held_out: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ class _Past:
         return RoundCheck(number, problems=[f"{which} is missing; restore it from a backup"])
 
     def check(self, number: int, *, derive_anyway: bool) -> RoundCheck:
-        """Derive one round and compare it; then it is part of the past.
+        """Derive one round again, compare it, and add it to the past.
 
         Args:
             number: of the next round.
@@ -218,7 +218,7 @@ class _Past:
         return check
 
     def _check_files(self, round_: Round, check: RoundCheck) -> bool:
-        """Name files that are not as the state says; return whether the batch is."""
+        """Report changed files; return whether the batch is unchanged."""
         name = self.folder.name(round_.folder)
         if self.before is not None and round_.state.parent != self.before:
             check.problems.append(f"the files before {name}/{STATE} have changed")
@@ -227,7 +227,7 @@ class _Past:
         return BATCH in round_.state.files and BATCH not in round_.changed()
 
     def _votes(self, round_: Round | None, check: RoundCheck) -> RoundVotes | None:
-        """Return the votes before a round; None where they are not known any more, which is reported."""
+        """Return the votes before a round; None, with a report, if they are no longer known."""
         names = list(self.labels) if round_ is None else list(round_.state.labels)
         lacking = [] if self.lacking is None else [self.lacking]
         for name in names:
@@ -249,7 +249,7 @@ class _Past:
         return RoundVotes([file.votes for file in files])
 
     def _standing(self, votes: RoundVotes | None, check: RoundCheck) -> RoundRows | None:
-        """Return how things stood; None where that is not known, which is reported."""
+        """Return the state before a round; None, with a report, if it is not known."""
         if votes is None:
             return None
         progress = LabelProgress(votes, votes.consensus(), self.initial_labels, self.held_out, self.arms)
@@ -260,7 +260,7 @@ class _Past:
             return None
 
     def _before(self) -> Folder | None:
-        """Return the folder with the rounds so far; None where one of them is not as it was written."""
+        """Return the folder with the earlier rounds only; None if one of them was changed."""
         return None if self.altered else replace(self.folder, rounds=tuple(self.rounds))
 
     def _derive(self, number: int, standing: RoundRows | None, check: RoundCheck) -> Derived | None:
@@ -273,7 +273,7 @@ class _Past:
             return None
 
     def _go_on(self, number: int, place: Path, round_: Round | None, derived: Derived | None, batch: Any) -> None:
-        """Add a round to the past: what it requested, and what came back after it."""
+        """Add a round to the past: the rows sent out, and the labels that came back."""
         if round_ is None or batch is None:
             self.altered = True
         else:
@@ -297,7 +297,7 @@ class _Past:
             self.before = file.content
 
     def leftover(self) -> list[str]:
-        """Return problems that no round reported: labels that no round used."""
+        """Return labels that no round used."""
         unread = [
             text for name, text in self.labels.items() if isinstance(text, str) and name not in self.named_imports
         ]
@@ -305,7 +305,7 @@ class _Past:
 
 
 def compare_batches(now: pa.Table, then: pa.Table, *, as_written: bool) -> tuple[list[str], list[str]]:
-    """Say which rows of a batch are not as derived, and what else is not.
+    """Report rows and columns of a batch that differ from the derived one.
 
     Args:
         now: as derived, each key once.

@@ -1,1 +1,1 @@
-"""The files in a folder of rounds, and how they notice a change."""
+"""The files in a folder of rounds, each with a digest that reveals changes."""

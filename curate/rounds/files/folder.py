@@ -1,4 +1,4 @@
-"""A folder of rounds: what lies where, one process at a time, and whether it is still as it was written."""
+"""A folder of rounds: its files, a lock for one process at a time, and the check that nothing was changed."""
 
 import re
 import shutil
@@ -58,7 +58,7 @@ class RoundState:
 
     @property
     def look(self) -> int:
-        """Imports that its model knows."""
+        """The imports that its model was fitted on."""
         return len(self.labels)
 
 
@@ -88,12 +88,12 @@ class Round:
 
     @property
     def keys(self) -> list[str]:
-        """Keys that were requested, in the order of the batch."""
+        """The keys sent to annotators, in the order of the batch."""
         keys: list[str] = self.batch["key"].to_pylist()
         return keys
 
     def changed(self) -> list[str]:
-        """Return the names of files that differ from the state; none is looked for outside of the folder."""
+        """Return the names of files that differ from the state; paths outside of the folder are not followed."""
         return [
             file
             for file, digest in self.state.files.items()
@@ -120,7 +120,7 @@ def label_paths(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of rounds, as it was when it was opened."""
+    """A folder of rounds as it was when opened."""
 
     path: Path
     settings: RoundSettings
@@ -128,7 +128,7 @@ class Folder:
 
     @property
     def votes(self) -> RoundVotes:
-        """All that annotators said."""
+        """All votes of annotators."""
         return RoundVotes([file.votes for file in self.label_files])
 
     @property
@@ -138,39 +138,39 @@ class Folder:
 
     @property
     def requested(self) -> dict[str, int]:
-        """Every key that was requested -> the round in which it was."""
+        """The round in which each key was sent out."""
         return {key: each.number for each in self.rounds for key in each.keys}
 
     @property
     def arms(self) -> dict[str, str]:
-        """Every key that was requested -> strategy, control or holdout."""
+        """The arm of each key sent out: strategy, control or holdout."""
         return {
             key: arm for each in self.rounds for key, arm in zip(each.keys, each.batch["arm"].to_pylist(), strict=True)
         }
 
     @property
     def uris(self) -> dict[str, str | None]:
-        """Every key that was requested -> where its image is."""
+        """The image path or URL of each key sent out."""
         return {
             key: uri for each in self.rounds for key, uri in zip(each.keys, each.batch["uri"].to_pylist(), strict=True)
         }
 
     @property
     def holdout(self) -> pa.Table:
-        """Rows that are held out: `key`, and `label` where it was known from the start."""
+        """Held-out rows: `key`, and `label` if known from the start."""
         return open_table(self.path / HOLDOUT, require=["key", "label"]).read()
 
     def of_round(self, number: int) -> Path:
-        """Return where the files of a round lie."""
+        """Return the paths of the files of a round."""
         return self.path / ROUNDS / f"{number:04}"
 
     def name(self, path: Path) -> str:
-        """Return a path as it reads inside the folder."""
+        """Return a path relative to the folder."""
         return path.relative_to(self.path).as_posix()
 
     @property
     def head(self) -> str:
-        """Digest of the last thing written: an import, a round, or the settings."""
+        """Digest of the last record: an import, a round, or the settings."""
         if not self.rounds:
             return file_sha256(self.path / CONFIG)
         last = self.rounds[-1]
@@ -204,7 +204,7 @@ class Folder:
         return findings
 
     def check(self) -> None:
-        """Refuse a folder that is not as it was written.
+        """Raise if any file of the folder changed since it was written.
 
         Raises:
             InputError: naming the first file that changed, and how many did.
@@ -216,7 +216,7 @@ class Folder:
 
 
 def open_folder(path: str | Path) -> Folder:
-    """Open a folder of rounds; its small files are read, and each notices if it was changed.
+    """Open a folder of rounds and check its small files for changes.
 
     Raises:
         InputError: if it is no such folder, or a round is missing, damaged or changed.
@@ -236,7 +236,7 @@ def open_folder(path: str | Path) -> Folder:
 
 
 def open_round(folder: Path, number: int) -> Round:
-    """Open one round; its state is read.
+    """Open one round and read its state.
 
     Raises:
         InputError: if the state is missing, damaged, changed or of another round.
@@ -250,7 +250,7 @@ def open_round(folder: Path, number: int) -> Round:
 
 
 def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:
-    """Return the folder of rounds that a path means, and the number of the one round that it means.
+    """Return the folder of rounds for a path, and the number of the round if the path names one.
 
     Args:
         path: of a folder of rounds, of one round in it, or of the state of one.
@@ -269,7 +269,7 @@ def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:
 
 
 def numbered_folders(path: Path) -> list[str]:
-    """Return the names of the rounds of a folder that are there, in order."""
+    """Return the names of existing rounds, in order."""
     return [folder.name for folder in _round_folders(path) if folder.name == f"{int(folder.name):04}"]
 
 
@@ -284,7 +284,7 @@ def _round_folders(path: Path) -> list[Path]:
 
 @contextmanager
 def held(path: str | Path) -> Iterator[Folder]:
-    """Hold a folder of rounds, so that no other process writes to it, and open it; leftovers of a dead one go.
+    """Lock and open a folder of rounds against other writers; leftovers of a killed process are removed.
 
     Raises:
         InputError: as `open_folder`; if another process holds it, or anything in it was changed.
@@ -300,7 +300,7 @@ def held(path: str | Path) -> Iterator[Folder]:
 
 
 def sweep(path: Path) -> None:
-    """Remove rounds and files that were never finished; only the process that holds the folder may."""
+    """Remove unfinished rounds and files; only the process that holds the lock may."""
     for folder in (path, *_round_folders(path)):
         for leftover in folder.glob(".*.tmp.*"):
             if _TEMPORARY.fullmatch(leftover.name) and leftover.is_file() and not leftover.is_symlink():
@@ -314,7 +314,7 @@ def sweep(path: Path) -> None:
 
 @contextmanager
 def new_round(folder: Folder, number: int) -> Iterator[Path]:
-    """Yield an empty folder that becomes a round when all went well, or is gone.
+    """Yield an empty folder that becomes a round on success and is removed on failure.
 
     Raises:
         InputError: if the place refuses.

@@ -1,4 +1,4 @@
-"""The labels of an import as a file: written once, never replaced, and it notices a change."""
+"""Imported labels as files: written once, never replaced, checked for changes."""
 
 import hashlib
 import json
@@ -38,14 +38,14 @@ class LabelFile:
 
 
 def content_of(votes: Sequence[Vote], source: dict[str, Any], parent: str) -> str:
-    """Return a digest of votes, where they came from and what was before them."""
+    """Return a digest of votes, their source, and the record before them."""
     rows = [[vote.key, vote.label, vote.annotator, vote.labelled_at] for vote in votes]
     text = json.dumps([rows, source, parent], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_labels(path: Path, votes: Sequence[Vote], source: dict[str, Any], parent: str) -> LabelFile:
-    """Write the votes of an import, whole or not at all.
+    """Write the votes of an import atomically.
 
     Args:
         path: not there yet.

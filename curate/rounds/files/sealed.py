@@ -1,4 +1,4 @@
-"""Small JSON files that notice when they were changed."""
+"""Small JSON files with a digest that reveals changes."""
 
 import hashlib
 import json
@@ -13,18 +13,18 @@ DIGEST = "digest"
 
 
 class ChangedError(InputError):
-    """A file of a round folder that is not as it was written."""
+    """A file of a round folder that changed since it was written."""
 
 
 def digest_of(value: dict[str, Any]) -> str:
-    """Return the SHA-256 of a JSON object without its own digest, whatever the order of its names."""
+    """Return the SHA-256 of a JSON object without its digest field, in any order of its names."""
     rest = {name: entry for name, entry in value.items() if name != DIGEST}
     text = json.dumps(rest, sort_keys=True, ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_sealed(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON object with its digest, whole or not at all; nothing is replaced.
+    """Write a JSON object with its digest, atomically; existing files are not replaced.
 
     Args:
         path: not there yet.

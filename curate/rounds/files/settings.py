@@ -1,4 +1,4 @@
-"""The settings of a folder of rounds: the table, the classes, and how to go on."""
+"""The settings of a folder of rounds: table, classes, strategy and stop rules."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +21,7 @@ SKIP = "skip"  # a label that says: not this image
 
 @dataclass(frozen=True)
 class Guard:
-    """A filter that keeps bad images from a strategy.
+    """A filter that keeps bad images away from a strategy.
 
     Attributes:
         score: column that a strategy uses, with or without ``max:`` or ``min:``.
@@ -39,7 +39,7 @@ class Guard:
 
     @property
     def select_options(self) -> dict[str, Any]:
-        """The settings for a ``SelectRequest``."""
+        """The settings as options of a ``SelectRequest``."""
         return {"gate": self.gate, "discount": self.discount, "noise_guard": self.noise_guard}
 
     def to_json(self) -> dict[str, Any]:
@@ -115,17 +115,17 @@ class RoundSettings:
 
     @property
     def n_control(self) -> int:
-        """Rows of a full batch that are drawn at random: at least one where a share is requested."""
+        """Rows of a full batch that are drawn at random: at least one if a share is requested."""
         return min(self.batch - 1, max(1, round(self.control * self.batch))) if self.control and self.batch > 1 else 0
 
     @property
     def rules(self) -> tuple[StopRule, ...]:
-        """The rules for stopping."""
+        """The stop rules."""
         return parse_rules(self.stop)
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Every label that may come back, those that mean skipping last; None takes every name."""
+        """Every allowed label, skipping labels last; None allows any."""
         return (
             None
             if self.classes is None
@@ -139,7 +139,7 @@ class RoundSettings:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "RoundSettings":
-        """Return the settings that `to_json` gave.
+        """Return the settings that `to_json` wrote.
 
         Raises:
             InputError: if a name is missing, unknown (the folder is of another version), or of another type.
@@ -154,7 +154,7 @@ class RoundSettings:
 
 
 def class_names(texts: Sequence[str], label: str | None = None) -> tuple[str, ...] | None:
-    """Return the classes that were typed; None if absent.
+    """Return the class names as typed; None if none were given.
 
     Args:
         texts: one text as ``read_classes`` takes it, or several with names, and commas between them.

@@ -1,4 +1,4 @@
-"""The labels of annotators, import after import, and their consensus."""
+"""The labels of annotators, import by import, and their consensus."""
 
 import math
 from collections import Counter
@@ -47,7 +47,7 @@ class RoundVotes:
         return key in self._held
 
     def add(self, votes: Sequence[Vote]) -> "News":
-        """Take the votes of an import, and say what was new in it."""
+        """Add the votes of an import and return which of them are new."""
         by_voter: dict[tuple[str, str | None], list[str | None]] = {}
         for vote in votes:
             by_voter.setdefault((vote.key, vote.annotator), []).append(vote.label)
@@ -63,26 +63,26 @@ class RoundVotes:
         return news
 
     def labels_of(self, key: str) -> list[str]:
-        """Return the labels of a key, sorted; none where it was skipped or never came back."""
+        """Return the sorted labels of a key; empty if skipped or not returned."""
         return sorted(label for labels in self._held.get(key, {}).values() for label in labels if label is not None)
 
     def consensus(self) -> dict[str, "Consensus"]:
-        """Return the consensus on every key with labels, in the order of the keys."""
+        """Return the consensus for every key with labels, in the order of the keys."""
         return {key: agree(self.labels_of(key)) for key in sorted(self._held)}
 
     def for_classes(self) -> list[tuple[str, str, str]]:
-        """Return key, annotator (empty for an unnamed annotator) and class of every vote for a class."""
+        """Return key, annotator (empty if unnamed) and class of every vote for a class."""
         held = ((key, who or "", labels) for key, by in self._held.items() for who, labels in by.items())
         return [(key, who, label) for key, who, labels in held for label in labels if label is not None]
 
     def annotators(self) -> list[str]:
-        """Return the annotators whose names are known, sorted."""
+        """Return the sorted names of known annotators."""
         return sorted({who for annotators in self._held.values() for who in annotators if who is not None})
 
 
 @dataclass
 class News:
-    """Keys of an import by what was new of them: one entry a key and annotator."""
+    """The keys of an import by what was new; one entry per key and annotator."""
 
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ class News:
 
 @dataclass(frozen=True)
 class Consensus:
-    """The consensus of the labels of a key.
+    """The consensus on one key.
 
     Attributes:
         state: "labelled", "tied" (two classes have most votes alike) or "skipped".
@@ -109,7 +109,7 @@ class Consensus:
 
 
 def agree(labels: Sequence[str]) -> Consensus:
-    """Return the consensus of votes for classes; no votes mean that the image was skipped.
+    """Return the consensus of votes for classes; without votes the image counts as skipped.
 
     >>> agree(["cat", "cat", "dog"])
     Consensus(state='labelled', label='cat', n_labels=3, entropy=0.6365141682948128, classes=('cat',))
@@ -169,7 +169,7 @@ def agreement(votes: Iterable[Sequence[str]]) -> Agreement:
 
 
 def label_table(votes: RoundVotes, rounds: dict[str, int], arms: dict[str, str]) -> pa.Table:
-    """Return one row a key that came back.
+    """Return one row for each key whose label was imported.
 
     Args:
         votes: all of them.

@@ -1,1 +1,1 @@
-"""How good rounds are, and whether to stop."""
+"""How accurate the model is after each round, and whether to stop."""

@@ -1,4 +1,4 @@
-"""How good a round is with intervals that hold at every look: of the accuracy, and of the lift over random.
+"""Anytime-valid intervals of a round's accuracy, and of its lift over random labels.
 
 A look is an import: the model of all labels after the j-th one is looked at as often as one likes, always with the
 error of look j. Rows held out are random and nothing that picks or learns sees them, so to each model they are new,
@@ -18,7 +18,7 @@ from scoring.metrics.proportions import clopper_pearson
 
 @dataclass(frozen=True)
 class Anytime:
-    """An interval that holds together with the intervals of all other looks.
+    """An interval that is valid jointly with those of all other looks.
 
     Attributes:
         look: imports that the model knows, from 1.
@@ -35,7 +35,7 @@ class Anytime:
 
 @dataclass(frozen=True)
 class PairLift:
-    """Accuracy of two models, fitted on equally many labels of the strategy and of the control arm, on the same rows.
+    """Accuracy of two models on the same rows, fitted on equally many labels of the strategy and of the control arm.
 
     The interval is of the difference between these two models on images like those held out; that other labels would
     have given other models is not in it.
@@ -60,13 +60,13 @@ class PairLift:
 
 
 def anytime_accuracy(accuracy: Accuracy, look: int, confidence: float) -> Anytime:
-    """Return the interval of an accuracy that holds at every look; [0, 1] without rows."""
+    """Return the anytime-valid interval of an accuracy; [0, 1] without rows."""
     share = clopper_pearson(accuracy.right, accuracy.n, level_of_look(look, confidence))
     return Anytime(look, confidence, share.low, share.high)
 
 
 def pair_lift(arms: Arms, look: int, confidence: float) -> PairLift | None:
-    """Return the lift of the first labels of the strategy over as many random ones; None with too few to fit on."""
+    """Return the lift of the strategy's first labels over as many random ones; None with too few to fit on."""
     n, n_held_out = arms.n, len(arms.held_out)
     if n < LEAST_CONTROL or n_held_out < LEAST_HELD_OUT:
         return None
@@ -78,7 +78,7 @@ def pair_lift(arms: Arms, look: int, confidence: float) -> PairLift | None:
 
 
 def anytime_difference(better: int, worse: int, n: int, look: int, confidence: float) -> Anytime:
-    """Return the interval of the difference of two accuracies that holds at every look.
+    """Return the anytime-valid interval of the difference of two accuracies.
 
     Args:
         better: rows on which the first model alone is right.

@@ -1,4 +1,4 @@
-"""How good the strategy is on the user's own data: its labels against those drawn at random, at equal numbers."""
+"""The strategy's lift on the user's own data: its labels against as many drawn at random."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ HALVES = 40  # of both arms, for the interval
 
 @dataclass(frozen=True)
 class ArmLift:
-    """Accuracy of probes fitted on equally many labels of either arm: the first ones of each.
+    """Accuracy of probes fitted on the first labels of each arm, equally many of both.
 
     Attributes:
         n: labels of each arm.
@@ -49,7 +49,7 @@ class ArmLift:
 
 @dataclass(frozen=True)
 class Arms:
-    """Rows with labels, by why they were requested, in the order requested, and rows to measure on.
+    """Labelled rows by arm, in the order sent out, and the rows to measure on.
 
     Attributes:
         vectors: of the table, shape (N, D).
@@ -69,11 +69,11 @@ class Arms:
 
     @property
     def n(self) -> int:
-        """Labels that both arms have."""
+        """Number of labels that both arms have."""
         return min(len(self.strategy), len(self.control))
 
     def right(self, arm: Labelled, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return 1 for each held-out row that a model of some labels of an arm is right on, else 0, shape (T,)."""
+        """Return 1 for each held-out row that a model of some labels of an arm gets right, else 0, shape (T,)."""
         part = Labelled(arm.rows[chosen], arm.codes[chosen], arm.classes)
         probe = fit(self.kind, self.vectors, part, spread=self.spread, calibrate=False)
         predicted = probe.predict(self.vectors[self.held_out.rows]).argmax(1)
@@ -115,7 +115,7 @@ def arm_accuracy(arms: Arms, n: int) -> tuple[float, float]:
 
 
 def _errors(arms: Arms, n: int, generator: np.random.Generator) -> tuple[float, float]:
-    """Return the standard errors of the difference by the choice of labels, and by the choice of rows to measure on.
+    """Return the standard errors of the difference from the choice of labels and from the choice of test rows.
 
     Models of random halves of an arm's labels scatter as much as models of other sets of n labels would (the delete-d
     jackknife with d = n / 2, whose factor (n - d) / d is 1).
@@ -130,6 +130,6 @@ def _errors(arms: Arms, n: int, generator: np.random.Generator) -> tuple[float, 
 
 
 def _needed(n: int, difference: float, of_labels: float, of_rows: float) -> int | None:
-    """Return the labels an arm at which 1.96 standard errors come down to the difference; None where they never do."""
+    """Return the labels per arm at which 1.96 standard errors equal the difference; None if they never do."""
     left = (difference / LEVEL) ** 2 - of_rows**2
     return math.ceil(n * of_labels**2 / left) if left > 0 else None

@@ -1,4 +1,4 @@
-"""How good the model of a round is: on rows held out, and on a fixed sample on which rounds are compared."""
+"""Accuracy of a round's model: on held-out rows, and on a fixed sample that makes rounds comparable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class ModelAgreement:
 
 
 def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return how far two models agree beyond chance level: 1 is always, 0 what their class shares would give.
+    """Return Cohen's kappa: the agreement beyond chance; 1 is perfect, 0 what the class shares give.
 
     Two models that give every row one and the same class agree: 1.
 
@@ -50,7 +50,7 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
 
 
 def compared(sample: pa.Table, before: Path | None) -> ModelAgreement | None:
-    """Return how far two models agree on the rows of both; None without an earlier one, or such a row.
+    """Return the agreement of two models on the rows of both; None without an earlier model or common rows.
 
     Args:
         sample: `key` and `predicted` of the rows on which rounds are compared.
@@ -68,7 +68,7 @@ def compared(sample: pa.Table, before: Path | None) -> ModelAgreement | None:
 
 @dataclass(frozen=True)
 class PoolCoverage:
-    """Distances of sampled rows to the nearest labelled one, between unit vectors, in [0, 2].
+    """Distances of sampled rows to the nearest labelled row, between unit vectors, in [0, 2].
 
     Attributes:
         mean: of them.
@@ -88,7 +88,7 @@ def sample_of(rows: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
 
 
 def coverage(vectors: NDArray, sample: NDArray[np.int64], labelled: NDArray[np.int64]) -> PoolCoverage | None:
-    """Return how far sampled rows are from the nearest labelled one; None without labelled rows.
+    """Return the distances of sampled rows to the nearest labelled one; None without labelled rows.
 
     Args:
         vectors: shape (N, D); scaled to unit length here.
@@ -109,7 +109,7 @@ def coverage(vectors: NDArray, sample: NDArray[np.int64], labelled: NDArray[np.i
 
 @dataclass(frozen=True)
 class ModelQuality:
-    """How good a model is, as `state.json` holds it.
+    """The accuracy of a model, as stored in `state.json`.
 
     Attributes:
         probe: its kind, "linear" or "knn".

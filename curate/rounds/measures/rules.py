@@ -1,4 +1,4 @@
-"""Rules by which to stop: a bound on the accuracy or the lift, held against the interval that holds at every look."""
+"""Stop rules: a bound on the accuracy or the lift, compared with the anytime-valid interval."""
 
 import re
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ Why = Literal["shown", "not yet", "too few labels", "too few rows"]
 
 @dataclass(frozen=True)
 class StopRule:
-    """A bound that has to be shown.
+    """A bound on a measure, after which labelling stops.
 
     Attributes:
         measure: "accuracy" or "lift".
@@ -38,7 +38,7 @@ class StopRule:
 
     @classmethod
     def parse(cls, text: str) -> "StopRule":
-        """Return the rule that was typed.
+        """Parse a rule as typed.
 
         Raises:
             InputError: for another form, another measure (naming the nearest), or a bound that says nothing.
@@ -66,18 +66,18 @@ class StopRule:
         return cls(measure.lower(), sign in (">=", "≥"), bound)
 
     def shown_by(self, interval: Anytime) -> bool:
-        """Return whether the whole interval is on the right side of the bound."""
+        """Return whether the whole interval lies on the right side of the bound."""
         return interval.low >= self.bound if self.at_least else interval.high <= self.bound
 
 
 def parse_rules(texts: Iterable[str]) -> tuple[StopRule, ...]:
-    """Return the rules that were typed, each once."""
+    """Parse rules as typed, without repeats."""
     return tuple(dict.fromkeys(StopRule.parse(text) for text in texts))
 
 
 @dataclass(frozen=True)
 class RuleCheck:
-    """The check of a stopping rule.
+    """The result of checking a stop rule.
 
     Attributes:
         rule: as text.
@@ -107,7 +107,7 @@ class RuleCheck:
 def check_rule(
     rule: StopRule, look: int, confidence: float, accuracy: Accuracy | None, lift: PairLift | None
 ) -> RuleCheck:
-    """Hold a rule against what is known at a look.
+    """Check a stop rule with the data at a look.
 
     Args:
         rule: the rule.
@@ -139,17 +139,17 @@ def _checked(rule: StopRule, interval: Anytime, n: int, value: float, needed: in
 
 
 def needed_at_best(rule: StopRule, look: int, confidence: float) -> int:
-    """Return the held-out rows below which a rule on the accuracy cannot be shown at a look, were all right (wrong)."""
+    """Return the held-out rows that a rule on the accuracy needs at a look if all of them were right (wrong)."""
     return fewest_rows(_upwards(rule, 1.0)[0], level_of_look(look, confidence)) or 0
 
 
 def _upwards(rule: StopRule, share: float) -> tuple[float, float]:
-    """Return the bound, and a share, as of "at least": of what is wrong where the rule is "at most"."""
+    """Return the bound and a share, both mirrored to "at least" if the rule says "at most"."""
     return (rule.bound, share) if rule.at_least else (1 - rule.bound, 1 - share)
 
 
 def refuse_unreachable(rules: Iterable[StopRule], n_held_out: int, control: int, confidence: float) -> None:
-    """Refuse rules that rounds can never reach, before they begin.
+    """Refuse rules that cannot be reached with the held-out rows, before rounds begin.
 
     Args:
         rules: the folder's.

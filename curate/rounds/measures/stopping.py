@@ -1,4 +1,4 @@
-"""When to stop labelling: advice from what successive rounds have in common, never an action."""
+"""Advice on when to stop labelling, from what successive rounds have in common; it stops nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ FLAT = 0.01  # of the first round's distance: less than this gained a round is n
 
 @dataclass(frozen=True)
 class Advice:
-    """One criterion.
+    """The advice of one criterion.
 
     Attributes:
         name: of it, a name below.

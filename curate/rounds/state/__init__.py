@@ -1,1 +1,1 @@
-"""Where rounds stand, derived from their files."""
+"""The state of rounds, derived from their files."""

@@ -1,4 +1,4 @@
-"""The batch of a round: a control arm at random, the rest by the strategy, and once the rows that are held out."""
+"""The batch of a round: a control arm at random, the rest by the strategy, and once the held-out rows."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +25,7 @@ FIRST = "auto"  # what picks before there are labels, where the strategy needs s
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Rows of a batch, in the order in which they are shown.
+    """Rows of a batch, in display order.
 
     Attributes:
         rows: of the table, shape (B,) int64.
@@ -48,7 +48,7 @@ class BatchRows:
     notes: tuple[str, ...] = field(default=())
 
     def count(self, arm: str) -> int:
-        """Return the rows of an arm."""
+        """Return the number of rows of an arm."""
         return self.arm.count(arm)
 
 
@@ -107,7 +107,7 @@ def _by_strategy(
     budget: int,
     probe: Probe | None,
 ) -> tuple[Chosen, Places, dict[str, Any]]:
-    """Return the strategy's picks, their rows of the table, and what picked."""
+    """Return the strategy's picks, their rows in the table, and which strategy picked them."""
     nothing = np.zeros(0)
     if budget < 1:
         return Chosen(nothing.astype(np.int64), nothing), nothing.astype(np.int64), {"name": None}
@@ -142,7 +142,7 @@ def _by_strategy(
 
 
 def _labelled(standing: RoundRows, control: Places) -> Labelled:
-    """Return the rows that shape diversity, with their classes where these are known."""
+    """Return the labelled rows that diversity takes into account, with known classes."""
     rows = np.union1d(standing.away, control)
     codes = np.full(len(rows), -1, np.int64)
     codes[np.searchsorted(rows, standing.known.rows)] = standing.known.codes
@@ -150,7 +150,7 @@ def _labelled(standing: RoundRows, control: Places) -> Labelled:
 
 
 def batch_table(scored: TableRows, picked: BatchRows, number: int, probe: Probe | None, known: Labelled) -> pa.Table:
-    """Return a batch as a table, in the order shown.
+    """Return a batch as a table, in display order.
 
     Returns:
         `key`, `uri`, `width` and `height` where the table has them, `round`, `rank`, `arm`, `pick`, `gain`,
@@ -193,7 +193,7 @@ class Derived:
 
 
 def derive(scored: TableRows, settings: RoundSettings, standing: RoundRows, number: int) -> Derived:
-    """Fit the model on what is known, and pick the batch of a round.
+    """Fit the model on known labels and pick the batch of a round.
 
     The same table, settings, standing and number give the same batch, whatever came back since.
 

@@ -1,4 +1,4 @@
-"""The model of a round: a probe fitted on what is labelled so far, and how good it is."""
+"""The model of a round: a probe fitted on all labels so far, and its accuracy."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from curate.rounds.state.standing import RoundRows, rows_of_arm
 
 
 def pool_spread(scored: TableRows, settings: RoundSettings, holdout: Places) -> FeatureScale | None:
-    """Return how far rows spread that are not held out, which the linear probe is scaled by; None for another one."""
+    """Return the spread of rows that are not held out, which scales the linear probe; None for other probes."""
     if settings.probe != "linear":
         return None
     rows = scored.usable.copy()
@@ -24,7 +24,7 @@ def pool_spread(scored: TableRows, settings: RoundSettings, holdout: Places) -> 
 
 
 def fit_probe(scored: TableRows, settings: RoundSettings, standing: RoundRows) -> Probe | None:
-    """Return the probe of the rows whose class is known; None before there are any."""
+    """Fit the probe on rows with a known class; None without any."""
     if not len(standing.known):
         return None
     spread = pool_spread(scored, settings, standing.holdout)
@@ -32,7 +32,7 @@ def fit_probe(scored: TableRows, settings: RoundSettings, standing: RoundRows) -
 
 
 def arms_of(folder: Folder, scored: TableRows, standing: RoundRows, up_to: int | None = None) -> Arms:
-    """Return the labelled rows of both arms, of all rounds or those up to one."""
+    """Return the labelled rows of both arms, of all rounds or of those up to one."""
     keys = [key for key, number in folder.requested.items() if up_to is None or number <= up_to]
     known = standing.known.among(scored.find(keys))
     strategy, control = (rows_of_arm(folder, scored, known, arm) for arm in (STRATEGY, CONTROL))
@@ -41,7 +41,7 @@ def arms_of(folder: Folder, scored: TableRows, standing: RoundRows, up_to: int |
 
 
 def lift_of(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -> PairLift | None:
-    """Return the lift of the strategy over random labels at a look; None without a control arm, or with too few."""
+    """Return the strategy's lift over random labels at a look; None without a control arm or with too few labels."""
     if not folder.settings.n_control:
         return None
     return pair_lift(arms_of(folder, scored, standing), look, folder.settings.confidence)
@@ -50,7 +50,7 @@ def lift_of(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -
 def measure(
     folder: Folder, scored: TableRows, standing: RoundRows, probe: Probe, look: int
 ) -> tuple[ModelQuality, pa.Table]:
-    """Measure a probe of all labels on the held-out rows, and on a sample that is the same in every round.
+    """Measure a probe of all labels on the held-out rows and on a sample that is the same in every round.
 
     Args:
         folder: with the rounds so far; the last one's sample is compared with.

@@ -1,4 +1,4 @@
-"""The table of a folder of rounds as arrays, with the keys of its rows."""
+"""The table of a folder of rounds as arrays."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TableRows:
-    """A table that was read.
+    """The columns of a table that rounds need.
 
     Attributes:
         table: the opened table.
@@ -56,7 +56,7 @@ class TableRows:
         return rows
 
     def take(self, rows: Places, names: Iterable[str]) -> pa.Table:
-        """Return columns of some rows, in the order given; those that the table has not are left out."""
+        """Return columns of some rows, in the given order, without columns that the table lacks."""
         return self.table.take(self.rows.place[rows], [name for name in names if name in self.table.schema.names])
 
     def keys(self, rows: Places) -> list[str]:
@@ -67,7 +67,7 @@ class TableRows:
 
 
 def read_table(path: str | Path, numbers: tuple[str, ...] = ()) -> TableRows:
-    """Read the keys, statuses and embeddings of a table, and columns of numbers that a strategy uses.
+    """Read keys, statuses, embeddings and the number columns that a strategy uses.
 
     Raises:
         InputError: if it is no table, has no embeddings, or a key twice.
@@ -116,7 +116,7 @@ def table_of(settings: RoundSettings, folder: Path, path: str | Path | None = No
 
 
 def refuse_another(settings: RoundSettings, folder: Path, scored: TableRows) -> None:
-    """Refuse a table that is not the folder's.
+    """Refuse a table other than the folder's.
 
     Raises:
         InputError: naming both tables and what is different.

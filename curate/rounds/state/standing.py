@@ -1,4 +1,4 @@
-"""Where the rounds of a folder stand, as rows of its table."""
+"""The state of the rows of a table in a folder of rounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ class LabelProgress:
     arms: dict[str, str]
 
     def count(self, state: str) -> int:
-        """Return the keys whose votes came to "labelled", "tied" or "skipped"."""
+        """Return the number of keys in each state: "labelled", "tied" or "skipped"."""
         return sum(agreed.state == state for agreed in self.consensus.values())
 
     def missing(self, of: Round) -> list[str]:
-        """Return the keys of a round that did not come back, in the order requested."""
+        """Return the keys of a round without a returned label, in the order sent out."""
         return [key for key in of.keys if key not in self.consensus]
 
 
@@ -47,7 +47,7 @@ def progress_of(folder: Folder) -> LabelProgress:
 
 
 def held_out_keys(folder: Folder) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the keys that are held out, and the classes that were known from the start."""
+    """Return the held-out keys, and the classes known from the start."""
     table = folder.holdout
     keys, labels = table["key"].to_pylist(), table["label"].to_pylist()
     return tuple(keys), {key: label for key, label in zip(keys, labels, strict=True) if label is not None}
@@ -55,7 +55,7 @@ def held_out_keys(folder: Folder) -> tuple[tuple[str, ...], dict[str, str]]:
 
 @dataclass(frozen=True)
 class RoundRows:
-    """Where the rounds of a folder stand, as rows of its table, each ascending; other usable rows may be picked.
+    """Row numbers by state, each ascending; the usable rows in none of them may be picked.
 
     Attributes:
         holdout: held out.
@@ -75,7 +75,7 @@ class RoundRows:
 
 
 def standing_of(folder: Folder, scored: TableRows, progress: LabelProgress) -> RoundRows:
-    """Return where the rounds of a folder stand.
+    """Return the state of each row in a folder of rounds.
 
     Args:
         folder: of the rounds.
@@ -102,7 +102,7 @@ def standing_of(folder: Folder, scored: TableRows, progress: LabelProgress) -> R
 
 
 def rows_of_arm(folder: Folder, scored: TableRows, known: Labelled, arm: str) -> Labelled:
-    """Return the rows of an arm whose class is known, in the order in which they were requested."""
+    """Return the rows of an arm with a known class, in the order sent out."""
     requested = []
     for each in folder.rounds:
         picks = zip(each.batch["pick"].to_pylist(), each.keys, each.batch["arm"].to_pylist(), strict=True)
@@ -118,7 +118,7 @@ def known_rows(
     initial_labels: Mapping[str, str],
     classes: Sequence[str] | None,
 ) -> Labelled:
-    """Return the rows whose class is known, by annotators or from the start; annotators come first.
+    """Return the rows with a known class, from annotators or from the start; annotators come first.
 
     Args:
         scored: the table.
