@@ -1,1 +1,1 @@
-"""How good score columns are: every measure with its interval."""
+"""Quality of score columns: every measure with its interval."""

@@ -1,4 +1,4 @@
-"""Certainty against the verdicts, and against another set of images."""
+"""Certainty against votes of people, and against another set of images."""
 
 from collections.abc import Mapping
 
@@ -46,7 +46,7 @@ def against_votes(certainty: Mapping[str, Floats], votes: NDArray, *, repeats: i
 
 
 def separation(certainty: Mapping[str, Floats], is_first: NDArray[np.bool_], *, repeats: int, seed: int) -> Measure:
-    """Return how well certainty separates two sets of images.
+    """Return how well certainty separates two sets of images (AUROC).
 
     Args:
         certainty: column -> higher is more certain, shape (N,), rows of both sets.

@@ -1,4 +1,4 @@
-"""Certainty against being right: by the nearest neighbour, a kNN vote and a linear classifier."""
+"""Certainty against correctness: of the nearest neighbour, a kNN vote and a linear classifier."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -87,7 +87,7 @@ MEANS = (
 
 @dataclass
 class Correctness:
-    """Predictions from embeddings on N labelled rows: which are right.
+    """Correctness of predictions from embeddings on N labelled rows.
 
     Attributes:
         right: prediction -> whether it is right, shape (N,), bool.
@@ -154,17 +154,17 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
 
 
 def too_many(n_classes: int) -> str:
-    """Return why nothing is fitted for so many classes."""
+    """Return why no classifier is fitted for so many classes."""
     return f"{n_classes:,} classes are more than the {MOST_CLASSES:,} it can be fitted for"
 
 
 def most_frequent(learned: Tensor, labels: Tensor) -> Floats:
-    """Return which labels (N,) are the most frequent one of ``learned`` (M,), the lowest of equals, as 0 and 1."""
+    """Return 1 for labels (N,) equal to the most frequent one in ``learned`` (M,), the lowest of a tie, else 0."""
     return (labels == torch.bincount(learned).argmax()).double().numpy()
 
 
 def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Measure]:
-    """Return how often each prediction is right, and what is retrieved: measures of the embedding, not of a score."""
+    """Return the accuracy of each prediction and retrieval measures: measures of the embedding, not of a score."""
     about, baseline = correctness.about, correctness.baseline
     known = correctness.right | correctness.ranked
     measures: list[Measure] = []
@@ -184,7 +184,7 @@ def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Mea
 
 
 def _agreement(clusters: NDArray[np.int64], *, repeats: int, seed: int) -> list[Measure]:
-    """Return NMI and ARI of clusters with the classes, and of the same clusters shuffled; see ``Correctness``."""
+    """Return NMI and ARI of clusters with the classes, and of the shuffled clusters; see ``Correctness``."""
     labels, *groupings = clusters
     width = int(clusters[1].max()) + 1
     shape = (int(labels.max()) + 1, width)
@@ -199,7 +199,7 @@ def _agreement(clusters: NDArray[np.int64], *, repeats: int, seed: int) -> list[
 def certainty_measures(
     certainty: Mapping[str, Floats], correctness: Correctness, *, repeats: int, seed: int
 ) -> tuple[list[Measure], dict[str, dict[str, list[dict[str, float | None]]]]]:
-    """Return AUROC and selective prediction of every column against every prediction, and the curves.
+    """Return AUROC and selective prediction of every column for every prediction, and the curves.
 
     Args:
         certainty: column -> higher is more certain, shape (N,).
@@ -251,7 +251,7 @@ _FOUR = (Shape("AUROC", "higher", "{what}"), *SELECTIVE[:3])
 def _with_p(
     grid: NDArray, names: list[str], certainty: Mapping[str, Floats], right: NDArray, *, repeats: int, seed: int
 ) -> list[Measure]:
-    """Return the AUROCs under their own names, with permutation tests."""
+    """Return the AUROCs with p values of permutation tests."""
     order = np.stack([ranks(values) for values in certainty.values()])
     for p, name in enumerate(names):
         about = AUROC[name]
@@ -262,7 +262,7 @@ def _with_p(
 
 
 def _curve(measures: NDArray, column: str) -> list[dict[str, float | None]]:
-    """Return accuracy at each coverage of one column, with its bounds."""
+    """Return accuracy with bounds at each coverage of one column."""
     points: list[dict[str, float | None]] = []
     for coverage, measure in zip(COVERAGES, measures, strict=True):
         value, low, high = (float(x) for x in measure.values[column])
@@ -273,7 +273,7 @@ def _curve(measures: NDArray, column: str) -> list[dict[str, float | None]]:
 def slopes(
     certainty: Mapping[str, Floats], right: NDArray[np.bool_], *, repeats: int, seed: int
 ) -> tuple[Measure, dict[str, str]]:
-    """Return the logistic regression of being right on each column, in standard deviations, and why some have none.
+    """Return logistic regressions of correctness on each standardised column, and why some are missing.
 
     The bounds are a one-step bootstrap (a Newton step from the fit on each resample); p is the permutation test.
 
@@ -322,7 +322,7 @@ def _fill_slopes(
 
 
 def means(raw: Mapping[str, Floats], right: NDArray[np.bool_], *, repeats: int, seed: int) -> list[Measure]:
-    """Return the mean of each column as stored, where a prediction is right and where it is wrong.
+    """Return the mean of each column over right and over wrong predictions.
 
     Source: Table 4 of Nakamura et al. 2023, arXiv:2203.11437.
     """
@@ -341,6 +341,6 @@ def means(raw: Mapping[str, Floats], right: NDArray[np.bool_], *, repeats: int, 
 
 
 def label_tensor(codes: NDArray[np.int64]) -> Tensor:
-    """Return labels as whole numbers from 0 without gaps, shape (N,), int64."""
+    """Return labels as consecutive integers from 0, shape (N,), int64."""
     _, dense = np.unique(codes, return_inverse=True)
     return torch.from_numpy(dense.astype(np.int64))

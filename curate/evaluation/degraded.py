@@ -1,4 +1,4 @@
-"""Does certainty fall when an image gets worse? Crops, blurs, noises and grey boxes of stated strength."""
+"""Whether certainty falls as images get worse: crops, blur, noise and grey boxes of given strength."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,12 +36,12 @@ CROP_SIZE = Shape(
 
 
 def share_shape(kind: str) -> Shape:
-    """Return the measure of how often a change makes an image less certain."""
+    """Return the measure of how often a corruption makes an image less certain."""
     return Shape(f"less certain: {kind}", "higher", f"share of images whose {kind} has a higher uncertainty")
 
 
 def mean_shape(kind: str) -> Shape:
-    """Return the measure of the mean score under a change."""
+    """Return the measure of the mean score under a corruption."""
     return Shape(f"mean, {kind}", "", "mean of the column as the model gives it")
 
 
@@ -62,7 +62,7 @@ class Degraded:
     sharpness: Floats
 
     def limited_to(self, chosen: Sequence[str]) -> "Degraded":
-        """Return the scores of chosen columns, or of 1/kappa, and of the baseline; all where none is chosen."""
+        """Return the scores of chosen columns (or of 1/kappa) and of the baseline; all if none is chosen."""
         kept = {LAPLACIAN, *chosen, *(f"kappa_{name.removeprefix('unc_')}" for name in chosen)}
         if not chosen:
             return self
@@ -71,7 +71,7 @@ class Degraded:
 
 
 def degrade(squares: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int) -> Degraded:
-    """Score images and their corrupted versions, some at a time.
+    """Score images and their corrupted versions in batches.
 
     Crops are cut from the image at up to four times the model's side; everything else is done at the model's side,
     or at the image's own where that is smaller. All go through the same resize to the model.
@@ -108,7 +108,7 @@ def degrade(squares: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *,
 
 
 def batches(squares: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[list[int], Tensor]]:
-    """Yield images of one size together, shape (B, 3, S, S); never more than some sizes' worth wait."""
+    """Yield batches of images of one size, shape (B, 3, S, S), holding only a few sizes at a time."""
     waiting: dict[int, list[tuple[int, NDArray[np.uint8]]]] = {}
     for row, pixels in squares:
         group = waiting.setdefault(len(pixels), [])
@@ -127,7 +127,7 @@ def _stacked(group: list[tuple[int, NDArray[np.uint8]]]) -> tuple[list[int], Ten
 
 
 def require_scores(runner: Runner, chosen: Sequence[str]) -> None:
-    """Raise ``InputError`` if columns are chosen, and the model gives none of them."""
+    """Raise ``InputError`` if columns are chosen and the model has none of them."""
     if chosen and not set(chosen) & set(runner.columns):
         raise InputError(
             f"--degrade: the model gives {', '.join(runner.columns) or 'no score'}, got --column {', '.join(chosen)}; "
@@ -138,7 +138,7 @@ def require_scores(runner: Runner, chosen: Sequence[str]) -> None:
 def embedded(
     runner: Runner, versions: Iterable[Tensor], side: int
 ) -> Iterator[tuple[Tensor, NDArray[np.float32], dict[str, Floats]]]:
-    """Yield each batch of images with its embeddings, shape (B, D), and its scores by column, with its sharpness.
+    """Yield each batch of images with embeddings, shape (B, D), scores by column, and sharpness.
 
     Batches may differ in size. Small ones go through the model together: of photographs, few have the size of another.
     """
@@ -180,7 +180,7 @@ def _joined(parts: list[dict[str, Floats]]) -> dict[str, Floats]:
 
 
 def degraded_measures(degraded: Degraded, *, repeats: int, seed: int) -> list[Measure]:
-    """Return the share of corrupted versions with higher uncertainty, the crop correlation, and means by augmentation.
+    """Return the share of corrupted versions that are less certain, the crop correlation, and means by corruption.
 
     A share counts strictly higher uncertainty. The sharpness baseline is next to the model's columns.
 

@@ -1,4 +1,4 @@
-"""A column that the user names: of the table itself, or of another file whose rows are found by key."""
+"""A column that the user names: of the table, or of another file joined by key."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class LabelledFile:
 
 
 def open_labelled(path: str | Path | None) -> LabelledFile | None:
-    """Open a .csv, .tsv or .parquet file; None if absent.
+    """Open a .csv, .tsv or .parquet file; None for other names.
 
     Raises:
         InputError: if there is no such file, or it cannot be read.
@@ -54,7 +54,7 @@ def open_labelled(path: str | Path | None) -> LabelledFile | None:
 
 
 def named_column(table: Table, name: str, option: str, labelled: LabelledFile | None = None) -> pa.ChunkedArray:
-    """Return the values of a column for every row of the table; null where the file of labels lacks the key.
+    """Return the values of a column for every row of the table; null if the file of labels lacks the key.
 
     Args:
         table: the scored table.
@@ -82,7 +82,7 @@ def named_column(table: Table, name: str, option: str, labelled: LabelledFile | 
 
 
 def _keyed(labelled: LabelledFile, column: str, option: str) -> tuple[pa.Array, pa.Array]:
-    """Return keys as text and values of a file, M rows each."""
+    """Return the keys, as text, and the values of a file, M rows each."""
     file, names = labelled.path, labelled.names
     key = next((name for name in KEY_NAMES if name in names), None)
     if key is None:
@@ -110,7 +110,7 @@ def _as_text(keys: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def class_names(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Return labels as whole numbers from 0, shape (N,), and the classes as text; null, NaN and "" become -1.
+    """Return class numbers from 0, shape (N,), and the classes as text; null, NaN and "" become -1.
 
     Args:
         values: text, whole numbers, truth values, or any other single value.
@@ -146,7 +146,7 @@ def _encoded(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], pa.
 
 
 def vote_counts(values: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
-    """Return votes for each class, shape (N, C), float64; a row that is null or holds a null becomes NaN.
+    """Return votes for each class, shape (N, C), float64; NaN for a row that is null or contains a null.
 
     Raises:
         InputError: if they are not lists of numbers >= 0 of one length.

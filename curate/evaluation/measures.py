@@ -17,7 +17,7 @@ BASELINE = "baseline"  # the column of what the same measure is without the embe
 
 @dataclass(frozen=True)
 class ColumnDifference:
-    """How much higher one column is than another on the same resamples; an interval without 0 separates them."""
+    """Difference of two columns on the same resamples; an interval without 0 separates them."""
 
     first: str
     second: str
@@ -26,7 +26,7 @@ class ColumnDifference:
 
 @dataclass
 class Measure:
-    """One measure of every column.
+    """One measure for every column.
 
     Attributes:
         name: short, for a table.
@@ -49,7 +49,7 @@ class Measure:
     missing: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a number that does not exist is null."""
+        """Return plain JSON values; a missing number is null."""
         record: dict[str, Any] = {"name": self.name, "better": self.better, "meaning": self.meaning, "n": self.n}
         if self.missing:
             return {**record, "missing": self.missing}
@@ -69,7 +69,7 @@ INFINITE, SEPARATED = "infinite", "separated"  # why a column has no logistic sl
 
 @dataclass
 class Caveats:
-    """The caveats of measures, for their reader.
+    """Caveats of the measures for the reader.
 
     Attributes:
         same_ranks: ``unc_X`` that were left out, for ``kappa_X`` gives the same ranks.
@@ -100,14 +100,14 @@ class Caveats:
 
 @dataclass(frozen=True)
 class Shape:
-    """A measure before its values are known: name, better, meaning; see ``Measure``."""
+    """A measure without values: name, direction, meaning; see ``Measure``."""
 
     name: str
     better: str
     meaning: str
 
     def without(self, why: str) -> Measure:
-        """Return the measure without values, and why it has none."""
+        """Return the measure without values, and the reason."""
         return Measure(self.name, self.better, self.meaning, missing=why)
 
 
@@ -121,7 +121,7 @@ def measured(
     seed: int,
     centred: bool = False,
 ) -> list[Measure]:
-    """Return measures with intervals, and with the paired differences of the best column to the others.
+    """Return measures with intervals, and paired differences between the best column and the others.
 
     Args:
         shapes: K measures.

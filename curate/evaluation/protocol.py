@@ -25,7 +25,7 @@ _AMOUNT = re.compile(r"(?P<share>[0-9]+(\.[0-9]+)?) ?%|(?P<count>[0-9]{1,9})")
 
 @dataclass(frozen=True)
 class ProtocolSettings:
-    """Settings of what learns from ``--train``.
+    """Settings of the probes that learn from ``--train``.
 
     Attributes:
         k: voters of kNN; by default 20, or all rows where they are fewer.
@@ -68,7 +68,7 @@ class ProtocolSettings:
         self.amounts()
 
     def amounts(self) -> dict[str, float | int]:
-        """Return the few labels of each class, by name: a share (float), or a number of rows (int)."""
+        """Return the few-label settings by name: a share of each class (float), or a number of rows (int)."""
         amounts: dict[str, float | int] = {}
         for text in self.labels.split(","):
             read = _AMOUNT.fullmatch(text.strip())
@@ -93,20 +93,20 @@ class Protocol:
     settings: ProtocolSettings = ProtocolSettings()
 
     def check(self, n: int) -> None:
-        """Raise InputError if n rows to learn from are fewer than the voters requested."""
+        """Raise InputError if there are fewer rows to learn from than neighbours requested."""
         if self.settings.k is not None and self.settings.k > n:
             raise InputError(
                 f"--set k: expected at most {n:,}, the rows to learn from, got {self.settings.k:,}; choose fewer"
             )
 
     def facts(self) -> dict[str, Any]:
-        """Return the protocol with each setting that it reads, as plain JSON."""
+        """Return the protocol with the settings that it uses, as plain JSON."""
         read = {name for probe in self.probes for name in PROBES[probe]}
         return {"probes": list(self.probes), **{k: v for k, v in asdict(self.settings).items() if k in read}}
 
 
 def protocol_of(probe: str | Sequence[str] | None, settings: Mapping[str, object] | None) -> Protocol:
-    """Return the request.
+    """Return the protocol requested.
 
     Args:
         probe: one or several of ``PROBES``, also as text with commas; ``USUAL`` by default.

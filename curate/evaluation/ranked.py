@@ -1,4 +1,4 @@
-"""Retrieval: what stands among the rows nearest to a row, beyond the first of them."""
+"""Retrieval measures over the nearest rows beyond the first."""
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ def ranked(embedding: Tensor, labels: Tensor, index: Tensor) -> tuple[dict[str, 
 
 
 def at_random(labels: Tensor) -> dict[str, Floats]:
-    """Return the expected measures of every row where its others stand in random order.
+    """Return the expected measures of every row if the other rows were in random order.
 
     With n others, R of which have its label: 1 - (1 - R/n) (1 - R/(n - 1)) ... over k factors, and for mAP@R
     p ((1 - q) H_R / R + q), with p = R/n, q = (R - 1)/(n - 1) and H_R the R-th harmonic number.

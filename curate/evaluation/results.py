@@ -1,4 +1,4 @@
-"""The result of an evaluation: the measures, with every message on them."""
+"""The result of an evaluation: its measures and all messages about them."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from curate.evaluation.measures import Caveats, Measure
 
 @dataclass
 class Evaluation(Printed):
-    """The result that ``curate evaluate`` prints.
+    """The result of ``curate evaluate``.
 
     Attributes:
         table: the file.
@@ -45,11 +45,11 @@ class Evaluation(Printed):
         return words.notes(self.caveats, self.used)
 
     def verdict(self) -> list[str]:
-        """Return advice on the scores on these labels; none without labels."""
+        """Return advice based on the scores and labels; empty without labels."""
         return words.verdict(self.measures)
 
     def lines(self) -> list[str | Grid]:
-        """Return the printed lines, every table as wide as it is."""
+        """Return the printed lines, tables at full width."""
         learned = self.settings.get("rows learned from")
         return [
             f"{self.used:,} of {self.rows:,} rows measured: {self.table}",

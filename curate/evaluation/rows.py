@@ -1,4 +1,4 @@
-"""The rows of a table that are measured: which columns, which rows, in what direction, and how many are left out."""
+"""The measured rows of a table: columns, direction, and how many rows are left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class MeasuredRows:
 
 
 def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """Return the score columns to measure, and those left out for having the ranks of another.
+    """Return the score columns to measure, and those left out because another ranks rows equally.
 
     Args:
         table: a scored table.
@@ -77,7 +77,7 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
 
 
 def certainties(raw: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-    """Return scores turned so that higher is more certain, and the mean of their ranks where there are several."""
+    """Return scores turned so that higher is more certain, and their mean rank if there are several."""
     turned = {name: -values if is_less_certain(name) else values for name, values in raw.items()}
     if len(turned) > 1:
         turned[RANK_AVERAGE] = rank_average(np.stack(list(turned.values())))
@@ -85,7 +85,7 @@ def certainties(raw: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.flo
 
 
 def select_rows(table: Table, columns: Sequence[str]) -> MeasuredRows:
-    """Return every row whose image was scored and whose scores are numbers.
+    """Select every row with a scored image and finite scores.
 
     Raises:
         InputError: if a score is NaN or null on every such row.
@@ -109,7 +109,7 @@ def select_rows(table: Table, columns: Sequence[str]) -> MeasuredRows:
 
 
 def sampled(rows: MeasuredRows, n: int, *, seed: int) -> NDArray[np.bool_]:
-    """Return which n rows to take: those whose key (or row number) hashes lowest, whatever their order.
+    """Return n rows: those whose key (or row number) hashes lowest, in any order of the table.
 
     Args:
         rows: N of them.
@@ -125,14 +125,14 @@ def sampled(rows: MeasuredRows, n: int, *, seed: int) -> NDArray[np.bool_]:
 
 
 def row_keys(rows: MeasuredRows) -> list[bytes]:
-    """Return the key of each row, or its number where the table has none."""
+    """Return the key of each row, or its number if the table has none."""
     if KEY not in rows.table.schema.names:
         return [str(number).encode() for number in rows.index.tolist()]
     return key_bytes(rows.table.take(rows.index, [KEY]).column(KEY).combine_chunks(), rows.table.path)
 
 
 def embeddings(rows: MeasuredRows) -> "tuple[torch.Tensor, NDArray[np.bool_]] | str":
-    """Return unit embeddings as float32, shape (N, D), and which rows have one; or why not."""
+    """Return unit embeddings, float32 of shape (N, D), and which rows have one; or why there are none."""
     import torch
 
     if EMBEDDING not in rows.table.schema.names:

@@ -1,4 +1,4 @@
-"""Measure how accurate the columns of a scored table are, or how useful a subset of it is."""
+"""Measure the scores of a table, or the usefulness of a subset of it."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ OF_SUBSETS = ("test", "seeds", "group", "network")
 
 
 def run_evaluate(options: EvaluateOptions) -> Evaluation | SubsetEvaluation:
-    """Measure every score column of a table, or with ``subset`` how good that is; nothing is written.
+    """Measure every score column of a table, or a subset of it with ``subset``; nothing is written.
 
     Raises:
         InputError: if there is nothing to measure, or it cannot be read.
@@ -76,7 +76,7 @@ evaluate = callable_of(EvaluateOptions, run_evaluate)
 
 
 def _refuse(why: str, options: EvaluateOptions, names: Sequence[str]) -> None:
-    """Refuse options that would change nothing."""
+    """Refuse options that would have no effect."""
     for name in names:
         if getattr(options, name) != getattr(EvaluateOptions, name):
             raise InputError(f"expected no --{name} here: {why}; leave it out")

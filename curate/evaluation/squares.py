@@ -1,4 +1,4 @@
-"""The central squares of the images behind rows of a table, read again."""
+"""Central squares of the images behind table rows, read again."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ from scoring.images import DecodeError, decode_rgb
 def squares(
     table: Table, rows: Sequence[int], *, most: int, source: str | None = None
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Yield the number and the central square of each row whose image is as it was scored, in the order of the source.
+    """Yield number and central square of each row whose image has not changed, in source order.
 
     Args:
         table: with ``key``, and with ``uri`` unless a source is given.
@@ -35,7 +35,7 @@ def squares(
 
 
 def central_square(data: bytes, most: int, *, white: int = WHITE) -> NDArray[np.uint8] | None:
-    """Return the central square of an image, uint8 of shape (S, S, 3), S <= most; None where it cannot be decoded.
+    """Return the central square of an image, uint8 of shape (S, S, 3), S <= most; None if it cannot be decoded.
 
     Args:
         data: encoded bytes.

@@ -1,4 +1,4 @@
-"""Predictions that are learned from another table, the usual protocol of representations."""
+"""Predictions learned from another table, the usual protocol for representations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ class TrainingRows:
     n_shared: int
 
     def count_unseen(self, names: Sequence[str]) -> int:
-        """Return how many rows, by the class of each, are of a class that none of these rows has.
+        """Return how many rows have a class, given for each, that none of these rows has.
 
         Raises:
             InputError: if all are.
@@ -71,7 +71,7 @@ class TrainingRows:
 
 
 def training_rows(train: Table, test: MeasuredRows, label: str, labelled: LabelledFile | None) -> TrainingRows:
-    """Read the rows of a table that have a label and an embedding, without the images that are measured.
+    """Read the rows of a table with a label and an embedding, without the images that are measured.
 
     Args:
         train: scored by the model of ``test``.
@@ -105,7 +105,7 @@ def training_rows(train: Table, test: MeasuredRows, label: str, labelled: Labell
 
 
 def _shared(train: Table, test: MeasuredRows) -> NDArray[np.bool_]:
-    """Return which rows of ``train`` hold the bytes of an image that is measured."""
+    """Return which rows of ``train`` have the bytes of a measured image."""
     if "sha256" not in train.schema.names or "sha256" not in test.table.schema.names:
         return np.zeros(train.n_rows, bool)
     measured = test.table.take(test.index, ["sha256"]).column(0).combine_chunks()
@@ -151,7 +151,7 @@ def judge_by(
 
 
 class _Judging:
-    """One probe after another on the same rows; what each says is in ``measured``."""
+    """Probes run in sequence on the same rows; their predictions are in ``measured``."""
 
     def __init__(
         self, training: TrainingRows, embedding: Tensor, labels: Tensor, settings: ProtocolSettings, seed: int
@@ -198,7 +198,7 @@ class _Judging:
         self.measured.confidence = log_p.max(1).values.exp().numpy()
 
     def by_few_labels(self) -> None:
-        """Predict by linear classifiers of few rows, drawn several times."""
+        """Predict by linear classifiers trained on few rows, drawn several times."""
         for name, amount in self.settings.amounts().items():
             measure = f"{LINEAR}, {name}"
             about = Shape(f"{ACCURACY[LINEAR].name}, {name}", "higher", "")
@@ -227,7 +227,7 @@ class _Judging:
             self._ranked(MLP, about, (answers == self.labels).numpy(), self.frequent)
 
     def by_lars(self) -> None:
-        """Predict by a linear classifier that LARS has trained."""
+        """Predict by a linear classifier trained with LARS."""
         rate, epochs = self.settings.rate, self.settings.epochs
         how = f"LARS, rate {rate:g}, {epochs:,} epochs"
         about = _accuracy(LARS, f"share of rows that a linear classifier ({how}) of --train gets right")
@@ -242,7 +242,7 @@ class _Judging:
         return known.embedding[self.rows], known.labels[self.rows], self.embedding, self.n_classes
 
     def by_mixture(self, classes: Sequence[str]) -> None:
-        """Cluster by as many Gaussians as classes; each gets one class, by the rows that it was fitted on."""
+        """Cluster by as many Gaussians as classes; each is assigned one class from the rows it was fitted on."""
         from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
         learned, known = self.training.embedding[self.rows], self.training.labels[self.rows]
@@ -279,13 +279,13 @@ class _Judging:
         self.measured.ranked[name] = values.astype(np.float64)
 
     def _has_too_many(self, name: str, about: Shape) -> bool:
-        """Return whether nothing is fitted for so many classes, and note that."""
+        """Return whether there are too many classes to fit, and note that."""
         if self.n_classes > MOST_CLASSES:
             self.about[name], self.measured.missing[name] = about, too_many(self.n_classes)
         return self.n_classes > MOST_CLASSES
 
     def _log_probabilities(self, rows: Tensor) -> Tensor:
-        """Return probabilities of each class, shape (N, C), float64, by a linear classifier of rows of ``training``."""
+        """Return log probabilities of each class, shape (N, C), float64, by a linear classifier of ``training``."""
         known = self.training
         fitted = fit_linear(known.embedding[rows], known.labels[rows], self.n_classes, c=self.settings.c)
         return torch.cat([fitted.logits(block).double().log_softmax(1) for block in self.embedding.split(BLOCK)])
@@ -296,7 +296,7 @@ def _accuracy(name: str, meaning: str) -> Shape:
 
 
 def _some(labels: Tensor, amount: float | int, generator: torch.Generator) -> Tensor:
-    """Return rows drawn at random of each class: a share (float) or a number (int), at least one, at most all."""
+    """Return random rows of each class: a share (float) or a number (int), at least one, at most all."""
     order = torch.randperm(len(labels), generator=generator)
     chosen = []
     for number in labels.unique().tolist():

@@ -1,4 +1,4 @@
-"""Messages on an evaluation: its tables, what each measure means, notes, and the verdict."""
+"""Messages about an evaluation: its tables, the meaning of each measure, notes, and the verdict."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ NO_SLOPE = {  # why a column has no logistic slope
 
 
 def tables(measures: Sequence[Measure], columns: Sequence[str]) -> list[str | Grid]:
-    """Return a table of each run of measures that share columns, the embedding first's, and a line after each.
+    """Return one table for each run of measures with the same columns, the embedding's first, and a line after each.
 
     Args:
         measures: in the order shown; those without values are left out.
@@ -40,7 +40,7 @@ def _grid(section: Sequence[Measure], columns: Sequence[str]) -> Grid:
 
 
 def meanings(measures: Sequence[Measure]) -> list[str]:
-    """Return the meaning of each measure, once where several mean the same, and which column is ahead."""
+    """Return the meaning of each measure, once for equal ones, and which column is ahead."""
     lines: list[str] = []
     earlier: set[str] = set()
     for measure in measures:
@@ -51,7 +51,7 @@ def meanings(measures: Sequence[Measure]) -> list[str]:
 
 
 def notes(known: Caveats, used: int) -> list[str]:
-    """Return notes on measures of so many rows, one sentence each."""
+    """Return notes on the measures, one sentence each."""
     lines = [
         f"{name} is 1/kappa_{name[4:]}, with the same ranks; request it with --column" for name in known.same_ranks
     ]
@@ -80,7 +80,7 @@ def notes(known: Caveats, used: int) -> list[str]:
 
 
 def verdict(measures: Sequence[Measure]) -> list[str]:
-    """Return advice on the scores on these labels, in plain words; none without labels.
+    """Return advice based on the scores and labels; empty without labels.
 
     A score is better than chance where the 95 % interval of its AUROC lies above 0.5.
     """
@@ -130,7 +130,7 @@ def _shown(value: Interval) -> str:
 
 
 def _sections(measures: Sequence[Measure]) -> list[list[Measure]]:
-    """Return runs of measures that share columns: one table each."""
+    """Return runs of measures with the same columns: one table each."""
     sections: list[list[Measure]] = []
     for measure in measures:
         if sections and set(measure.values) <= set(sections[-1][0].values):
@@ -156,7 +156,7 @@ def _number(value: float) -> str:
 
 
 def _sentences(measure: Measure) -> list[str]:
-    """Return the meaning of a measure, which way is better, and which column is ahead of which."""
+    """Return the meaning of a measure, its direction, and which column is ahead of which."""
     if measure.missing:
         return [f"{measure.name}: not measured: {measure.missing}"]
     better = f"; {measure.better} is better" if measure.better else ""

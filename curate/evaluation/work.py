@@ -1,4 +1,4 @@
-"""One evaluation of score columns in the making: which rows, which predictions, which measures."""
+"""The steps of one evaluation of score columns: rows, predictions, measures."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class EvaluateSettings:
 
 @dataclass(frozen=True)
 class JudgedPredictions:
-    """Rows of a table: which predictions are right, and the certainty of every column.
+    """Rows of a table: which predictions are right, and the certainty by every column.
 
     Attributes:
         rows: N of them, with a label, scores and an embedding.
@@ -90,7 +90,7 @@ def judge_table(
     settings: EvaluateSettings,
     announce: Callable[[str], None],
 ) -> JudgedPredictions:
-    """Return the correctness that ``evaluate`` measures certainty against, with the same rows, folds and predictions.
+    """Return the correctness as ``evaluate`` computes it, with the same rows, folds and predictions.
 
     Raises:
         InputError: as ``evaluate``; also where there are no embeddings to predict from.
@@ -105,7 +105,7 @@ def judge_table(
 
 
 class EvaluationWork:
-    """One evaluation in the making."""
+    """One evaluation of score columns, step by step."""
 
     def __init__(
         self, table: Table, settings: EvaluateSettings, announce: Callable[[str], None], caveats: Caveats
@@ -157,13 +157,13 @@ class EvaluationWork:
             self.result_.settings |= {**learned, **self.protocol.facts()}
 
     def measure_labels(self) -> None:
-        """Measure against labels; without embeddings say why not."""
+        """Measure against labels; note why not without embeddings."""
         self.judge()
         if self.correctness is not None:
             self._score_correctness()
 
     def judge(self) -> None:
-        """Find which predictions from embeddings are right; without embeddings say why not."""
+        """Find which predictions from embeddings are right; note why not without embeddings."""
         embedded = embeddings(self.rows)
         if isinstance(embedded, str):
             shapes = [*correctness.ACCURACY.values(), *correctness.AUROC.values(), correctness.LOGISTIC]
@@ -213,7 +213,7 @@ class EvaluationWork:
         out.caveats.norm_unknown = True
 
     def certainty(self) -> dict[str, Floats]:
-        """Return every column to measure, and the class entropy where there are labels."""
+        """Return every column to measure, and the class entropy if there are labels."""
         columns = dict(self.rows.certainty)
         if self.correctness is not None and self.correctness.class_entropy is not None:
             columns[correctness.CLASS_ENTROPY] = -self.correctness.class_entropy
@@ -249,7 +249,7 @@ class EvaluationWork:
         self.result_.measures.append(separation(certainties(raw), first, **self.common))
 
     def measure_degraded(self, runner: Runner, source: str | None, chosen: Sequence[str]) -> None:
-        """Read images again, make them worse, and measure what the model, or the chosen columns of it, reports.
+        """Read images again, corrupt them, and measure how the scores of the model (or chosen columns) respond.
 
         Raises:
             InputError: if too few images can be read.
@@ -271,7 +271,7 @@ class EvaluationWork:
         self._sharpness(degraded)
 
     def _sharpness(self, degraded: Degraded) -> None:
-        """Measure the Laplacian baseline where right and wrong are known, on the rows of the other columns."""
+        """Measure the Laplacian baseline against correctness, on the same rows as the columns."""
         if self.correctness is None:
             return
         at = np.searchsorted(self.rows.index, degraded.rows)
@@ -302,7 +302,7 @@ def _leave_out(rows: MeasuredRows, keep: NDArray[np.bool_], why: str) -> Measure
 
 
 def runner_of(table: Table, model: str | Path | None, settings: EvaluateSettings, caveats: Caveats) -> Runner:
-    """Return the model that scored the table, ready to run, or the one requested; another one is noted."""
+    """Return the model that scored the table, ready to run, or the one requested, with a note if it is another."""
     digest = digest_of_model(table)
     if model is None:
         digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}

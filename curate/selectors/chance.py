@@ -1,4 +1,4 @@
-"""Random selectors, the baselines that all others have to beat: of all rows, by class, or among confirmed labels."""
+"""Random selectors, the baselines for all others: over all rows, by class, or among confirmed labels."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,7 +19,7 @@ LEAST = -1e-3  # a cross-entropy may be below 0 by rounding alone
 
 @dataclass(frozen=True)
 class Random(Selector):
-    """Candidates in a random order.
+    """Candidates in random order.
 
     Gains are 1: every row counts the same.
     """
@@ -29,7 +29,7 @@ class Random(Selector):
     cost: ClassVar[str] = "O(N) time and memory"
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
+        """Pick rows; see ``Selector``."""
         check(pool, budget, self.needs)
         rows = np.random.default_rng(seed).permutation(pool.candidates)[:budget]
         return Selection(rows, np.ones(budget))
@@ -37,7 +37,7 @@ class Random(Selector):
 
 @dataclass(frozen=True)
 class StratifiedRandom(Selector):
-    """Candidates in a random order inside each class, the classes taking turns.
+    """Candidates in random order within each class, classes alternating.
 
     With ``proportional`` every start of the picks has each class in its share of the candidates, within a row or so;
     with ``equal`` the class with the fewest rows so far, labelled ones counted, goes next while it has candidates.
@@ -66,7 +66,7 @@ class StratifiedRandom(Selector):
         object.__setattr__(self, "needs", (STRATA[self.by],))
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
+        """Pick rows; see ``Selector``."""
         check(pool, budget, self.needs)
         stratum = pool.array("labels") if self.by == "given" else pool.array("probabilities").argmax(1)
         generator = np.random.default_rng(seed)
@@ -85,7 +85,7 @@ class StratifiedRandom(Selector):
 
 
 def turn_in_class(classes: NDArray[np.integer], key: NDArray | None = None) -> NDArray[np.int64]:
-    """Return how many rows of its class come before each row, shape (N,): by a key, the lowest first, or as they come.
+    """Return the number of earlier rows of the same class, shape (N,), ordered by a key or as given.
 
     Args:
         classes: of each row, shape (N,).
@@ -96,7 +96,7 @@ def turn_in_class(classes: NDArray[np.integer], key: NDArray | None = None) -> N
 
 
 def labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many labelled rows each class has, by their labels; 0 where labels are not given.
+    """Return the number of labelled rows of each class; 0 without labels.
 
     Args:
         pool: the rows.
@@ -110,7 +110,7 @@ def labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class SmallLoss(Selector):
-    """Random rows by class, among rows whose label is confirmed by a model of other rows.
+    """Random rows by class, among rows whose label a model of other rows confirms.
 
     In each given class the ``share`` of the candidates with the smallest holdout loss is trusted, rounded up; ties go
     to the lower row. Picks are trusted rows at random, the classes taking turns: the one with the fewest rows so far,
@@ -141,7 +141,7 @@ class SmallLoss(Selector):
             )
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does.
+        """Pick rows; see ``Selector``.
 
         Raises:
             InputError: as ``check``; also for a loss below 0, which is no cross-entropy.
@@ -177,7 +177,7 @@ def _refuse_negative(rows: NDArray[np.int64], loss: NDArray[np.float64]) -> None
 
 
 def _notes(trusted: NDArray[np.bool_], unknown: NDArray[np.bool_], share: float) -> tuple[str, ...]:
-    """Say what the picks are that are not trusted."""
+    """Return notes on picks without a confirmed label."""
     if unknown.all():
         return ("no candidate has a known class, so these are random picks",)
     rest = int((~trusted & ~unknown).sum())

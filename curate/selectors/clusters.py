@@ -1,4 +1,4 @@
-"""One row a cluster: k-means and TypiClust."""
+"""One row per cluster: k-means and TypiClust."""
 
 import heapq
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class Clusters:
 
 @dataclass(frozen=True)
 class KMeans(Selector):
-    """Pick the row nearest to each centroid of a k-means clustering; gains are the rows of the cluster.
+    """Pick the row nearest to each centroid of a k-means clustering; gains are cluster sizes.
 
     There are as many clusters as picks and labelled rows together, up to ``most_clusters``, so at least as many as
     picks hold no labelled row: those with the fewest labelled or picked rows come first, of these the largest, and each
@@ -69,7 +69,7 @@ class KMeans(Selector):
         _check_clusters(self.most_clusters)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
+        """Pick rows; see ``Selector``."""
         check(pool, budget, self.needs)
         clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
 
@@ -86,7 +86,7 @@ class KMeans(Selector):
 
 @dataclass(frozen=True)
 class TypiClust(Selector):
-    """Pick the most typical row of each cluster; gains are typicalities. Made for the first labels.
+    """Pick the most typical row of each cluster; gains are typicalities. Intended for the first labels.
 
     There are as many clusters as picks and labelled rows together, up to ``most_clusters``. The cluster with the fewest
     labelled or picked rows comes first, of these the largest; clusters of 5 rows or fewer come last. Typicality is 1
@@ -106,7 +106,7 @@ class TypiClust(Selector):
         _check_clusters(self.most_clusters)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
+        """Pick rows; see ``Selector``."""
         check(pool, budget, self.needs)
         clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
         typical = np.zeros(len(clusters.rows))
@@ -124,7 +124,7 @@ class TypiClust(Selector):
 
 
 def typicality(vectors: NDArray, seed: int) -> NDArray[np.float64]:
-    """Return 1 / (mean distance to the nearest min(20, n / 2) others + 1e-5); higher lies denser.
+    """Return 1 / (mean distance to the nearest min(20, n / 2) others + 1e-5); higher is denser.
 
     Args:
         vectors: rows of one cluster, shape (n, D).
@@ -175,7 +175,7 @@ def _check_clusters(most: int) -> None:
 
 
 def _best_last(positions: NDArray[np.int32], score: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Return positions sorted by score, the best last; rounded to float32, equal scores leave the lower one later."""
+    """Return positions sorted by score, best last; scores equal in float32 put the lower row last."""
     return positions[np.argsort(-score.astype(np.float32), kind="stable")].astype(np.int32)[::-1]
 
 
@@ -186,7 +186,7 @@ def _visit(
     score: Callable[[NDArray[np.int32]], NDArray[np.float64]],
     last: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return positions among the clustered rows: one from the cluster with the fewest, again and again.
+    """Return positions in clustered order: repeatedly one from the cluster with the fewest picks.
 
     Args:
         pool: where the rows are from.

@@ -1,4 +1,4 @@
-"""The contract of every selector, and the input that it refuses before it reads a row."""
+"""The interface of every selector, and the input checks before a row is read."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
@@ -23,7 +23,7 @@ HOW_TO_GET = {  # what a selector may need of a pool -> where it comes from
 
 
 class Selector(Protocol):
-    """A way to choose rows: a frozen dataclass whose fields are its parameters.
+    """A selection strategy: a frozen dataclass whose fields are its parameters.
 
     Attributes:
         needs: fields of a pool that it cannot do without, keys of ``HOW_TO_GET``; on the class for its default
@@ -40,11 +40,11 @@ class Selector(Protocol):
     cost: ClassVar[str]
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick ``budget`` distinct candidates, the best first; the same input and seed give the same picks."""
+        """Pick ``budget`` distinct candidates, best first; the same input and seed give the same picks."""
 
 
 def check(pool: Pool, budget: int, needs: Sequence[str] = ()) -> None:
-    """Refuse what no selector can work with; every selector calls it first.
+    """Refuse input that no selector accepts; every selector calls it first.
 
     Args:
         pool: the rows.
@@ -111,6 +111,6 @@ def _check_probabilities(array: NDArray) -> None:
 
 
 def blocks(array: NDArray, numbers: int = BLOCK_NUMBERS) -> "list[tuple[int, NDArray]]":
-    """Return (first row, view) of consecutive blocks of rows that hold at most ``numbers`` numbers each."""
+    """Return (first row, view) of consecutive blocks of rows with at most ``numbers`` numbers each."""
     size = max(1, numbers // max(1, array[:1].size))
     return [(start, array[start : start + size]) for start in range(0, len(array), size)]

@@ -1,4 +1,4 @@
-"""Greedy maximisation of a weighted coverage: the sum over rows of the weight times the best similarity to a pick.
+"""Greedy maximisation of weighted coverage: the sum over rows of weight times the highest similarity to a pick.
 
 Every similarity is held, and only rows are looked at again whose last gain, an upper bound because the objective is
 submodular, could still win.
@@ -22,23 +22,23 @@ FULL = 65_535  # a similarity of 1 as a whole number
 
 
 def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
-    """Return similarities in [0, 1] as whole numbers of 1 / 65,535, rounded down; beyond 1 they are 1."""
+    """Return similarities, clipped to [0, 1], as integers in units of 1 / 65,535, rounded down."""
     fixed = (similarity * FULL).astype(np.int32)  # by way of int32, which processors convert many at a time
     return np.minimum(fixed, FULL, out=fixed).astype(np.uint16)
 
 
 class Alone(Protocol):
-    """The gain of a row that covers itself, where the rows to cover are a sample and it is not among them."""
+    """The gain of a row from covering itself, if the rows to cover are a sample without it."""
 
     def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the gain of each row after all that was taken, shape (B,); never more than before a row was taken."""
+        """Return the gain of each row given the picks so far, shape (B,); it never grows."""
 
     def take(self, row: int) -> None:
         """Pick a row."""
 
 
 class DenseCover:
-    """Coverage where all similarities are known.
+    """Coverage with all similarities known.
 
     Args:
         similarity: of the M rows that may be picked to the R that are to be covered, shape (M, R), at least 0: float64,
@@ -85,7 +85,7 @@ class DenseCover:
         self._measured[rows] = self._round
 
     def best(self) -> tuple[int, float]:
-        """Return the row that adds most, the lowest of a tie, and what it adds."""
+        """Return the row with the largest gain, the lowest of a tie, and its gain."""
         chunk, size = CHUNK, len(self._bound)
         while True:
             top = float(self._bound.max())
@@ -106,7 +106,7 @@ class DenseCover:
                 self._measure(stale[span])
 
     def take(self, row: int) -> None:
-        """Pick a row: it covers what it can, and is never the best again."""
+        """Pick a row: update what it covers, and never return it again."""
         better = np.maximum(self.covered, self._similarity[row])
         if self._as_reference is not None and self._as_reference[row] >= 0:
             better[self._as_reference[row]] = self._full
@@ -120,14 +120,14 @@ class DenseCover:
 
 
 def _lowest(gains: NDArray[np.float64], floor: float) -> tuple[int, float]:
-    """Return the lowest row whose gain is the best but for rounding; and that gain, >= 0."""
+    """Return the lowest row whose gain is the largest up to rounding, and that gain, >= 0."""
     top = float(gains.max())
     row = int((gains >= top - TIE * abs(top) - floor).argmax())
     return row, max(float(gains[row]), 0.0)
 
 
 def greedy(cover: DenseCover, budget: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Pick the row that adds most, ``budget`` times; ties go to the lower row.
+    """Pick the row with the largest gain, ``budget`` times; ties go to the lower row.
 
     Returns:
         Rows of the cover in the order picked, (budget,) int64, and what each added, float64.

@@ -1,4 +1,4 @@
-"""Rows of a pool as numbers to compute with: blocks, unit length, kernels."""
+"""Vectors of a pool for computation: blocks, unit length, kernels."""
 
 from collections.abc import Iterator
 
@@ -14,17 +14,17 @@ Rows = NDArray[np.int64]
 
 
 def members(candidates: Rows, labelled: Rows) -> Rows:
-    """Return the rows that a selector looks at, ascending: those that may be picked and those that are labelled."""
+    """Return the rows that a selector uses, ascending: candidates and labelled rows."""
     return np.sort(np.concatenate([candidates, labelled]))
 
 
 def subset(vectors: NDArray, rows: Rows) -> NDArray:
-    """Return ``vectors[rows]`` of ascending rows without repeats; no copy where that is all of them."""
+    """Return ``vectors[rows]`` of ascending rows without repeats; no copy if that is all of them."""
     return vectors if len(rows) == len(vectors) else vectors[rows]
 
 
 def unit(vectors: NDArray, dtype: DTypeLike) -> NDArray:
-    """Return a copy at unit length, shape (B, D), exact also for half precision. A zero row stays zero."""
+    """Return a copy at unit length, shape (B, D), exact for half precision too; a zero row stays zero."""
     rows = widened(vectors, dtype)
     norm = np.sqrt(np.einsum("nd,nd->n", rows, rows))
     rows /= np.where(norm > 0, norm, 1)[:, None]
@@ -32,7 +32,7 @@ def unit(vectors: NDArray, dtype: DTypeLike) -> NDArray:
 
 
 def widened(vectors: NDArray, dtype: DTypeLike) -> NDArray:
-    """Return a copy of another type; torch is three times as fast from half precision to single."""
+    """Return a copy in another type; torch converts half to single precision three times as fast."""
     if vectors.dtype == np.float16 and np.dtype(dtype) == np.float32 and vectors.size:
         return torch.from_numpy(np.require(vectors, requirements=["C", "W"])).float().numpy()
     return vectors.astype(dtype)
@@ -54,7 +54,7 @@ def squared_distances(first: NDArray, second: NDArray) -> NDArray:
 
 
 def check_bandwidth(bandwidth: float) -> None:
-    """Refuse a bandwidth of ``rbf`` that separates no rows, or all.
+    """Refuse a bandwidth of ``rbf`` at which all rows, or none, look alike.
 
     Raises:
         InputError: if it is not in [0.001, 1000].

@@ -1,4 +1,4 @@
-"""Coverage by a smooth kernel: MaxHerding, and the default, which weighs it by what is not yet known."""
+"""Coverage by a smooth kernel: MaxHerding, and the default, which weights it by uncertainty."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,7 +19,7 @@ STAGE = 1000  # picks between two drawings of references, when not all rows are 
 
 @dataclass(frozen=True)
 class MaxHerding(Selector):
-    """Cover every row: repeatedly pick the row that adds most to the mean similarity of a row to its nearest pick.
+    """MaxHerding: repeatedly pick the row that increases the mean similarity of rows to their nearest pick most.
 
     max over S of mean_x max_{y in S or labelled} exp(-|x - y|^2 / (2 bandwidth^2)), greedily; on unit rows with the
     default this is exp((cos - 1) / 0.25). A good choice for the first labels, when nothing can be predicted.
@@ -48,18 +48,18 @@ class MaxHerding(Selector):
             )
 
     def weights(self, pool: Pool) -> NDArray[np.float32]:
-        """Return the weight of covering each candidate, shape (M,): 1."""
+        """Return the weight of each candidate in the coverage, shape (M,): 1."""
         return np.ones(len(pool.candidates), np.float32)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
+        """Pick rows; see ``Selector``."""
         check(pool, budget, self.needs)
         return _herd(self, pool, self.weights(pool), budget, seed)
 
 
 @dataclass(frozen=True)
 class Auto(MaxHerding):
-    """Cover what is not yet known: MaxHerding in which a row counts 1 - margin, as soon as there are probabilities.
+    """MaxHerding in which rows weigh 1 - margin once class probabilities are known.
 
     max over S of mean_x u(x) q(x) max_{y in S or labelled} exp(-|x - y|^2 / (2 bandwidth^2)), greedily, where u is
     1 - (p1 - p2) of the calibrated probe, or 1 before there is one, and q the pool's quality, or 1. With few
@@ -75,12 +75,12 @@ class Auto(MaxHerding):
     optional: ClassVar[tuple[str, ...]] = ("probabilities", "quality")
 
     def weights(self, pool: Pool) -> NDArray[np.float32]:
-        """Return the weight of covering each candidate, shape (M,): ``coverage_weights``."""
+        """Return the weight of each candidate in the coverage, shape (M,): ``coverage_weights``."""
         return coverage_weights(pool)
 
 
 def coverage_weights(pool: Pool) -> NDArray[np.float32]:
-    """Return the weight of covering each candidate, shape (M,): 1 - margin times quality, each 1 where unknown."""
+    """Return the weight of each candidate, shape (M,): 1 - margin times quality, each 1 if unknown."""
     weights = np.ones(len(pool.candidates), np.float32)
     if pool.probabilities is not None and pool.probabilities.shape[1] > 1:
         for span in spans(len(weights), 65_536):
@@ -104,7 +104,7 @@ def _herd(self: MaxHerding, pool: Pool, weights: NDArray[np.float32], budget: in
 def _exact(
     pool: Pool, vectors: NDArray, weights: NDArray[np.float32], bandwidth: float, budget: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return positions among the candidates and their gains; the kernel between all candidates is held, in float64."""
+    """Return positions among the candidates and their gains, with the full float64 kernel in memory."""
     rows = unit(vectors[pool.candidates], np.float64)
     similarity = rbf(rows, rows, bandwidth)
     np.fill_diagonal(similarity, 1.0)
@@ -161,7 +161,7 @@ def _staged(
 
 
 class _Itself:
-    """The gain of rows that cover themselves: their weight, less the similarity of the nearest labelled row or pick.
+    """The gain of rows from covering themselves: weight, less the similarity to the nearest labelled row or pick.
 
     One row in N is next to nothing while picks are few. When they are many and the rest is covered it is what decides,
     and ranks by weight. Looked up when a row may be picked, against what was picked since it was looked up before; the
@@ -184,7 +184,7 @@ class _Itself:
         self._covered, self._seen = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int64)
 
     def take(self, row: int) -> None:
-        """Take a pick into account."""
+        """Update for a pick."""
         self._picked[self._count] = self._units(np.array([row]))[0]
         self._count += 1
 
@@ -203,7 +203,7 @@ class _Itself:
         return self._weights[rows] * (1 - self._covered[rows].astype(np.float64))
 
     def _with_next(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return rows and some that will be requested next: to bring all that was done to length costs as much."""
+        """Return rows and some that will be requested next, since updating several together costs no more."""
         while 0 < len(rows) < TOGETHER and self._next < len(self._order):
             ahead = self._order[self._next : self._next + TOGETHER]
             self._next += TOGETHER
@@ -211,7 +211,7 @@ class _Itself:
         return rows
 
     def _cover(self, rows: NDArray[np.int64], similarity: NDArray) -> None:
-        """Note how similar the nearest is; in steps, for the last bits depend on what is multiplied at a time."""
+        """Update the similarity to the nearest row, in fixed steps, since the last bits depend on the block size."""
         self._covered[rows] = np.maximum(self._covered[rows], to_fixed(similarity) / np.float32(FULL))
 
     def _units(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -219,13 +219,13 @@ class _Itself:
 
 
 def _places(drawn: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each of the rows stands among those drawn, -1 where it does not; both ascend."""
+    """Return the position of each row among those drawn, -1 if absent; both ascend."""
     at = np.searchsorted(drawn, rows).clip(max=len(drawn) - 1)
     return np.where(drawn[at] == rows, at, -1)
 
 
 def _covered(rows: NDArray, vectors: NDArray, done: NDArray[np.int64], bandwidth: float) -> NDArray:
-    """Return how similar the nearest of ``done`` is to each of R unit rows, shape (R,); 0 without any."""
+    """Return the similarity of each of R unit rows to the nearest of ``done``, shape (R,); 0 without any."""
     best = np.full(len(rows), -np.inf, rows.dtype)
     for span in spans(len(done), 512):
         best = np.maximum(best, _nearest(rows, unit(vectors[done[span]], rows.dtype)))
@@ -233,14 +233,14 @@ def _covered(rows: NDArray, vectors: NDArray, done: NDArray[np.int64], bandwidth
 
 
 def _nearest(rows: NDArray, others: NDArray) -> NDArray:
-    """Return the greatest 2 x . y - |y|^2 of each row x, shape (R,): |x|^2 less the least squared distance."""
+    """Return the maximum of 2 x . y - |y|^2 for each row x, shape (R,): |x|^2 less the least squared distance."""
     product = rows @ (2 * others).T  # (R, B)
     product -= np.einsum("nd,nd->n", others, others)
     return product.max(axis=1)
 
 
 def _likeness(rows: NDArray, nearest: NDArray, bandwidth: float) -> NDArray:
-    """Return the kernel of each row with its nearest, in [0, 1], from what ``_nearest`` says; 0 of -infinity."""
+    """Return the kernel value of each row with its nearest, in [0, 1], from ``_nearest``; 0 for -infinity."""
     square = np.maximum(np.einsum("nd,nd->n", rows, rows) - nearest, 0)
     return np.exp(square * (-0.5 / bandwidth**2))
 
@@ -254,7 +254,7 @@ def _drawn(
     weights: NDArray[np.float32],
     before: NDArray[np.float32],
 ) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
-    """Return the kernel between rows and references, shape (M, R), fixed, and the most that each row can add, (M,).
+    """Return the fixed kernel between rows and references, shape (M, R), and the maximal gain of each row, (M,).
 
     Cosines are products in bfloat16, right to about 0.004, which is several times as fast and averages out over the
     references. A row gains nothing by being a reference: covering itself counts as one row in N, not one in R,
@@ -285,7 +285,7 @@ def _drawn(
 
 
 def _optimism(inside: NDArray, counted: NDArray, others: NDArray, weights: NDArray) -> float:
-    """Return by which share rows that no pick was made for are covered less, weighted; NaN where nothing shows."""
+    """Return by what share rows not used for picking are covered less, weighted; NaN if that is unknown."""
     if not len(others) or not counted.sum() or not weights.sum():
         return float("nan")
     return max(0.0, 1 - float(np.average(others, weights=weights)) / float(np.average(inside, weights=counted)))

@@ -1,4 +1,4 @@
-"""Hierarchical k-means with resampling, and samples that are balanced from the top of the hierarchy down."""
+"""Hierarchical k-means with resampling, and sampling balanced from the top of the hierarchy down."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ PICKS = ("random", "closest")
 
 @dataclass(frozen=True)
 class Hierarchical(Selector):
-    """Share picks among clusters of clusters of clusters, the same to each; gains are the rows of the finest cluster.
+    """Split picks evenly among clusters at each level of a hierarchy; gains are sizes of the finest cluster.
 
     k-means puts most of its clusters where most rows are. Here each is found again, ``resamples`` times, from the few
     rows that are nearest to each of the earlier ones, so that the clusters spread over all that there is; and clusters
@@ -60,7 +60,7 @@ class Hierarchical(Selector):
             raise InputError(f"pick must be one of {', '.join(PICKS)}, got {self.pick!r}")
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
+        """Pick rows; see ``Selector``."""
         check(pool, budget, self.needs)
         rows = members(pool.candidates, pool.labelled)
         vectors = subset(pool.array("vectors"), rows)
@@ -109,7 +109,7 @@ def hierarchy(
 def spread_centroids(
     points: NDArray[np.floating], k: int, *, resamples: int, generator: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Return k centroids that follow where points are, and less how many there are the more often they are resampled.
+    """Return k centroids; the more often they are resampled, the less they follow the density of points.
 
     Args:
         points: shape (M, D), M >= k; at most 262,144 of them, drawn, are looked at.
@@ -141,7 +141,7 @@ def spread_centroids(
 
 
 def nearest_of_each(cluster: NDArray[np.int32], nearness: NDArray[np.float32], most: int) -> NDArray[np.int64]:
-    """Return the rows nearest to each centroid, at most ``most`` of a cluster, ascending; none of cluster -1."""
+    """Return the rows nearest to each centroid, at most ``most`` per cluster, ascending; none of cluster -1."""
     return np.flatnonzero((turn_in_class(cluster, -nearness) < most) & (cluster >= 0))
 
 
@@ -153,7 +153,7 @@ def balanced(
     first: NDArray[np.floating] | None = None,
     seed: int,
 ) -> NDArray[np.int64]:
-    """Return all rows in an order every start of which is shared equally, on each level, among clusters with rows left.
+    """Return all rows in an order of which every start is shared evenly among clusters at each level.
 
     Args:
         home: finest cluster of each row, shape (N,).
@@ -176,5 +176,5 @@ def balanced(
 
 
 def _place(groups: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return how many of the same group come before each, of groups that ascend."""
+    """Return how many rows of the same group come before each; groups ascend."""
     return np.arange(len(groups)) - np.searchsorted(groups, groups)

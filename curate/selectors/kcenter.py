@@ -1,4 +1,4 @@
-"""k-center: the row that is farthest from all picks, again and again."""
+"""k-center: repeatedly pick the row farthest from all picks."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ TIE = 1e-12  # distances in float64 nearer than this, relative to the greater, a
 
 @dataclass(frozen=True)
 class KCenter(Selector):
-    """Pick the row whose nearest pick is farthest; gains are those distances. It seeks outliers.
+    """Pick the row whose nearest pick is farthest; gains are those distances. Prefers outliers.
 
     What it minimises is the distance of the worst served row, so junk that resembles nothing comes first: below random
     at small budgets in most studies. Use it to hunt for the unusual, or as a stopping rule by distance.
@@ -43,7 +43,7 @@ class KCenter(Selector):
     cost: ClassVar[str] = "O(NKD) at worst, far less where old distances rule rows out; 40 N + 64 D sqrt(N) bytes"
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
+        """Pick rows; see ``Selector``."""
         check(pool, budget, self.needs)
         first = int(np.random.default_rng(seed).integers(len(pool.candidates)))
         search = Farthest(pool.array("vectors"), pool.candidates, pool.labelled, budget, first, unit_length=self.unit)
@@ -62,7 +62,7 @@ class KCenter(Selector):
 
 
 class Farthest:
-    """Squared distances of M candidates to what is labelled or picked, as far as they are needed.
+    """Squared distances of M candidates to labelled and picked rows, computed only as needed.
 
     Args:
         vectors: of the pool, shape (N, D).
@@ -120,7 +120,7 @@ class Farthest:
             self._see(self._front, self._rows, self._total - 1, self._total)
 
     def fill(self, count: int) -> int:
-        """Pick the lowest ``count`` of those left; return the count."""
+        """Pick the lowest ``count`` of the remaining rows; return the count."""
         rows = np.flatnonzero(self._open)[:count]
         self._done[self._total : self._total + len(rows)] = self._candidates[rows]
         self._total += len(rows)
@@ -146,7 +146,7 @@ class Farthest:
                     return self._exact(rows)
 
     def _renew(self) -> None:
-        """Make the rows that may be farthest the front, and bring them up to date."""
+        """Make the rows that may be farthest the front, and update them."""
         size = len(self._bound)
         rest = max(0, size - max(FRONT, ROOTS * math.isqrt(size)))
         front = np.argpartition(self._bound, rest)[rest:]
@@ -174,7 +174,7 @@ class Farthest:
             self._raise_floor(rows[span][self._bound[rows[span]] > self._floor])
 
     def _raise_floor(self, rows: NDArray[np.int64]) -> None:
-        """Bring rows up to date as far as they may matter; the farthest of them is the new floor, if it is higher."""
+        """Update the rows that may matter; the farthest of them becomes the new floor if it is higher."""
         self._catch_up(rows, self._vectors_of(rows))
         known = self._bound[rows[self._seen[rows] == self._total]]
         self._floor = max(self._floor, float(known.max(initial=-np.inf)))
@@ -190,7 +190,7 @@ class Farthest:
         return rows if (self._seen[rows] == self._total).all() else rows[:0]
 
     def _catch_up(self, rows: NDArray[np.int64], vectors: NDArray) -> None:
-        """Update rows; those below the front's lowest distance are left unfinished."""
+        """Update rows, but stop for those below the front's lowest distance."""
         first = int(self._seen[rows].min(initial=self._total))
         while first < self._total and len(rows):
             last = min(first + CENTRES, self._total)
@@ -201,7 +201,7 @@ class Farthest:
                 rows, vectors = rows[going], vectors[going]
 
     def _see(self, rows: NDArray[np.int64], vectors: NDArray, first: int, last: int) -> None:
-        """Take labelled rows and picks number ``first`` to ``last`` into account."""
+        """Update for labelled rows and picks number ``first`` to ``last``."""
         centres = self._cast(self._vectors[self._done[first:last]])
         squares = vectors @ centres.T  # (B, c)
         squares *= -2
@@ -215,7 +215,7 @@ class Farthest:
         self._seen[rows] = np.maximum(self._seen[rows], last)
 
     def _exact(self, rows: NDArray[np.int64]) -> tuple[int, float]:
-        """Return the row farthest from its nearest, the lowest of a tie, and that distance, in float64."""
+        """Return the row farthest from its nearest pick, the lowest of a tie, and that distance, in float64."""
         row, best = -1, -1.0
         for span in spans(len(rows)):
             near = self._done[self._nearest[rows[span]]]

@@ -1,4 +1,4 @@
-"""Quality as a gate or a discount: not yet learnt, but worth learning."""
+"""Quality as a gate or a discount: uncertain rows that are still worth learning."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -14,7 +14,7 @@ from scoring.metrics.ranking import ranks
 
 
 def rank_share(values: NDArray) -> NDArray[np.float64]:
-    """Return the place of each value among all, in (0, 1); higher values have higher places, ties share their mean.
+    """Return the rank of each value in (0, 1); ties share their mean rank.
 
     Args:
         values: shape (M,), finite.
@@ -29,7 +29,7 @@ def rank_share(values: NDArray) -> NDArray[np.float64]:
 
 
 def gate(pool: Pool, least: float) -> Pool:
-    """Return the pool without the candidates whose quality is in the lowest share ``least``.
+    """Return the pool without the candidates in the lowest share ``least`` of quality.
 
     Places are counted over candidates and labelled rows together, so the cut is the same in every round of a pool.
 
@@ -56,7 +56,7 @@ def gate(pool: Pool, least: float) -> Pool:
 
 
 def discount(pool: Pool, selector: Ranked) -> Pool:
-    """Return the pool with ``uncertainty`` a score's rank times quality's, in (0, 1), for ``HighestScore`` to rank by.
+    """Return the pool with ``uncertainty`` as the rank of a score times that of quality, for ``HighestScore``.
 
     With e the score, a = -quality and rank the place of a candidate among the candidates: rank(e) * (1 - rank(a)).
     Ranks are used because the scales of scores differ from model to model.
@@ -79,7 +79,7 @@ def discount(pool: Pool, selector: Ranked) -> Pool:
 
 @dataclass(frozen=True)
 class Discounted(Selector):
-    """A selector that ranks by a score, with that score discounted by quality.
+    """A selector by score, discounted by quality.
 
     Its notes say how many picks the score alone and quality alone would have made: the price of the discount.
 
@@ -103,7 +103,7 @@ class Discounted(Selector):
         object.__setattr__(self, "prefix", self.selector.prefix)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
+        """Pick rows; see ``Selector``."""
         check(pool, budget, self.needs)
         score = self.selector.score
         selection = HighestScore()(discount(pool, self.selector), budget, seed=seed)

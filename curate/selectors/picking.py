@@ -1,4 +1,4 @@
-"""Picks one after another, and reports of progress."""
+"""Sequential picks, and reports of progress."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ ReportPicks = Callable[[int, int], None]
 
 
 class _Count:
-    """Picks of one selector after another: of groups, or of the parts of a strategy, which may look at more."""
+    """Counts the picks of selectors that run one after another, by group or by part of a strategy."""
 
     def __init__(self, report: ReportPicks, total: int) -> None:
         self._report, self._total = report, total
@@ -26,7 +26,7 @@ _COUNT: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 @contextmanager
 def reporting_picks(report: ReportPicks, total: int) -> Iterator[None]:
-    """Report what inner selectors have picked: how many so far, at least, of how many."""
+    """Report the picks of inner selectors: how many so far, at least, of how many."""
     token = _COUNT.set(_Count(report, total))
     try:
         yield
@@ -35,7 +35,7 @@ def reporting_picks(report: ReportPicks, total: int) -> Iterator[None]:
 
 
 def picking(budget: int) -> Iterator[int]:
-    """Yield 0, 1, ..., budget - 1 for picks made one after another, and report how many are made."""
+    """Yield 0, 1, ..., budget - 1 for sequential picks, and report progress."""
     count = _COUNT.get()
     for position in range(budget):
         if count is not None:

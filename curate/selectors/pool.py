@@ -1,4 +1,4 @@
-"""The input of a selector, and its result."""
+"""The input and the result of a selector."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Pool:
-    """N rows, those that may be picked and those that are labelled already, in an order that the keys decide.
+    """N rows, candidates and labelled ones, in an order determined by their keys.
 
     The caller that makes a pool sorts its rows by a hash of their keys, so a tie that goes to the lower row is the same
     tie whatever the order of the file. Arrays are read, never written.
@@ -44,7 +44,7 @@ class Pool:
         return int(max(self.candidates.max(initial=-1), self.labelled.max(initial=-1))) + 1
 
     def array(self, name: str) -> NDArray:
-        """Return a field that has been checked to be there."""
+        """Return a field, which must be present."""
         array: NDArray | None = getattr(self, name)
         if array is None:
             raise ValueError(f"the pool has no {name}")

@@ -1,4 +1,4 @@
-"""Scores of rows on their own, and the selectors that take the highest: cheap, and blind to rows that are alike."""
+"""Scores of single rows, and selectors that take the highest: fast, but they pick similar rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ def entropy(probabilities: NDArray) -> Floats:
 
 @dataclass(frozen=True)
 class Ranked(Selector):
-    """The candidates with the highest score, the highest first; ties go to the lower row. Gains are the scores.
+    """The candidates with the highest score, highest first; ties go to the lower row. Gains are the scores.
 
     Attributes:
         score: its name; each score has its own class.
@@ -98,7 +98,7 @@ class Ranked(Selector):
         return type(self).compute(*(pool.array(need) for need in self.needs))
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
+        """Pick rows; see ``Selector``."""
         check(pool, budget, self.needs)
         values = self.scores(pool)[pool.candidates]
         order = np.argsort(-values, kind="stable")[:budget]
@@ -142,7 +142,7 @@ class Entropy(Ranked):
 
 
 class HighestScore(Ranked):
-    """The rows with the highest value of a score column, kappa or unc, in the direction that the caller gave it.
+    """The rows with the highest value of a score column, kappa or unc, in the given direction.
 
     High uncertainty of a pretrained model is mostly bad quality: it is a gate or a discount, seldom a reason to label.
     """

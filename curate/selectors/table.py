@@ -1,4 +1,4 @@
-"""Every strategy by name; a class is imported when it is looked up, so that help can name all at no cost."""
+"""Every strategy by name, imported when it is used, so that help can list all at no cost."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

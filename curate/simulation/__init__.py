@@ -1,1 +1,1 @@
-"""Rounds replayed where every label is known."""
+"""Simulation of labelling rounds on fully labelled data."""

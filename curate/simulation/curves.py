@@ -1,4 +1,4 @@
-"""Learning curves of a strategy, and how far one is above another."""
+"""Learning curves of strategies, and their differences."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -38,12 +38,12 @@ class Curves:
 
     @property
     def area(self) -> NDArray[np.float64]:
-        """Mean height of each seed's curve between the first and the last budget, shape (S,), in [0, 1]."""
+        """Mean height of each seed's curve between the first and last budget, shape (S,), in [0, 1]."""
         return area_under(self.budgets, self.accuracy)
 
 
 def area_under(budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean height of curves, by trapezoids over the number of labels.
+    """Return the mean height of curves by the trapezoidal rule over the number of labels.
 
     Args:
         budgets: shape (B,), ascending.
@@ -63,7 +63,7 @@ def area_under(budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> NDA
 
 @dataclass(frozen=True)
 class Lift:
-    """A strategy against another, seed by seed.
+    """Difference of one strategy to another, seed by seed.
 
     Attributes:
         difference: mean accuracy above the other's, shape (B,).
@@ -85,7 +85,7 @@ class Lift:
 
 
 def lift(curves: Curves, baseline: Curves) -> Lift:
-    """Compare two strategies that were replayed with the same seeds and budgets.
+    """Compare two strategies simulated with the same seeds and budgets.
 
     Raises:
         ValueError: if seeds or budgets differ.
@@ -104,7 +104,7 @@ def lift(curves: Curves, baseline: Curves) -> Lift:
 
 
 def sign_flip_p(differences: NDArray[np.float64]) -> float:
-    """Return the probability of a mean at least as far from 0 if each difference could as well have had the other sign.
+    """Return the sign-flip p value: how often random signs of the differences give a mean at least as far from 0.
 
     Every choice of signs is tried for up to 14 differences, else 20,000 at random, the real one among them.
 
@@ -155,7 +155,7 @@ def labels_saved(
 
 
 def _labels_to_reach(target: float, budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> float:
-    """Return where a curve that never falls first reaches an accuracy that it does reach."""
+    """Return where a non-decreasing curve first reaches an accuracy that it does reach."""
     right = int(np.argmax(accuracy >= target))
     if not right:
         return float(budgets[0])

@@ -1,4 +1,4 @@
-"""Learning curves as an image: of a folder of rounds, or of a replay."""
+"""Learning curves as a chart: of a folder of rounds, or of a simulation."""
 
 import math
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ MOST_BYTES = 64 << 20
 
 
 def folder_panel(folder: Path, table: str | Path | None) -> Panel:
-    """Return the learning curve of a folder of rounds, with the band that holds at every look.
+    """Return the learning curve of a folder of rounds with its anytime-valid band.
 
     Raises:
         InputError: if the folder cannot be read, or has nothing to draw.
@@ -37,7 +37,7 @@ def folder_panel(folder: Path, table: str | Path | None) -> Panel:
 
 
 def folder_curves(folder: Path, table: str | Path | None = None) -> tuple[list[Curve], list[Curve]]:
-    """Return accuracy by labels with its interval, and of either arm at equal numbers of labels; and bounds to reach.
+    """Return accuracy by labels with its interval, that of both arms at equal numbers of labels, and the stop bounds.
 
     Raises:
         InputError: as ``run_round_status``; if no model was measured yet.
@@ -56,7 +56,7 @@ def folder_curves(folder: Path, table: str | Path | None = None) -> tuple[list[C
 
 
 def arm_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:
-    """Return the accuracy with equally many labels of the strategy and of the control arm, round by round."""
+    """Return the accuracy of the strategy and of the control arm at equal numbers of labels, round by round."""
     opened = open_folder(folder)
     scored = table_of(opened.settings, opened.path, table)
     standing = standing_of(opened, scored, progress_of(opened))
@@ -75,7 +75,7 @@ def arm_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:
 
 @dataclass(frozen=True)
 class StrategyCurve:
-    """Accuracy of a strategy after each budget: mean over the seeds, and its standard error, None for one seed."""
+    """Accuracy of a strategy after each budget: mean over seeds, and its standard error (None for one seed)."""
 
     mean: tuple[float, ...]
     error: tuple[float | None, ...]
@@ -83,7 +83,7 @@ class StrategyCurve:
 
 @dataclass(frozen=True)
 class ReplayCurves:
-    """The curves of a replay.
+    """The curves of a simulation.
 
     Attributes:
         budgets: labels, ascending, shape (B,).
@@ -103,7 +103,7 @@ class ReplayCurves:
 
     @classmethod
     def of_json(cls, replay: dict[str, Any]) -> "ReplayCurves":
-        """Return the curves of what ``Simulation.to_json`` gave."""
+        """Return the curves that ``Simulation.to_json`` wrote."""
         strategies = replay.get("strategies")
         if isinstance(strategies, dict):
             drawn = ("mean", "error")
@@ -116,7 +116,7 @@ class ReplayCurves:
 
 
 def run_round_plot(options: RoundPlotOptions) -> Path:
-    """Draw learning curves with their intervals, of a folder of rounds or of a replay; return the chart's path.
+    """Draw learning curves with intervals, of a folder of rounds or a simulation; return the chart's path.
 
     Raises:
         InputError: if there is nothing to draw, or the place refuses.

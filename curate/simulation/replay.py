@@ -1,4 +1,4 @@
-"""Rounds of labelling replayed on rows whose labels are all known: how much a strategy gains."""
+"""Simulation of labelling rounds on rows with known labels: how much a strategy gains."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +52,7 @@ def replay(
     first: Selector | None = None,
     observe: Observer | None = None,
 ) -> Curves:
-    """Label rows round by round as a selector says, and measure a probe after every round.
+    """Simulate rounds: label the rows that a selector picks, and measure a probe after every round.
 
     A selector that needs probabilities has none before the first labels: then ``first`` picks the first
     batch. The seed of a run drives everything in it, so strategies that begin with the same selector begin with the
@@ -100,7 +100,7 @@ class _Run:
         self.probabilities: NDArray[np.float32] | None = None
 
     def round(self, selector: Selector, first: Selector, budget: int) -> float:
-        """Label rows up to a budget, fit, and return the share of test rows on which the model is right."""
+        """Label rows up to a budget, fit the model, and return its accuracy on the test rows."""
         waits = not len(self.picked) and {"probabilities", "labels"} & set(selector.needs)
         chooser = first if waits else selector
         pool = self._pool(chooser.needs)
@@ -143,7 +143,7 @@ def compare(
     first: Selector | None = None,
     observe: Callable[[str, int, int, float], None] | None = None,
 ) -> dict[str, Curves]:
-    """Replay several strategies on the same data, budgets and seeds.
+    """Simulate several strategies on the same data, budgets and seeds.
 
     Args:
         data: the rows.

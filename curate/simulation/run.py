@@ -1,4 +1,4 @@
-"""Strategies replayed on a table whose labels are all known."""
+"""Simulation of strategies on a fully labelled table."""
 
 import csv
 import io
@@ -34,7 +34,7 @@ KNOWN_LATER = frozenset({"holdout_loss", "uncertainty", "quality"})
 
 @dataclass(frozen=True)
 class Simulation:
-    """The result of a replay.
+    """The result of a simulation.
 
     Attributes:
         curves: by strategy, random among them.
@@ -81,7 +81,7 @@ class Simulation:
 
 
 def run_round_simulate(options: RoundSimulateOptions) -> Simulation:
-    """Replay strategies on a table whose labels are all known, always with random as the one to beat.
+    """Simulate strategies on a fully labelled table, always with random as the baseline.
 
     Rows whose label or embedding is missing are left out. A part of the rows, drawn at random and the same for all
     strategies and seeds, is never labelled: accuracy is measured on it, against ``label``.
@@ -130,7 +130,7 @@ def _selectors(names: Sequence[str]) -> dict[str, Selector]:
 def replay_of(
     table: Table, label: str, noisy: str | None, test: float, calibrate: bool
 ) -> tuple[Replay, dict[str, Any]]:
-    """Return the rows of a table to label and to measure on, and facts of them as plain JSON.
+    """Return the rows to label and to measure on, and facts about them as plain JSON.
 
     Raises:
         InputError: for a table with fewer than two classes, or without rows for either.
@@ -174,7 +174,7 @@ def replay_of(
 
 
 def typed_budgets(texts: Sequence[str]) -> list[int]:
-    """Return the budgets that were typed, with commas or one by one.
+    """Return the budgets as typed, separated by commas or given one by one.
 
     Raises:
         InputError: for one that is no whole number.
@@ -191,7 +191,7 @@ def typed_budgets(texts: Sequence[str]) -> list[int]:
 
 
 def check_outputs(out: Path | None, *, overwrite: bool) -> None:
-    """Refuse a name for the results before the work, not after it.
+    """Refuse an invalid output name before the simulation.
 
     Raises:
         InputError: for a name that is not ``.json``, whose folder is missing, or that is taken.
@@ -209,7 +209,7 @@ def check_outputs(out: Path | None, *, overwrite: bool) -> None:
 
 
 def write_simulation(simulation: Simulation, out: str | Path, *, overwrite: bool = False) -> list[Path]:
-    """Write a replay as JSON, and its curves as CSV next to it.
+    """Write a simulation as JSON, and its curves as CSV next to it.
 
     Args:
         simulation: the replay.

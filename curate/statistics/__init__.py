@@ -1,1 +1,1 @@
-"""How certain a number measured on a sample is: intervals, tests, guarantees, calibration."""
+"""Uncertainty of numbers measured on a sample: intervals, tests, guarantees, calibration."""

@@ -1,4 +1,4 @@
-"""Intervals that all hold at once, however often one looks: the error is shared out over the looks, once for all."""
+"""Anytime-valid intervals: the error is split over all looks in advance, so that all intervals hold at once."""
 
 from bisect import bisect_left
 from math import ceil, floor, log
@@ -9,7 +9,7 @@ LOOKS = 10  # looks among which half of the error is shared out
 
 
 def level_of_look(look: int, confidence: float = 0.95) -> float:
-    """Return the level at which an interval is to be made at a look, so that the intervals of all looks hold together.
+    """Return the level of the interval at one look with which the intervals of all looks hold together.
 
     Look j may err with a probability of (1 - confidence) c / ((j + c - 1) (j + c)), where c is ``LOOKS``. These
     probabilities fall slowly up to look c, by when half of the error is spent, and sum to 1 - confidence over all looks
@@ -41,7 +41,7 @@ def level_of_look(look: int, confidence: float = 0.95) -> float:
 
 
 def fewest_rows(bound: float, level: float, share: float = 1.0) -> int | None:
-    """Return of how many rows the exact interval is at or above a bound, if a share of them is right.
+    """Return the number of rows from which the exact interval of a given accuracy lies at or above a bound.
 
     Args:
         bound: on the accuracy, in (0, 1).

@@ -1,4 +1,4 @@
-"""How far predicted probabilities are from what happened: calibration error and squared error, with intervals."""
+"""Calibration of predicted probabilities: calibration error and squared error, with intervals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ BY_CHANCE = 200  # draws of outcomes that it is likely right of
 
 
 class EqualMass:
-    """Predictions in bins of equally many rows; rows of equal prediction are shared out evenly among bins.
+    """Equal-mass bins of predictions; rows with equal predictions are split evenly among bins.
 
     Args:
         p: promised, shape (N,).
@@ -33,7 +33,7 @@ class EqualMass:
         self.lines = self._order.sort(lines)
 
     def means(self, counts: NDArray, lines: Floats | None = None) -> Floats:
-        """Return the mean of each line in each bin, the lowest p first, shape (M, bins).
+        """Return the mean of each line in each bin, lowest p first, shape (M, bins).
 
         Args:
             counts: of each row in the sample, shape (N,): whole numbers, or weights.
@@ -44,13 +44,13 @@ class EqualMass:
         return (np.diff(sums, axis=0, prepend=0.0) * self.n_bins)[::-1].T
 
     def sorted(self, values: NDArray) -> Floats:
-        """Return one more line, shape (1, N), in this order."""
+        """Return one more line, shape (1, N), in the sorted order."""
         return self._order.sort(np.asarray(values)[:, None])
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """How good probabilities are on rows that they were not fitted on; all lower is better but ``gain``.
+    """Quality of probabilities on held-out rows; lower is better except for ``gain``.
 
     Attributes:
         ece: expected calibration error: mean distance of promise and share in bins of equally many rows.
@@ -74,7 +74,7 @@ class Calibrated:
 def calibrated(
     predictions: Mapping[str, Floats], baseline: str, y: Floats, weights: Floats, *, repeats: int = 1000, seed: int = 0
 ) -> dict[str, Calibrated]:
-    """Measure probabilities against what happened.
+    """Measure probabilities against outcomes.
 
     The bounds are percentile bootstraps over rows; resamples are the same for all predictions. A resample adds the
     noise of its draw to the bins once more, so it is taken off twice from ``rms`` there, and the bounds of ``ece`` are
@@ -128,7 +128,7 @@ def calibrated(
 
 
 def _by_chance(bins: EqualMass, p: Floats, weights: Floats, seed: int) -> Interval:
-    """Return mean and 95 % bounds of the expected calibration error where outcomes are drawn as promised."""
+    """Return mean and 95 % bounds of the ECE of perfectly calibrated predictions, by drawing outcomes."""
     generator = np.random.default_rng([seed, BY_CHANCE])
     promised, drawn = bins.lines[:1], []
     for _ in range(BY_CHANCE):

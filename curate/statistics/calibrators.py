@@ -1,4 +1,4 @@
-"""Monotone maps from a score to a probability: isotonic and logistic regression on rows whose outcome is known."""
+"""Monotone maps from a score to a probability: isotonic and logistic regression on rows with a known outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ MOST_KNOTS = 1_000_000  # of a map that is read
 
 
 class Calibrator(Protocol):
-    """A map from a score, where high is bad, to the probability of being bad; it never falls."""
+    """A non-decreasing map from a score, where high is bad, to the probability of being bad."""
 
     @classmethod
     def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
-        """Return the map of N rows.
+        """Fit the map to N rows.
 
         Args:
             x: scores, higher is more likely bad, shape (N,), finite.
@@ -27,19 +27,19 @@ class Calibrator(Protocol):
         """
 
     def predict(self, x: Floats) -> Floats:
-        """Return the probability of being bad of M scores, in [0, 1]; beyond the fitted range, the one at its end."""
+        """Return the probability of being bad for M scores, in [0, 1]; beyond the fitted range, that at its end."""
 
     def to_json(self) -> dict[str, Any]:
         """Return its numbers as plain JSON."""
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """Return the map of ``to_json``; KeyError, TypeError or ValueError for an invalid value."""
+        """Return the map that ``to_json`` wrote; KeyError, TypeError or ValueError for an invalid value."""
 
 
 @dataclass(frozen=True)
 class Isotonic:
-    """The non-decreasing map with the least squared error: shares of bad rows in runs of scores, straight between them.
+    """Isotonic regression (least squares), interpolated linearly between blocks of scores.
 
     Attributes:
         x: knots, ascending, shape (K,).
@@ -58,7 +58,7 @@ class Isotonic:
 
     @classmethod
     def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
-        """See ``Calibrator.fit``; rows of equal score count as one of their mean."""
+        """See ``Calibrator.fit``; rows of equal score count as one with their mean."""
         from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]
 
         at, place = np.unique(x, return_inverse=True)
@@ -91,7 +91,7 @@ class Isotonic:
 
 @dataclass(frozen=True)
 class Logistic:
-    """log(p / (1 - p)) = intercept + slope * x, between the scores that it was fitted on; slope >= 0.
+    """log(p / (1 - p)) = intercept + slope * x within the fitted range of scores; slope >= 0.
 
     The targets are Platt's: (bad + 1) / (bad + 2) for a bad row and 1 / (good + 2) for a good one, so that classes that
     a threshold separates have a finite fit. Where bad rows have lower scores the best map that does not fall is flat.
@@ -114,7 +114,7 @@ class Logistic:
 
     @classmethod
     def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
-        """See ``Calibrator.fit``; weights count as the number of rows that would show as much (Kish)."""
+        """See ``Calibrator.fit``; weighted rows count as their effective sample size (Kish)."""
         low, high = float(x.min()), float(x.max())
         n = weights.sum() ** 2 / (weights**2).sum()
         bad = float(n * (weights @ y) / weights.sum())
@@ -153,7 +153,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {"isotonic": Isotonic, "logistic": Lo
 
 
 def cross_fitted(kind: type[Calibrator], x: Floats, y: Floats, weights: Floats, fold: NDArray[np.integer]) -> Floats:
-    """Return the probability of each row by a map that was fitted on the rows of all other folds, shape (N,).
+    """Return the probability of each row from a map fitted on all other folds, shape (N,).
 
     Args:
         kind: of map.
@@ -170,7 +170,7 @@ def cross_fitted(kind: type[Calibrator], x: Floats, y: Floats, weights: Floats, 
 
 
 def outside_by_chance(n: int, others: int, outside: int) -> float:
-    """Return the probability that at least so many new rows lie outside the range of ``n``, if all are drawn alike.
+    """Return the probability that at least this many new rows fall outside the range of ``n``, if drawn alike.
 
     Of n + m rows without ties every choice of which n were first is as likely; k of the m others lie outside of the
     range of the n in (k + 1) C(n + m - k - 2, n - 2) of the C(n + m, n) choices.

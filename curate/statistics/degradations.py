@@ -1,4 +1,4 @@
-"""Corrupted versions of an image, of stated strength, and the sharpness baseline.
+"""Image corruptions of given strength, and the sharpness baseline.
 
 Every change takes RGB images of one size, shape (N, 3, S, S), float32 in [0, 255], and gives the same shape and range.
 """
@@ -24,13 +24,13 @@ JITTER = 0.4  # brightness, contrast and saturation change by up to this share
 
 
 def crop(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a square with a tenth to a half of the area, at a random place, at full size again."""
+    """Return a random square crop of a tenth to a half of the area, resized to full size."""
     shares = 0.1 + 0.4 * torch.rand(len(images), generator=generator)
     return _random_squares(images, shares, generator)
 
 
 def random_crop(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a square with 5 to 100 % of the area, at a random place, at full size again."""
+    """Return a random square crop of 5 to 100 % of the area, resized to full size."""
     shares = 0.05 + 0.95 * torch.rand(len(images), generator=generator)
     return _random_squares(images, shares, generator)
 
@@ -46,7 +46,7 @@ def _random_squares(images: Tensor, shares: Tensor, generator: torch.Generator) 
 
 
 def center_crops(images: Tensor, fractions: Tensor) -> Tensor:
-    """Return the central square of each image whose side is a fraction of the image's, at full size again.
+    """Return the central square crop whose side is a fraction of the image's, resized to full size.
 
     Args:
         images: shape (N, 3, S, S).
@@ -64,14 +64,14 @@ def center_crops(images: Tensor, fractions: Tensor) -> Tensor:
 
 
 def resize(images: Tensor, side: int) -> Tensor:
-    """Return images at side x side, by an antialiased bicubic resize."""
+    """Return images resized to side x side (bicubic, antialiased)."""
     if images.shape[-2:] == (side, side):
         return images.float()
     return F.interpolate(images.float(), (side, side), mode="bicubic", antialias=True).clamp(0, 255)
 
 
 def blur(images: Tensor, generator: torch.Generator, share: float = BLUR_SHARE) -> Tensor:
-    """Return the images blurred by a Gaussian of 3 % of the side; the border is weighted by what lies inside."""
+    """Return the images blurred by a Gaussian of 3 % of the side, normalised at the border."""
     return gaussian_blur(images.float(), torch.tensor([share * images.shape[-1]]))
 
 
@@ -91,12 +91,12 @@ def grey_box(images: Tensor, generator: torch.Generator, share: float = BOX_SHAR
 
 
 def zoom(images: Tensor, generator: torch.Generator, share: float) -> Tensor:
-    """Return the central square of the images, the outer ``share`` of the side cut away, at full size again."""
+    """Return the central square without the outer ``share`` of the side, resized to full size."""
     return center_crops(images, torch.full((len(images),), 1 - share))
 
 
 def recompress(images: Tensor, generator: torch.Generator, coarseness: float) -> Tensor:
-    """Return the images after JPEG of quality 100 - ``coarseness``, with half the resolution of colour."""
+    """Return the images after JPEG compression at quality 100 - ``coarseness`` with 4:2:0 colour."""
     pixels = images.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
     how = {"quality": round(100 - coarseness), "colorsubsampling": "420", "fastdct": False}
     files = [simplejpeg.encode_jpeg(image, **how) for image in pixels]
@@ -105,7 +105,7 @@ def recompress(images: Tensor, generator: torch.Generator, coarseness: float) ->
 
 
 def darken(images: Tensor, generator: torch.Generator, share: float) -> Tensor:
-    """Return the images with ``share`` of their light taken away, and what is left rounded to whole grey levels."""
+    """Return the images darkened by ``share``, rounded to whole grey levels."""
     return ((1 - share) * images.float()).round()
 
 
@@ -115,7 +115,7 @@ def grayscale(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def color_jitter(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the images with brightness, contrast and saturation scaled by 0.6 to 1.4 each, in this order."""
+    """Return the images with random brightness, contrast and saturation, each scaled by 0.6 to 1.4, in this order."""
     brightness, contrast, saturation = 1 + JITTER * (2 * torch.rand(3, len(images), generator=generator) - 1)
     return jitter_colors(images.float(), brightness, contrast, saturation)
 
@@ -135,7 +135,7 @@ AUGMENTATIONS: dict[str, Change] = {  # the rows of VI-SimSiam's Table 3, next t
 
 @dataclass(frozen=True)
 class Ladder:
-    """A change at growing strengths.
+    """A corruption at increasing strengths.
 
     Attributes:
         change: images, the generator and a strength -> the images, changed.
@@ -161,7 +161,7 @@ LADDERS: dict[str, Ladder] = {
 
 
 def laplacian_variance(images: Tensor) -> Tensor:
-    """Return the variance of the Laplacian, the usual sharpness score; higher is sharper.
+    """Return the variance of the Laplacian, the common sharpness score; higher is sharper.
 
     Args:
         images: shape (N, 3, H, W), H and W >= 3, in [0, 255].

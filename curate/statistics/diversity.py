@@ -1,4 +1,4 @@
-"""How many different things rows hold, and how near others are to them: from embeddings, never N x N."""
+"""Diversity of rows and coverage by others, from embeddings, without an N x N matrix."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 def vendi_score(rows: NDArray) -> float:
-    """Return the effective number of different rows: 1 where all are alike, N where all are orthogonal.
+    """Return the effective number of different rows: 1 if all are equal, N if all are orthogonal.
 
     It is exp of the entropy of the eigenvalues of K / N, where K holds the cosines of all pairs. The D x D matrix of
     second moments has the same eigenvalues but for zeros, and is what is decomposed where N > D.
@@ -35,7 +35,7 @@ def vendi_score(rows: NDArray) -> float:
 
 
 def vendi_interval(rows: NDArray) -> Interval:
-    """Return the Vendi score of rows that are a sample, and its 95 % jackknife interval over 20 parts of them.
+    """Return the Vendi score of a sample, and its 95 % jackknife interval over 20 parts.
 
     Args:
         rows: in an order that says nothing, shape (N, D); fewer than 40 give no interval, only NaN for its ends.
@@ -65,7 +65,7 @@ def vendi_interval(rows: NDArray) -> Interval:
 
 
 def moments(rows: NDArray) -> Floats:
-    """Return the sum over rows of u u^T for u the row at length 1, shape (D, D); float32 products, float64 sums."""
+    """Return the sum of u u^T over rows u of length 1, shape (D, D); float32 products, float64 sums."""
     total = np.zeros((rows.shape[1],) * 2)
     for start in range(0, len(rows), BLOCK):
         units = unit(rows[start : start + BLOCK])
@@ -82,7 +82,7 @@ def _effective(matrix: NDArray) -> float:
 
 
 def nearest_distances(rows: NDArray, references: NDArray, *, same: Sequence[int] | NDArray | None = None) -> Floats:
-    """Return the Euclidean distance, in [0, 2], between each row and the nearest reference, all at length 1.
+    """Return the Euclidean distance, in [0, 2], of each row to the nearest reference, all at length 1.
 
     Args:
         rows: shape (N, D).

@@ -1,4 +1,4 @@
-"""Thresholds with a guarantee: how bad what is kept can be, from verdicts on a random sample of it.
+"""Thresholds with a guarantee on the share of bad rows kept, from verdicts on a random sample.
 
 A population is ordered, the best rows first, and a cut keeps the first K of them. Verdicts say of a sample how bad each
 row is: 0 good, 1 bad, or between where judges disagree. Two promises can be had:
@@ -48,7 +48,7 @@ class Sampled:
             raise ValueError("expected ranks from 1 to the last end, and badness in [0, 1]")
 
     def until(self, cut: int) -> list[Stratum]:
-        """Return the strata of the first ``cut`` rows, with what was judged bad of each."""
+        """Return the strata of the first ``cut`` rows, with the number judged bad in each."""
         starts = np.concatenate([[0], self.ends[:-1]])
         out = []
         for start, end in zip(starts.tolist(), np.minimum(self.ends, cut).tolist(), strict=True):
@@ -63,7 +63,7 @@ def _within(values: NDArray, low: float, high: float) -> bool:
 
 
 def p_value_bad(strata: Sequence[Stratum], rate: float) -> float:
-    """Return a p value against "more than ``rate`` of these rows is bad".
+    """Return a p value for the hypothesis that more than ``rate`` of these rows are bad.
 
     Args:
         strata: of the population, with ``positive`` what was judged bad.
@@ -79,7 +79,7 @@ def p_value_bad(strata: Sequence[Stratum], rate: float) -> float:
 
 
 def fewest_verdicts(size: int, rate: float, confidence: float, n_bad: int = 0) -> int | None:
-    """Return how many verdicts, with ``n_bad`` bad ones among them, show that at most ``rate`` of ``size`` rows is bad.
+    """Return the verdicts needed, ``n_bad`` of them bad, to show that at most ``rate`` of ``size`` rows are bad.
 
     None where even a verdict on every row does not.
 
@@ -96,7 +96,7 @@ def fewest_verdicts(size: int, rate: float, confidence: float, n_bad: int = 0) -
 
 
 def verdicts_for_power(size: int, rate: float, confidence: float, *, expected: float, power: float = 0.8) -> int | None:
-    """Return how many verdicts show it with a probability of ``power`` if a share ``expected`` of the rows is bad.
+    """Return the verdicts needed for a test of this power if a share ``expected`` of the rows is bad.
 
     Args:
         size: rows that are kept.
@@ -124,7 +124,7 @@ def verdicts_for_power(size: int, rate: float, confidence: float, *, expected: f
 
 @dataclass(frozen=True)
 class Planned:
-    """Cuts in the order of their tests, and what each may err on its own.
+    """Cuts in the order of their tests, and the error level of each.
 
     Attributes:
         cuts: ranks, ascending, shape (T,).
@@ -136,14 +136,14 @@ class Planned:
     levels: NDArray[np.float64]
 
     def snapped(self, snap: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> "Planned":
-        """Return the same at the ranks that ``snap`` gives for these; it must not depend on verdicts."""
+        """Return the plan at the ranks that ``snap`` gives; ``snap`` must not depend on verdicts."""
         cuts, of = np.unique(snap(self.cuts), return_inverse=True)
         return Planned(cuts, np.bincount(of, weights=self.levels, minlength=len(cuts)).astype(np.float64))
 
 
 @dataclass(frozen=True)
 class TestedCut:
-    """A tested cut: the first ``kept`` rows, with ``n`` judged ones, ``bad`` of them bad."""
+    """A tested cut: the first ``kept`` rows, ``n`` of them judged and ``bad`` of these bad."""
 
     kept: int
     n: int
@@ -153,7 +153,7 @@ class TestedCut:
 
     @property
     def passed(self) -> bool:
-        """Whether it is shown."""
+        """Whether the test passed."""
         return self.level > 0 and self.p <= self.level
 
 
@@ -171,7 +171,7 @@ class Guaranteed:
 
 
 def plan_tests(sampled: Sampled, rate: float, confidence: float) -> Planned:
-    """Return the cuts to test; none where there are too few verdicts for any.
+    """Return the cuts to test; empty with too few verdicts for any.
 
     They depend on how many rows were judged, and not on what was reported on them. Tests begin at up to three cuts, at
     an equal part of 1 - confidence each: the strictest that has verdicts enough for that part, half, and three quarters
@@ -196,7 +196,7 @@ def plan_tests(sampled: Sampled, rate: float, confidence: float) -> Planned:
 
 
 def _strictest(sampled: Sampled, ranks: NDArray[np.int64], needed: int | None) -> int | None:
-    """Return the least of these ranks that surely has so many verdicts; the last where it has them at all."""
+    """Return the lowest rank that is certain to have that many verdicts; the last if only the whole has them."""
     n_of = np.array([stratum.n for stratum in sampled.until(int(sampled.ends[-1]))], np.float64)
     if needed is None or n_of.sum() < needed:
         return None
@@ -248,7 +248,7 @@ def guaranteed_cut(
 
 
 def conformal_cut(sampled: Sampled, rate: float, cuts: NDArray[np.int64]) -> int:
-    """Return the largest of these cuts that keeps, on average over samples, at most ``rate`` of all rows as bad ones.
+    """Return the largest cut whose bad kept rows are, in expectation over samples, at most ``rate`` of all rows.
 
     The loss of a row is its badness where it is kept, else 0, which does not fall as cuts grow; its mean is over the
     whole population and not over what is kept. The guarantee is for the expected loss of a further row like those
@@ -274,7 +274,7 @@ def conformal_cut(sampled: Sampled, rate: float, cuts: NDArray[np.int64]) -> int
 
 
 def more_verdicts(sampled: Sampled, rate: float, confidence: float) -> int | None:
-    """Return how many more verdicts would show it for some cut with equal probability, if they are like the first.
+    """Return how many more verdicts like these would show it for some cut with probability one half.
 
     None where every cut that was tested shows a share of bad rows of ``rate`` or more: no number of verdicts helps.
     """

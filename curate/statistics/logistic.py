@@ -1,4 +1,4 @@
-"""Logistic regression of being right on one score: does certainty go with correctness, and how steeply."""
+"""Logistic regression of correctness on one score: whether certainty predicts it, and how steeply."""
 
 from dataclasses import dataclass
 from math import erfc, sqrt
@@ -32,7 +32,7 @@ class LogisticFit:
 
 
 def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
-    """Fit the probability of y on x, without a penalty.
+    """Fit the probability of y given x, without a penalty.
 
     Args:
         x: shape (N,), finite, not constant.
@@ -69,7 +69,7 @@ def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
 
 
 def most_likely(z: Floats, y: Floats, beta: Floats, weights: Floats) -> Floats | None:
-    """Return the intercept and slope of the highest likelihood, shape (2,); None where steps find none.
+    """Return the maximum-likelihood intercept and slope, shape (2,); None if the iteration finds none.
 
     Args:
         z: shape (N,), standardised.
@@ -96,14 +96,14 @@ def most_likely(z: Floats, y: Floats, beta: Floats, weights: Floats) -> Floats |
 
 
 def separates(x: NDArray, y: NDArray) -> bool:
-    """Return whether some threshold on x separates the classes without error (or one is absent): no finite fit."""
+    """Return whether a threshold on x separates the classes perfectly (or one is missing): no finite fit exists."""
     if y.all() or not y.any():
         return True
     return bool(x[y].min() >= x[~y].max() or x[~y].min() >= x[y].max())
 
 
 def newton_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
-    """Return each row's part in the gradient and information at the fit, shape (N, 5).
+    """Return each row's contribution to gradient and information at the fit, shape (N, 5).
 
     Sums of these rows, weighted by the counts of a resample, give its fit to first order by ``newton_step``: a product
     instead of a fit. The difference to the full fit vanishes as 1/N.
@@ -122,7 +122,7 @@ def newton_step(fit: LogisticFit, sums: NDArray) -> float:
 
 
 def two_sided(z: float) -> float:
-    """Return the probability that a standard normal number is at least |z| away from 0."""
+    """Return the probability that a standard normal variable is at least |z| from 0."""
     return erfc(abs(z) / sqrt(2))
 
 

@@ -1,4 +1,4 @@
-"""Whether values rise as something grows: from the same things at every strength, with intervals."""
+"""Monotonicity of values under growing strength, measured on the same items, with intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ CONFIDENCE = 0.95  # of intervals
 
 @dataclass(frozen=True)
 class Rise:
-    """How values of N things change over S strengths.
+    """Change of the values of N items over S strengths.
 
     Attributes:
         end: mean change from the first strength to the last, with its 95 % interval.

@@ -1,4 +1,4 @@
-"""How far one model is above another on the same rows: an exact interval from how often either alone is right."""
+"""Difference of two accuracies on the same rows, with an exact interval from the discordant rows."""
 
 from functools import lru_cache
 from math import sqrt
@@ -19,7 +19,7 @@ _BEYOND = 6  # differences beyond an end that must be refused too
 
 @lru_cache(maxsize=1 << 14)
 def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Interval:
-    """Return the difference of two accuracies, measured on the same rows, and its exact interval.
+    """Return the difference of two accuracies on the same rows, and its exact interval.
 
     Rows are independent; on each one the first model alone is right with some probability p, the second alone with some
     probability q, and the difference is p - q. A difference m is refused if a result as far from m as this one is
@@ -61,7 +61,7 @@ def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Int
 
 
 def _lower(better: int, worse: int, n: int, error: float) -> float:
-    """Return the one-sided lower bound of p - q: the least difference that is not refused."""
+    """Return the one-sided lower bound of p - q: the smallest difference that the test does not reject."""
     net, differ, spent = better - worse, better + worse, _NUISANCE * error / 2
     least = float(betaincinv(differ, n - differ + 1, spent)) if differ else 0.0  # of p + q, as is the next
     most = float(betaincinv(differ + 1, n - differ, 1 - spent)) if differ < n else 1.0
@@ -113,7 +113,7 @@ def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
 
 
 def _least_wins(distance: float, n: int, difference: float, differ: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the least wins whose statistic is at least ``distance``, of each number of rows that differ, shape (B,).
+    """Return the fewest wins with a statistic of at least ``distance`` for each number of discordant rows, shape (B,).
 
     It grows with the wins; B + 1 where even B wins do not get there.
     """
@@ -126,7 +126,7 @@ def _least_wins(distance: float, n: int, difference: float, differ: NDArray[np.i
 
 
 def score(better: NDArray[np.int64], worse: NDArray[np.int64], n: int, difference: float) -> Floats:
-    """Return how far results lie above a difference: net wins beyond it over their standard error if it were true.
+    """Return the score statistic of results under a difference: excess net wins over their standard error.
 
     Args:
         better: wins, shape (B,).

@@ -1,4 +1,4 @@
-"""Retrieval and clustering of labelled embeddings, as deep metric learning reports them, in blocks of rows."""
+"""Retrieval and clustering measures of labelled embeddings, as in deep metric learning, in blocks of rows."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ SLACK = 4  # candidates beyond those that count, for equal cosines at the cut
 
 
 def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.float64]:
-    """Return for each row the average precision among its R nearest other rows, R being how many share its label.
+    """Return for each row the average precision over its R nearest other rows, R being the size of its class less 1.
 
     (1/R) sum over k = 1..R of rel(k) P(k): rel(k) says whether the k-th has the row's label, and P(k) is the share of
     the first k that have. Its mean is mAP@R. Of equal cosines the lower row comes first, unless more than four are
@@ -45,7 +45,7 @@ def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.floa
 
 
 def contingency(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
-    """Return how many of N rows each pair of groups shares, shape (A, B), groups ascending.
+    """Return the number of rows in each pair of groups, shape (A, B), groups ascending.
 
     Args:
         first: group of each row, shape (N,), whole numbers.
@@ -65,7 +65,7 @@ def contingency(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
 
 
 def normalized_mutual_information(table: NDArray) -> float:
-    """Return how much two groupings of rows speak of one another, in [0, 1]; higher where they agree.
+    """Return the normalised mutual information of two groupings, in [0, 1]; 1 if they agree.
 
     2 I(A; B) / (H(A) + H(B)), by shares of the rows; 1 where neither separates rows. Above 0 by chance alone, the more
     so the more groups there are.
@@ -83,7 +83,7 @@ def normalized_mutual_information(table: NDArray) -> float:
 
 
 def adjusted_rand_index(table: NDArray) -> float:
-    """Return the share of pairs of rows that two groupings treat alike, beyond random groups; 1 where they are equal.
+    """Return the agreement of two groupings on pairs of rows, adjusted for chance; 1 if they are equal.
 
     0 is what groups of these sizes give at random; below 0 is less than that.
 

@@ -1,4 +1,4 @@
-"""Selective prediction: how accuracy grows when the least certain rows are left undecided.
+"""Selective prediction: accuracy as the least certain rows are left undecided.
 
 Rows of equal certainty are taken in random order, and the measures are the exact expectation over that order.
 """
@@ -26,7 +26,7 @@ def aurc(certainty: NDArray, right: NDArray) -> float:
 
 
 def least_aurc(risk: NDArray | float) -> NDArray[np.float64]:
-    """Return the AURC of a perfect order in the limit of many rows, r + (1 - r) log(1 - r), for an error rate r.
+    """Return the AURC of a perfect order for many rows, r + (1 - r) log(1 - r), for an error rate r.
 
     With N rows the exact value is larger by less than (1 + log N) / N.
 

@@ -1,4 +1,4 @@
-"""Two-sample tests with exact p values, for any ties and any number of items in both samples.
+"""Two-sample tests with exact p values, for ties and any number of items.
 
 The unit is an item that differs from all others, with how often each sample holds it, a_i and b_i. The hypothesis is
 that these counts have nothing to do with what the items are: then they may be dealt out among the items again, and the
@@ -27,7 +27,7 @@ SLACK = 1e-9  # sums in another order differ in their last digits
 
 @dataclass(frozen=True)
 class Counts:
-    """How often each of N items is in either sample.
+    """Counts of each of N items in both samples.
 
     Attributes:
         a: shape (N,), >= 0.
@@ -42,7 +42,7 @@ class Counts:
             raise ValueError("expected counts of the same items, and items in both samples")
 
     def contrast(self) -> Floats:
-        """Return the share of each item in b less that in a, shape (N,): sums to 0."""
+        """Return the share of each item in b less that in a, shape (N,); sums to 0."""
         return np.asarray(self.b / self.b.sum() - self.a / self.a.sum())
 
     def part(self, items: NDArray) -> "Counts":
@@ -52,7 +52,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class TestResult:
-    """A statistic and how it stands among permutations.
+    """A statistic and its place among permutations.
 
     Attributes:
         value: of the real permutation; shape () or (K,).
@@ -64,7 +64,7 @@ class TestResult:
 
 
 def permutations(n: int, *, repeats: int, seed: int) -> Iterator[Permutations]:
-    """Yield 1 + ``repeats`` permutations of n items in blocks, shape (R, n); the first of all is the real one."""
+    """Yield 1 + ``repeats`` permutations of n items in blocks, shape (R, n); the first is the identity."""
     generator = np.random.default_rng([seed, 0])
     step = max(1, ROOM // max(n, 1))
     for start in range(0, 1 + repeats, step):
@@ -76,7 +76,7 @@ def permutations(n: int, *, repeats: int, seed: int) -> Iterator[Permutations]:
 def exact_test(
     statistic: Callable[[Permutations], Floats], n: int, *, repeats: int, seed: int, enough: int | None = None
 ) -> TestResult:
-    """Return how a statistic stands among permutations.
+    """Return the place of a statistic among permutations.
 
     Args:
         statistic: permutations, shape (R, n) -> values, shape (R,); higher says more of a difference.
@@ -103,7 +103,7 @@ def _reach(values: Floats, real: Floats) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Units:
-    """The items of one column, in the order of their values.
+    """The items of one column, sorted by value.
 
     Attributes:
         counts: of U items; one item is one content with one value.
@@ -139,7 +139,7 @@ def units(values: NDArray, content: NDArray[np.int64], is_b: NDArray[np.bool_]) 
 
 
 def kolmogorov_smirnov(of: Units, *, repeats: int, seed: int, enough: int | None = None) -> TestResult:
-    """Test for a difference of distributions: the largest distance of the two distribution functions, in [0, 1].
+    """Test for a difference of distributions: the largest distance between distribution functions, in [0, 1].
 
     Source: Smirnov 1939; exact under ties for it is dealt, not tabled.
     """
@@ -165,7 +165,7 @@ def total_variation(of: Units, *, repeats: int, seed: int, enough: int | None = 
 
 
 def share_gaps(of: Units, *, repeats: int, seed: int) -> TestResult:
-    """Test each value's share on its own: its absolute difference, shape (V,), with p adjusted for all of them.
+    """Test the share of each value: absolute differences, shape (V,), with p values adjusted for all of them.
 
     A permutation reaches a value's gap where its largest gap of any value does, each in its own units spread over
     permutations.
@@ -181,7 +181,7 @@ def share_gaps(of: Units, *, repeats: int, seed: int) -> TestResult:
 
 
 def standardised_difference(values: NDArray, is_b: NDArray[np.bool_]) -> float:
-    """Return the mean of b less the mean of a, in standard deviations (root of the mean variance); NaN without spread.
+    """Return the difference of means, b less a, in standard deviations (root of the mean variance); NaN without spread.
 
     Source: Cohen 1969, "Statistical power analysis"; as in Austin 2009 for balance of covariates.
     """
@@ -208,7 +208,7 @@ class Classified:
 
 
 def classifier_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int, folds: int = 5) -> Classified:
-    """Test whether a linear classifier separates a from b on items that it was not fitted on.
+    """Test whether a linear classifier separates a from b on held-out items.
 
     The classifier is the linear discriminant of the whitened vectors, cross-fitted in folds; the whitening knows no
     side, and is shrunk so that few rows suffice. AUROC is taken inside folds, and every permutation is fitted again, so
@@ -246,7 +246,7 @@ def classifier_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int
 
 
 def whitened(vectors: NDArray) -> NDArray[np.float32]:
-    """Return centred vectors whose covariance, shrunk by ``SHRUNK`` towards a multiple of one, is one; shape (N, D).
+    """Return centred vectors whitened by a covariance shrunk by ``SHRUNK`` towards a multiple of one; shape (N, D).
 
     Source: Friedman 1989, "Regularized discriminant analysis", eq. 18.
     """
@@ -263,7 +263,7 @@ def whitened(vectors: NDArray) -> NDArray[np.float32]:
 def _held_scores(
     white: NDArray[np.float32], contrast: NDArray[np.float32], parts: list[NDArray[np.int64]]
 ) -> Iterator[NDArray[np.float32]]:
-    """Yield for each fold what the discriminants of the others say of its items, shape (R, M)."""
+    """Yield for each fold the discriminant scores of its items from the other folds, shape (R, M)."""
     sums = [contrast[:, part] @ white[part] for part in parts]
     total = np.sum(sums, axis=0)
     for part, held in zip(parts, sums, strict=True):
@@ -271,7 +271,7 @@ def _held_scores(
 
 
 def _pairs_won(score: NDArray[np.float32], a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
-    """Return in how many pairs of a and b the item of b scores higher, ties counting half, shape (R,).
+    """Return the number of pairs of a and b in which b scores higher, ties counting half, shape (R,).
 
     Args:
         score: of M items in each of R permutations, shape (R, M).
@@ -332,7 +332,7 @@ def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Te
 
 
 def holm(p: NDArray) -> Floats:
-    """Return p values adjusted so that all below alpha are real at once with probability 1 - alpha, shape (K,).
+    """Return Holm-adjusted p values, shape (K,): all below alpha are real with probability 1 - alpha.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
 

@@ -1,4 +1,4 @@
-"""The rank measures of a weighted sample: what a bootstrap needs, without sorting again.
+"""Rank measures of a weighted sample, for a bootstrap without sorting again.
 
 A resample of N rows with repeats is a count for each row, and every measure here takes such counts and gives exactly
 what it would give on the rows written out. The order is found once; after that a resample costs one cumulative sum.
@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 class RankOrder:
-    """One score, sorted once, the most certain first.
+    """One score, sorted once, most certain first.
 
     Args:
         certainty: higher is more certain, shape (N,), without NaN.
@@ -34,7 +34,7 @@ class RankOrder:
             self._starts = np.concatenate([[0], np.flatnonzero(differs) + 1])
 
     def ones(self) -> NDArray[np.int64]:
-        """Return the counts of the sample as it is."""
+        """Return weights of one for each row."""
         return np.ones(len(self.order), np.int64)
 
     def sort(self, rows: NDArray) -> Floats:
@@ -46,7 +46,7 @@ class RankOrder:
         return values if self._starts is None else np.add.reduceat(values, self._starts, axis=-1)
 
     def midranks(self, counts: NDArray) -> Floats:
-        """Return half-open ranks of each row in row order: equal scores share the middle of the places they take."""
+        """Return half-open ranks in row order; equal scores share the middle of their ranks."""
         weight = self._runs(counts[self.order].astype(np.float64))
         until = weight.cumsum()
         middle = until - weight / 2
@@ -80,7 +80,7 @@ class RankOrder:
         return self.auroc_and_aurc(counts, 1 - wrong, sums)[1]
 
     def auroc_and_aurc(self, counts: NDArray, right: Floats, sums: Floats | None) -> tuple[Floats, Floats]:
-        """Return AUROC and AURC of M predictions that are right (1) or wrong (0), from one pass.
+        """Return AUROC and AURC of M predictions that are right (1) or wrong (0), in one pass.
 
         An error at place p of n adds 1/k to every k >= p, thus (H(n) - H(p - 1)) / n in all, with H the harmonic
         numbers; within a run of equal scores that is averaged over the places of the run.
@@ -135,7 +135,7 @@ class RankOrder:
         return (before + (after - before) * inside[:, None]) / weight_kept[:, None]
 
     def true_positive_rate_at(self, counts: NDArray, right: Floats, rates: NDArray) -> Floats:
-        """Return the share of true rows above the threshold that a share of the false ones exceeds, shape (K, M).
+        """Return the true-positive rate at the threshold with a given false-positive rate, shape (K, M).
 
         Args:
             counts: of each row, shape (N,).
@@ -178,7 +178,7 @@ def harmonic_sums(n: int) -> Floats:
 
 
 def weighted_spearman(x: RankOrder, y: RankOrder, counts: NDArray) -> float:
-    """Return the rank correlation of two scores on a sample with counts; NaN if either is constant there."""
+    """Return the rank correlation of two scores on a weighted sample; NaN if either is constant."""
     a, b = x.midranks(counts), y.midranks(counts)
     total = counts.sum()
     a, b = a - (counts @ a) / total, b - (counts @ b) / total

@@ -1,1 +1,1 @@
-"""How good a subset is: models trained on it, on the whole and on random rows, and what it holds."""
+"""Quality of a subset: models trained on it, on all rows and on random rows; diversity and coverage."""

@@ -1,4 +1,4 @@
-"""Paired differences between models that were trained on other rows, with intervals over test rows and draws."""
+"""Paired differences between models trained on different rows, with intervals over test rows and draws."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class ChanceLevel:
-    """The part of the draw of training rows in the variance of a mean over some rows.
+    """The share of the variance of a mean that comes from the draw of training rows.
 
     Attributes:
         variance: of the mean between draws of one size, >= 0.
@@ -45,7 +45,7 @@ class ChanceLevel:
 
 
 def chance_level_of(draws: NDArray, weight: Floats) -> ChanceLevel:
-    """Return the chance level that random draws show.
+    """Return the chance level estimated from random draws.
 
     Args:
         draws: whether every draw is right on every row, shape (R, N), R >= 2.
@@ -56,7 +56,7 @@ def chance_level_of(draws: NDArray, weight: Floats) -> ChanceLevel:
 
 
 def gap(first: NDArray, second: NDArray, chance_level: ChanceLevel, weight: Floats | None = None) -> Gap:
-    """Return how much higher the first is in the mean over rows, as if other test rows and other draws were possible.
+    """Return the difference of two means, with an interval over test rows and draws.
 
     The variance has two parts. The test rows: the paired differences vary from row to row. The draw: a subset may be a
     lucky draw, as random ones of its size are, and the mean of R random draws is one too. What random draws vary by on
@@ -85,7 +85,7 @@ def gap(first: NDArray, second: NDArray, chance_level: ChanceLevel, weight: Floa
 
 
 def gap_of_draws(value: float, draws: Floats) -> Gap:
-    """Return how much higher a number of the subset is than the same of random subsets, shape (R,), R >= 2.
+    """Return the difference of a number of the subset to that of random subsets, shape (R,), R >= 2.
 
     The interval holds 0 in 95 % of random subsets.
     """

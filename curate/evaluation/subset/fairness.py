@@ -1,4 +1,4 @@
-"""Whether a subset keeps as much of each group: shares, their ratio, and which lose more than chance allows."""
+"""Whether a subset keeps each group equally: shares, their ratio, and groups that lose more than by chance."""
 
 from dataclasses import dataclass
 
@@ -39,13 +39,13 @@ class GroupShare:
 
     @property
     def dropped_more(self) -> bool:
-        """Whether more of the group was dropped than chance allows."""
+        """Whether the group lost more rows than by chance."""
         return self.adjusted_p <= SIGNIFICANT
 
 
 @dataclass(frozen=True)
 class Fairness:
-    """The kept share of each group of a column.
+    """The kept share of each group in a column.
 
     Attributes:
         column: of the groups.

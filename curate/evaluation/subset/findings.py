@@ -1,4 +1,4 @@
-"""The findings on a subset, as plain values."""
+"""The measures of a subset as plain values."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ class Noise:
 
 @dataclass
 class SubsetFindings:
-    """The findings of ``curate evaluate --subset``.
+    """The results of ``curate evaluate --subset``.
 
     Attributes:
         table: the file.
@@ -71,5 +71,5 @@ class SubsetFindings:
 
     @property
     def verdicts(self) -> list[SubsetVerdict]:
-        """The verdict by each kind of model; the first is the one that counts."""
+        """The verdict from each kind of model; the first counts."""
         return [verdict_of(model) for model in self.trained]

@@ -34,7 +34,7 @@ class Diversity:
 
 @dataclass(frozen=True)
 class SubsetCoverage:
-    """How near the whole's rows are to the rows of a subset.
+    """Distances from all rows to the rows of a subset.
 
     Attributes:
         radius: Euclidean, between unit rows, in [0, 2]: 90 % of the whole's rows have another row within it.
@@ -58,7 +58,7 @@ class SubsetCoverage:
 
 
 def diversity(pool: SubsetPool, sides: TrainingSides, *, seed: int) -> Diversity:
-    """Return the Vendi scores of a subset, of the whole and of random subsets, of cosines between stored embeddings."""
+    """Return Vendi scores of a subset, of all rows and of random subsets, from stored embeddings."""
     mixed = np.random.default_rng([seed, 3])
     subset, all_rows = (
         vendi_interval(pool.vectors[mixed.permutation(rows)]) for rows in (sides.subset, sides.all_rows)
@@ -69,7 +69,7 @@ def diversity(pool: SubsetPool, sides: TrainingSides, *, seed: int) -> Diversity
 
 
 def coverage(pool: SubsetPool, sides: TrainingSides, *, seed: int) -> SubsetCoverage:
-    """Return how near rows of the whole are to the subset, next to random subsets."""
+    """Return the distances of all rows to the subset, next to those of random subsets."""
     generator = np.random.default_rng([seed, 4])
     looked_at = np.sort(generator.permutation(len(sides.all_rows))[:LOOKED_AT])
     rows = pool.vectors[sides.all_rows[looked_at]]

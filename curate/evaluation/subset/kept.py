@@ -1,4 +1,4 @@
-"""Which rows of a table a subset holds: by its keys, the decisions of a policy, or a list."""
+"""Which rows of a table are in a subset: by its keys, a policy's decisions, or a list."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ KEEP = "keep"
 
 
 def kept_rows(path: str | Path, table: Table, rows: Rows) -> tuple[NDArray[np.bool_], int]:
-    """Return which rows of a table are in a subset, shape (N,), and how many rows that has.
+    """Return which rows of a table are in a subset, shape (N,), and the size of the subset.
 
     Args:
         path: a table of the kept rows, the decisions of a policy over all, or a CSV, TSV or JSON lines file of keys.

@@ -1,4 +1,4 @@
-"""How many labels of a subset are wrong, by what all other rows say of them."""
+"""The share of wrong labels in a subset, estimated from all other rows."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ BELOW = 0.5  # quality of a label below which it is suspected, as in curate labe
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judged labels of P rows.
+    """Judged labels of P rows.
 
     Attributes:
         probabilities: of classes, from models of other rows.
@@ -37,7 +37,7 @@ class Judgement:
     n_classes: int
 
     def wrong(self, rows: NDArray[np.int64]) -> Interval:
-        """Return the estimated share of wrong labels among some rows; NaN in [0, 1] where none can be judged.
+        """Return the estimated share of wrong labels among some rows, in [0, 1]; NaN if none can be judged.
 
         Every row is judged with the models and thresholds of all rows; see ``curate.noise.share.shares``.
         """
@@ -50,7 +50,7 @@ class Judgement:
         return shares(part, labels, joint, self.quality[rows] < BELOW, self.suggested[rows]).overall
 
     def left(self, subset: NDArray[np.int64], all_rows: NDArray[np.int64]) -> Interval:
-        """Return the estimated share of wrong labels that a subset of all rows still holds.
+        """Return the estimated share of wrong labels left in a subset of all rows.
 
         A subset that was chosen by this evidence holds few rows that it suspects. Wrong labels that all rows may
         hold, and the dropped rows cannot, are then still in it: the upper end is no less than their share.
@@ -68,7 +68,7 @@ class Judgement:
 
 
 def judge_labels(pool: SubsetPool, *, seed: int) -> Judgement:
-    """Judge every label of a pool by the other rows, as ``curate labels`` does."""
+    """Judge every label of a pool from the other rows, as ``curate labels`` does."""
     n_classes = len(pool.classes)
     probabilities = crossed(pool.vectors, pool.label, n_classes, seed=seed).probabilities
     joint = confident_joint(probabilities, pool.label, n_classes)

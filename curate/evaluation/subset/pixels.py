@@ -1,4 +1,4 @@
-"""The images behind a pool, and the small network that is trained on them."""
+"""The images behind a pool, and the small network trained on them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class PixelSquares:
 
 
 def read_pictures(pool: SubsetPool, *, source: str | None) -> PixelSquares:
-    """Read the images of a pool again, of each of its tables.
+    """Read the images of a pool again, from each of its tables.
 
     Memory: 3 kB a row.
 
@@ -58,7 +58,7 @@ def read_pictures(pool: SubsetPool, *, source: str | None) -> PixelSquares:
 
 
 def trainer(pool: SubsetPool, images: PixelSquares, settings: SubsetSettings, announce: Callable[[str], None]) -> Train:
-    """Return a function that trains a network on some rows with a seed, and returns which test rows are right.
+    """Return a function that trains a network on some rows with a seed and returns which test rows it gets right.
 
     Args:
         pool: rows whose image could be read; its labels, and which are tested on.

@@ -1,4 +1,4 @@
-"""The rows to judge a subset by: which are kept, their classes, and which are tested on."""
+"""The rows for judging a subset: which are kept, their classes, and which are test rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ NOT_OK, NO_LABEL, NO_EMBEDDING = "status is not ok", "without a label", "without
 
 @dataclass(frozen=True)
 class SubsetPool:
-    """P rows with all that is known of them; the rows of a table in the order of the hashes of their keys.
+    """P rows with everything known of them, ordered by the hashes of their keys.
 
     Attributes:
         tables: that they are of: the table, and another one that is tested on.
@@ -68,17 +68,17 @@ class SubsetPool:
 
     @property
     def trainable(self) -> NDArray[np.int64]:
-        """The rows that any side may train on, ascending."""
+        """The rows that any training set may use, ascending."""
         return np.flatnonzero(~self.tested)
 
     @property
     def subset(self) -> NDArray[np.int64]:
-        """The rows of the subset that may be trained on, ascending."""
+        """The trainable rows of the subset, ascending."""
         return np.flatnonzero(self.kept & ~self.tested)
 
     @property
     def tests(self) -> NDArray[np.int64]:
-        """The rows that are tested on, ascending."""
+        """The test rows, ascending."""
         return np.flatnonzero(self.tested)
 
     def part(self, stays: NDArray[np.bool_]) -> "SubsetPool":
@@ -87,13 +87,13 @@ class SubsetPool:
         return replace(self, **arrays)
 
     def without_tests(self, dropped: NDArray[np.int64], why: str) -> "SubsetPool":
-        """Return the pool without some of the rows that are tested on."""
+        """Return the pool without some of its test rows."""
         stays = np.ones(len(self.row), bool)
         stays[dropped] = False
         return replace(self.part(stays), left_out={**self.left_out, why: int((~stays).sum())})
 
     def same_bytes(self) -> NDArray[np.bool_]:
-        """Return which of the rows that are tested on have the very bytes of one that may be trained on, by sha256."""
+        """Return which test rows have the same bytes as a trainable row, by sha256."""
         trained, tested = (
             _sha256(self.tables[0], self.row[self.trainable]),
             _sha256(self.tables[-1], self.row[self.tests]),
@@ -112,7 +112,7 @@ def read_pool(
     sample: int | None,
     seed: int,
 ) -> SubsetPool:
-    """Read the rows of a table, among them the rows of a subset, and the rows to test on.
+    """Read the rows of a table, which of them are in a subset, and the test rows.
 
     Raises:
         InputError: for a table without embeddings, a subset that is empty or of other keys, or labels or a test side
@@ -161,7 +161,7 @@ def read_pool(
 
 
 def _labels(table: Table, label: str | None, labelled: LabelledFile | None, rows: Rows) -> NDArray[np.object_] | None:
-    """Return the class of each row as text, None where it has none, in the order of the rows."""
+    """Return the class of each row as text in row order, None without one."""
     if label is None:
         return None
     codes, names = class_names(named_column(table, label, "--label", labelled), label)
@@ -169,7 +169,7 @@ def _labels(table: Table, label: str | None, labelled: LabelledFile | None, rows
 
 
 def _usable(rows: Rows, names: NDArray[np.object_] | None) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """Return the rows that can be looked at, ascending, and why others cannot."""
+    """Return the usable rows, ascending, and why others are not."""
     fine = rows.embedding_problem == 0
     known = np.ones(len(rows), bool) if names is None else np.array([name is not None for name in names], bool)
     counts = {
@@ -181,7 +181,7 @@ def _usable(rows: Rows, names: NDArray[np.object_] | None) -> tuple[NDArray[np.i
 
 
 def _looked_at(tested: NDArray[np.bool_], hashes: NDArray[np.uint64], limit: int, seed: int) -> NDArray[np.int64]:
-    """Return the places of the rows that are looked at, ascending: of either side the rows with the lowest hashes."""
+    """Return the positions of the rows to use, ascending: the rows with the lowest hashes of both kinds."""
     places = []
     for side, most in ((np.flatnonzero(~tested), limit), (np.flatnonzero(tested), MOST_TESTED)):
         order = np.argsort(redrawn(hashes[side], seed, "sample of a subset"), kind="stable")
@@ -206,7 +206,7 @@ class _Side:
         return unit(rows_of(self.rows.array(EMBEDDING), self.part[places]))
 
     def label(self, classes: list[str]) -> NDArray[np.int64]:
-        """Return the place of each row's class; -1 without one that is named."""
+        """Return the index of each row's class; -1 if it has none of those named."""
         if self.names is None:
             return np.full(len(self.part), -1, np.int64)
         place = {name: number for number, name in enumerate(classes)}
@@ -214,7 +214,7 @@ class _Side:
 
 
 def _equal(codes: Codes, test: TestSide) -> NDArray[np.bool_]:
-    """Return where a column has the value that is tested on, shape (N,)."""
+    """Return where a column has the value of the test rows, shape (N,)."""
     if test.value not in codes.names:
         some = ", ".join(map(repr, codes.names[:5])) + (", ..." if len(codes.names) > 5 else "")
         raise InputError(f"--test: expected {test.value!r} in column {test.column!r}, got {some}; choose one of these")
@@ -222,7 +222,7 @@ def _equal(codes: Codes, test: TestSide) -> NDArray[np.bool_]:
 
 
 def _held_out(label: NDArray[np.int64], hashes: NDArray[np.uint64], share: float, seed: int) -> NDArray[np.bool_]:
-    """Return which rows are held out, shape (P,): of each class the share whose hashes are lowest, and never all of it.
+    """Return which rows are held out, shape (P,): of each class the share with the lowest hashes, never all.
 
     The subset has no part in it, so that rows that a filter dropped are tested on like others.
     """
@@ -236,7 +236,7 @@ def _held_out(label: NDArray[np.int64], hashes: NDArray[np.uint64], share: float
 
 
 def _sha256(table: Table, rows: NDArray[np.int64]) -> pa.Array:
-    """Return digests of the bytes of some rows, M values, null if absent or they are neither text nor bytes.
+    """Return digests of the bytes of some rows, M values, null if absent or neither text nor bytes.
 
     Only these rows are held, never the column: 64 bytes each.
     """
@@ -252,7 +252,7 @@ def _of_ok(codes: Codes, ok: NDArray[np.bool_]) -> Codes:
 
 
 def _with_tests(pool: SubsetPool, path: Path, label: str, embedding: str | None, seed: int) -> SubsetPool:
-    """Return the pool with the rows of another table to test on."""
+    """Return the pool with the rows of another table as test rows."""
     other = open_table(path, require=[label], embedding=embedding)
     rows = read_rows(other, Needs(representations=EMBEDDINGS), by_hash=True)
     if rows.embedding is None or rows.embedding.shape[1] != pool.vectors.shape[1]:

@@ -1,4 +1,4 @@
-"""The request to measure a subset: which rows are tested on, how often rows are drawn, whether a network is trained."""
+"""The request to measure a subset: test rows, number of random draws, and whether a network is trained."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ MOST_STEPS = 100_000
 
 @dataclass(frozen=True)
 class TestSide:
-    """Which rows are tested on: one of the three.
+    """Which rows are test rows; exactly one of the three.
 
     Attributes:
         share: of each class, drawn by a hash of the keys; 0 for none.
@@ -38,7 +38,7 @@ class TestSide:
 
 
 def parse_test(text: str | None, table: Table) -> TestSide:
-    """Return the test side that was requested: a share, COLUMN=VALUE or a table.
+    """Parse the test rows requested: a share, COLUMN=VALUE or a table.
 
     Raises:
         InputError: for an invalid value of the three.

@@ -1,4 +1,4 @@
-"""The findings on a subset, with every message on it."""
+"""The result for a subset, with all messages about it."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from curate.tables.typed_json import plain_json
 
 
 class SubsetEvaluation(SubsetFindings, Printed):
-    """The findings that ``curate evaluate --subset`` prints; see ``SubsetFindings`` for its fields."""
+    """The result of ``curate evaluate --subset``; see ``SubsetFindings`` for its fields."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a number that does not exist is null."""
+        """Return plain JSON values; a missing number is null."""
         return {**plain_json(self), "verdicts": plain_json(self.verdicts)}
 
     def notes(self) -> list[str]:
@@ -20,7 +20,7 @@ class SubsetEvaluation(SubsetFindings, Printed):
         return words.notes(self)
 
     def verdict(self) -> list[str]:
-        """Return whether the subset helps, in plain words."""
+        """Return in plain words whether the subset helps."""
         return words.verdict(self)
 
     def lines(self) -> list[str | Grid]:

@@ -1,4 +1,4 @@
-"""The one run that judges a subset: rows are read, sides drawn, models trained and compared."""
+"""The evaluation of a subset: rows are read, training sets drawn, models trained and compared."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -33,7 +33,7 @@ Announce = Callable[[str], None]
 
 
 def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) -> SubsetEvaluation:
-    """Return how well a subset of a table trains models; nothing is written.
+    """Measure how well a subset of a table trains models; nothing is written.
 
     Args:
         table: scored, with embeddings.
@@ -100,7 +100,7 @@ def _measure_by_labels(
     settings: SubsetSettings,
     options: EvaluateOptions,
 ) -> None:
-    """Add what labels show: classes that are lost, wrong labels, and how well models train on the subset."""
+    """Add the measures that need labels: lost classes, wrong labels, and accuracy of models trained on the subset."""
     labels_kept = set(pool.label[sides.subset].tolist())
     evaluation.lost = [name for code, name in enumerate(pool.classes) if code not in labels_kept]
     options.announce(f"labels of {len(pool.label):,} rows, judged by other rows")
@@ -139,7 +139,7 @@ def _refuse_tests(pool: SubsetPool) -> None:
 
 
 def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
-    """Return the pool without test rows that some side may have seen, how many they are, and whether they were removed.
+    """Return the pool without test rows that are copies of training rows, their number, and whether they were removed.
 
     Where near-copies are most of the test rows, as in a film or in embeddings that are all alike, they are kept; rows
     with the very embedding of another, or the very bytes, never do.
@@ -167,7 +167,7 @@ def _train_all(
     settings: SubsetSettings,
     announce: Announce,
 ) -> None:
-    """Train the models on embeddings, on every side, and compare them."""
+    """Train the models on the embeddings of every training set, and compare them."""
     tests, vectors, label = pool.tests, pool.vectors, pool.label
     truth, held = label[tests], vectors[tests]
     n_classes = len(pool.classes)
@@ -220,7 +220,7 @@ def _by_side(values: list[float], right: dict[str, NDArray[np.bool_]]) -> dict[s
 def _network(
     pool: SubsetPool, pictures: PixelSquares, judged: Judgement, settings: SubsetSettings, announce: Announce
 ) -> SideAccuracies:
-    """Train the small network on every side, of rows whose image could be read."""
+    """Train the small network on every training set, of rows with a readable image."""
     is_readable = np.zeros(len(pool.row), bool)
     is_readable[pictures.at] = True
     readable = pool.part(is_readable)

@@ -1,4 +1,4 @@
-"""The sides that are compared: the subset, the whole, and random rows of the subset's size."""
+"""The training sets compared: the subset, all rows, and random rows of the subset's size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class TrainingSides:
 
 
 def draw_sides(pool: SubsetPool, *, seeds: int, seed: int) -> TrainingSides:
-    """Return the sides of a pool.
+    """Draw the training sets of a pool.
 
     Args:
         pool: with rows in an order that says nothing.

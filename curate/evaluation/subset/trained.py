@@ -1,4 +1,4 @@
-"""Models that were trained on every side, tested on the same rows, and compared."""
+"""Models trained on every training set, tested on the same rows, and compared."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Train = Callable[[NDArray[np.int64], int], Right]  # rows of a side, number of t
 
 @dataclass(frozen=True)
 class ClassGap:
-    """How much better one class is determined by the subset than by random rows.
+    """How much better one class is predicted from the subset than from random rows.
 
     Attributes:
         name: of the class.
@@ -40,7 +40,7 @@ class ClassGap:
 
 @dataclass
 class SideAccuracies:
-    """The accuracies of one kind of model on the sides.
+    """The accuracies of one kind of model by training set.
 
     Attributes:
         model: its name.
@@ -76,7 +76,7 @@ class SideAccuracies:
 def train_on_sides(
     sides: TrainingSides, train: Train, *, seeds: int, repeated: bool, report: Callable[[str], None]
 ) -> dict[str, Right]:
-    """Return which test rows are right by side, one row a draw or seed, shape (R, T) or (1, T).
+    """Return which test rows are right by training set, one line per draw or seed, shape (R, T) or (1, T).
 
     Args:
         sides: to train on.
@@ -105,7 +105,7 @@ def train_on_sides(
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """T rows that were tested on.
+    """T test rows.
 
     Attributes:
         label: shape (T,).
@@ -125,7 +125,7 @@ class HeldOutRows:
 
 
 def compared(model: str, right: Mapping[str, Right], tested: HeldOutRows) -> SideAccuracies:
-    """Return accuracies of the sides, and what the subset is ahead of each of them.
+    """Return accuracies by training set, and the lead of the subset over each.
 
     Args:
         model: name.
@@ -158,7 +158,7 @@ def _gaps(
     weight: Floats,
     others: Sequence[str] = tuple(AGAINST),
 ) -> dict[str, Gap]:
-    """Return the subset less others, on the rows that weigh something."""
+    """Return the differences of the subset to the others, on rows of positive weight."""
     inside = weight > 0
     part = {side: each[:, inside] for side, each in right.items()}
     chance_level = {draws: chance_level_of(part[draws], weight[inside]) for draws in (RANDOM, BY_CLASS)}
@@ -166,7 +166,7 @@ def _gaps(
 
 
 def _chance_levels(draws: Sequence[Right]) -> list[ChanceLevel]:
-    """Return the chance level of each class, from draws tested on its test rows, (R, T_c) of each of C classes.
+    """Return the chance level of each class, from draws tested on its test rows, (R, T_c) for each of C classes.
 
     Of one class a few draws show the spread too badly for a small p. How much more they vary than their test rows alone
     would make them is pooled over the classes.
@@ -183,13 +183,13 @@ def _among(inside: Right) -> Floats:
 
 
 def _balanced(label: NDArray[np.int64]) -> Floats:
-    """Return weights under which every class counts alike, shape (T,)."""
+    """Return weights with which every class counts equally, shape (T,)."""
     _, place, size = np.unique(label, return_inverse=True, return_counts=True)
     return np.asarray(1 / size[place] / len(size), np.float64)
 
 
 def _by_class(right: Mapping[str, Right], tested: HeldOutRows) -> list[ClassGap]:
-    """Return the differences of every class with five test rows or more, the largest loss against random first."""
+    """Return the differences of every class with at least five test rows, the largest loss against random first."""
     sizes = np.bincount(tested.label, minlength=len(tested.classes))
     tested_classes = np.flatnonzero(sizes >= FEWEST_OF_CLASS).tolist()
     inside = [tested.label == label for label in tested_classes]

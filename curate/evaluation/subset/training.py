@@ -1,4 +1,4 @@
-"""Probes that are trained on one side and tested on rows that no side has seen."""
+"""Probes trained on one training set and tested on held-out rows."""
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ TOLERANCE = 1e-4  # gradient of the mean loss at which a fit is done
 def right_by_neighbours(
     train: NDArray[np.float32], labels: NDArray[np.int64], test: NDArray[np.float32], truth: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return which test rows the 20 nearest rows of a side vote right, shape (T,).
+    """Return which test rows the vote of the 20 nearest training rows gets right, shape (T,).
 
     Args:
         train: unit rows, shape (L, D).
@@ -44,7 +44,7 @@ def right_by_linear(
     *,
     seed: int,
 ) -> tuple[NDArray[np.bool_], float]:
-    """Return which test rows a linear probe of a side gets right, shape (T,), and its inverse penalty.
+    """Return which test rows a linear probe gets right, shape (T,), and its inverse penalty.
 
     The penalty is chosen by cross-validation among the rows of the side alone, by their own labels, so that a side
     with wrong labels may take a stronger one.
@@ -65,7 +65,7 @@ def right_by_linear(
 
 
 def chosen_strength(rows: Tensor, labels: Tensor, n_classes: int, *, seed: int) -> float:
-    """Return the inverse penalty with the fewest mistakes on rows left out; a middling one if none can be.
+    """Return the inverse penalty with the fewest errors on rows left out; a middling one if none can be left out.
 
     Between the strengths that are tried a parabola through the lowest three in log c reports where the fewest are: a
     choice among a few would jump, and make equal sides differ by what they happened to choose.
@@ -94,7 +94,7 @@ def chosen_strength(rows: Tensor, labels: Tensor, n_classes: int, *, seed: int) 
 
 
 def least(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Return where the parabola through the lowest of some points and its neighbours is least; an end is kept.
+    """Return the minimum of the parabola through the lowest of some points and its neighbours; an end stays.
 
     Args:
         x: evenly spaced, ascending, shape (K,).

@@ -1,4 +1,4 @@
-"""Whether a subset helps, from its differences to random rows of the same size and to the whole."""
+"""Whether a subset helps, from its differences to random rows of the same size and to all rows."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ def against(gap: Gap) -> str:
 
 
 def beside(gap: Gap) -> str:
-    """Return how the subset is next to the whole, by the 95 % interval; as good is within the margin."""
+    """Return how the subset compares with all rows, by the 95 % interval; within the margin counts as equal."""
     _, low, high = gap.interval
     if low > 0:
         return BETTER

@@ -1,4 +1,4 @@
-"""Messages on a subset: its tables, notes, and the verdict in plain words."""
+"""Messages about a subset: its tables, notes, and the verdict in plain words."""
 
 from curate.counted import Grid, counted
 from curate.evaluation.subset.differences import Gap
@@ -31,7 +31,7 @@ SAYS = {
 
 
 def about(findings: SubsetFindings) -> list[str | Grid]:
-    """Return lines on the compared sides."""
+    """Return lines on the compared training sets."""
     lines = [
         f"{findings.subset}: {findings.kept:,} of {findings.rows:,} rows of {findings.table} "
         f"({findings.kept / findings.rows:.1%})"
@@ -45,7 +45,7 @@ def about(findings: SubsetFindings) -> list[str | Grid]:
 
 
 def of_models(findings: SubsetFindings) -> list[str | Grid]:
-    """Return accuracies by side, and the differences; nothing where nothing was trained."""
+    """Return accuracies by training set, and the differences; empty if nothing was trained."""
     if not findings.trained:
         return []
     models = findings.trained
@@ -77,7 +77,7 @@ def of_models(findings: SubsetFindings) -> list[str | Grid]:
 
 
 def of_classes(findings: SubsetFindings) -> list[str | Grid]:
-    """Return the classes that gain or lose more than chance allows, against random rows or the whole."""
+    """Return the classes that gain or lose more than by chance, against random rows or all rows."""
     if not findings.trained or not findings.trained[0].classes:
         return []
     model = findings.trained[0]
@@ -207,7 +207,7 @@ def notes(findings: SubsetFindings) -> list[str]:
 
 
 def verdict(findings: SubsetFindings) -> list[str]:
-    """Return whether the subset helps, in plain words."""
+    """Return in plain words whether the subset helps."""
     if not findings.trained:
         return ["cannot be determined whether it helps: no model was trained; choose the classes with --label"]
     model, judged = findings.trained[0], findings.verdicts[0]
@@ -236,7 +236,7 @@ def verdict(findings: SubsetFindings) -> list[str]:
 
 
 def _from_memory(findings: SubsetFindings) -> bool:
-    """Return whether most test rows have near-copies that are trained on and kept."""
+    """Return whether most test rows have near-copies among the kept training rows."""
     return findings.copies > 0 and not findings.copies_left_out
 
 
