@@ -1,1 +1,1 @@
-"""Scores as probabilities: maps fitted on rows that were judged, stored, applied to tables and checked."""
+"""Scores as probabilities: maps fitted on judged rows, stored, applied to tables and verified."""

@@ -1,4 +1,4 @@
-"""The verdicts on images: the verdicts of an audit, with the weights of its draw, or a file of keys and answers."""
+"""Verdicts on images: of an audit, with its sampling weights, or a file of keys and answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class JudgedImages:
-    """M images and the verdicts on them.
+    """M images and their verdicts.
 
     Attributes:
         keys: each once.
@@ -67,7 +67,7 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
 
 
 def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> JudgedImages:
-    """Return verdicts, each weighing as the rows of its stratum over those judged of it.
+    """Return verdicts, each weighted by the rows of its stratum over the number judged there.
 
     Zones are in one another, so an audit of two draws the inner one twice as thickly: strata are what lies between
     their ends.

@@ -1,4 +1,4 @@
-"""A calibration on a table: its columns of probabilities, written in a stream, with a receipt."""
+"""Application of a calibration to a table: probability columns, written in batches, with a receipt."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -53,7 +53,7 @@ def apply_calibration(
     companions: Sequence[AtomicFile] = (),
     overwrite: bool,
 ) -> AppliedCalibration:
-    """Write a table with columns of probabilities, which replace columns of the same names or follow all others.
+    """Write a table with probability columns, which replace columns of the same name or follow all others.
 
     Args:
         out: NAME.parquet; the receipt is NAME.receipt.json. Both appear together, or none.
@@ -101,7 +101,7 @@ def apply_calibration(
 
 
 def digest_of(table: Table, calibration: Calibration) -> RowDigest:
-    """Return an empty digest of what is read of a table: key and score of each row."""
+    """Return an empty digest of the data read from a table: key and score of each row."""
     return RowDigest(pa.schema([table.schema.field(name) for name in (KEY, calibration.score.column)]))
 
 

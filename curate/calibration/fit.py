@@ -1,4 +1,4 @@
-"""Calibrate a score: probabilities that a row is bad, fitted on rows that were judged, and how good they are."""
+"""Calibrate a score: probabilities that a row is bad, fitted on judged rows, and their accuracy."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -117,14 +117,14 @@ def _rate(judged: JudgedRows, rows: np.ndarray) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Return lists instead of tuples, as JSON gives them back."""
+    """Return lists instead of tuples, as read back from JSON."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _places(table: Table, out: str | Path | None, apply: str | AnyPath | None) -> tuple[Path | None, AnyPath | None]:
-    """Return where calibration and table go, checked before any work is done."""
+    """Return the output paths of calibration and table, checked before the work."""
     places = None if out is None else path_on_disk(out, "-o"), None if apply is None else path_or_store(apply)
     if places[0] is not None and (places[0].suffix != SUFFIX or places[0].name.endswith(".receipt.json")):
         raise InputError(f"a calibration is a JSON file: expected -o NAME.json, got {out}")
@@ -135,7 +135,7 @@ def _places(table: Table, out: str | Path | None, apply: str | AnyPath | None) -
 
 
 def _files(places: tuple[Path | None, AnyPath | None], *, overwrite: bool) -> FileSet:
-    """Return calibration, table and its receipt, as far as they are to be written, as files that belong together."""
+    """Return calibration, table and receipt, as far as they are written, as one file set."""
     out, apply = places
     beside = [] if out is None else [out]
     return file_set(beside if apply is None else [apply, *beside, receipt_beside(apply)], overwrite=overwrite)
@@ -150,7 +150,7 @@ def _written(
     judged: JudgedRows | None = None,
     overwrite: bool,
 ) -> CalibrationResult:
-    """Write calibration and table, as they are requested; all get their names together, the table's receipt last."""
+    """Write calibration and table as requested; all are renamed together, the table's receipt last."""
     calibration.refuse_another(table)
     applied: AppliedCalibration | None = None
     beside = [] if places[0] is None else [write_calibration(places[0], calibration, overwrite=overwrite)]

@@ -1,4 +1,4 @@
-"""Rows whose outcome is known: by a condition, by the verdicts on a sample, or by the nearest labelled row."""
+"""Rows with a known outcome: by a condition, by verdicts on a sample, or by the nearest labelled row."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,19 +32,19 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ScoreColumn:
-    """A column, and whether its high values are doubtful (1) or its low ones (-1)."""
+    """A column, and whether its high values are uncertain (1) or its low ones (-1)."""
 
     column: str
     sign: int
 
     def doubt(self, values: NDArray) -> Floats:
-        """Return values so that high is doubtful."""
+        """Return values turned so that high is uncertain."""
         return self.sign * np.asarray(values, np.float64)
 
 
 @dataclass(frozen=True)
 class Truth:
-    """How it is reported which rows are bad; one of the first three.
+    """How bad rows are known; exactly one of the first three.
 
     Attributes:
         bad: condition that is true of bad rows, false of good ones, and without a value where it is not known.
@@ -83,7 +83,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class JudgedRows:
-    """M rows with a score whose outcome is known, in the order of the hashes of their keys.
+    """M rows with a score and a known outcome, in the order of the hashes of their keys.
 
     Attributes:
         score: what they were scored by.
@@ -112,7 +112,7 @@ class JudgedRows:
 
 
 def judged_rows(table: Table, column: str | None, truth: Truth) -> JudgedRows:
-    """Return the rows of a table whose outcome is known.
+    """Return the rows of a table with a known outcome.
 
     Args:
         table: scored.
@@ -136,7 +136,7 @@ def judged_rows(table: Table, column: str | None, truth: Truth) -> JudgedRows:
 
 
 def score_of(text: str, table: Table) -> ScoreColumn:
-    """Return the column and direction that are typed; a column of the user's own is certain where it is high.
+    """Return the column and direction as typed; a user's own column is certain where it is high.
 
     Raises:
         InputError: for a column that the table lacks.
@@ -224,7 +224,7 @@ def _judged(
     left_out: dict[str, int],
     weights: Floats | None = None,
 ) -> JudgedRows:
-    """Return rows ``at``, ascending, but for those without a score."""
+    """Return rows ``at``, ascending, without those that have no score."""
     values = rows.numbers[score.column]
     has_score = rows.ok & np.isfinite(values)
     kept = at[has_score[at]]
@@ -237,7 +237,7 @@ def _judged(
 
 
 def _check(judged: JudgedRows) -> None:
-    """Refuse rows from which no map can be fitted and judged."""
+    """Refuse rows on which no map can be fitted and evaluated."""
     n, bad = len(judged.values), int((judged.bad > 0).sum())
     good = int((judged.bad < 1).sum())
     out = "".join(f", {count:,} more {why}" for why, count in judged.left_out.items())
@@ -257,7 +257,7 @@ def _check(judged: JudgedRows) -> None:
 
 
 def folds_of(judged: JudgedRows, folds: int, seed: int) -> NDArray[np.int64]:
-    """Return the fold of each row, shape (M,): by a hash of its key, each with its share of bad rows."""
+    """Return the fold of each row, shape (M,): stratified by outcome, by a hash of its key."""
     order = np.lexsort((redrawn(judged.hashes, seed, "calibrate"), judged.bad))
     fold = np.empty(len(order), np.int64)
     fold[order] = np.arange(len(order)) % folds

@@ -1,4 +1,4 @@
-"""How good a calibration is, as a value and in words."""
+"""The quality of a calibration, as a value and as text."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ Measured = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class CalibrationResult(Printed):
-    """A calibration, how good it is on rows that were held out, and what was written.
+    """A calibration, its quality on held-out rows, and the files written.
 
     Attributes:
         calibration: the maps, and all that belongs to them.
@@ -56,7 +56,7 @@ class CalibrationResult(Printed):
         }
 
     def lines(self) -> list[str | Grid]:
-        """Return the printed lines: what was judged, how good the maps are, and where the files lie."""
+        """Return the printed lines: the judged rows, the quality of the maps, and the files."""
         calibration, fitted = self.calibration, self.calibration.fitted
         lines: list[str | Grid] = []
         if not self.fitted_before:
@@ -78,7 +78,7 @@ class CalibrationResult(Printed):
         return lines
 
     def figure(self) -> "Figure":
-        """Return the share of good rows over the probability of being good, in tenths of the rows, the worst first."""
+        """Return the share of good rows over the predicted probability of good, in tenths of the rows, worst first."""
         from curate.plots.judged import Band
         from curate.plots.reliability import Reliability
 

@@ -1,4 +1,4 @@
-"""A calibration as a file: JSON, with the column and the model that it belongs to."""
+"""A calibration as a JSON file, with the column and the model that it belongs to."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ class Calibration:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON, with a digest of all the rest."""
+        """Return it as plain JSON, with a digest of its content."""
         record = {
             "kind": KIND,
             "target": self.target,
@@ -65,11 +65,11 @@ class Calibration:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over all that it holds."""
+        """SHA-256 of its content."""
         return str(self.to_json()["digest"])
 
     def refuse_another(self, table: Table) -> None:
-        """Refuse a table whose scores are of another model, or that lacks the column.
+        """Refuse a table scored by another model, or without the column.
 
         Raises:
             InputError: naming both models; also where one is known and the other is not.
@@ -87,7 +87,7 @@ class Calibration:
             )
 
     def of_another_dataset(self, table: Table) -> str:
-        """Return why the scores may not be comparable although the model is the same; empty where they are."""
+        """Return why scores may not be comparable although the model is the same; empty if they are."""
         column = self.score.column
         if column not in OF_THE_DATASET or (self.dataset and dataset_of(table) == self.dataset):
             return ""
@@ -98,7 +98,7 @@ class Calibration:
 
 
 def dataset_of(table: Table) -> str:
-    """Return the digest of what the dataset columns of a table were fitted to; empty where it does not say."""
+    """Return the digest of the dataset that the columns of a table were fitted to; empty if not recorded."""
     model = table.metadata.get("model")
     for place in (table.metadata.get("fit"), model.get("fit") if isinstance(model, dict) else None):
         if isinstance(place, dict) and isinstance(place.get("digest"), str):
@@ -107,7 +107,7 @@ def dataset_of(table: Table) -> str:
 
 
 def write_calibration(path: Path, calibration: Calibration, *, overwrite: bool) -> AtomicFile:
-    """Write a calibration; it waits for its name."""
+    """Write a calibration to a temporary file, to be renamed."""
     text = json.dumps(calibration.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
     file = AtomicFile(path, overwrite=overwrite)
     try:
@@ -120,7 +120,7 @@ def write_calibration(path: Path, calibration: Calibration, *, overwrite: bool) 
 
 
 def read_calibration(path: str | Path) -> Calibration:
-    """Read a calibration, and check that it is as it was written.
+    """Read a calibration, and check that it was not changed.
 
     Raises:
         InputError: for a file that is missing, too large, no calibration, or changed.
@@ -133,7 +133,7 @@ def read_calibration(path: str | Path) -> Calibration:
 
 
 def calibration_from(record: Mapping[str, Any], where: str) -> Calibration:
-    """Return the calibration of ``Calibration.to_json``.
+    """Return the calibration that ``Calibration.to_json`` wrote.
 
     Raises:
         InputError: naming ``where``, if it is invalid, or changed.
@@ -148,7 +148,7 @@ def calibration_from(record: Mapping[str, Any], where: str) -> Calibration:
 
 
 def is_calibration(record: object) -> bool:
-    """Return whether what a JSON file holds says that it is a calibration."""
+    """Return whether the content of a JSON file is a calibration."""
     return isinstance(record, dict) and record.get("kind") == KIND
 
 

@@ -1,4 +1,4 @@
-"""A calibration, or a table that one was applied to, made again and compared."""
+"""Verification of a calibration, or of a table with one applied: made again and compared."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -47,7 +47,7 @@ class CalibrationVerification:
 
 
 def of_calibration(path: str | AnyPath) -> dict[str, Any] | None:
-    """Return the content of a JSON file that is a calibration or the receipt of one; None where it is neither."""
+    """Return the content of a JSON file that is a calibration or the receipt of one; None otherwise."""
     path = path_to_read(path)
     if path.suffix != ".json" or not path.is_file() or path.stat().st_size > MAX_BYTES:
         return None
@@ -60,7 +60,7 @@ def of_calibration(path: str | AnyPath) -> dict[str, Any] | None:
 
 
 def verify_calibration(path: str | AnyPath, table: str | AnyPath | None = None) -> CalibrationVerification:
-    """Fit a calibration again to its table, or apply one again that a receipt holds, and compare.
+    """Fit a calibration again to its table, or apply the one in a receipt again, and compare.
 
     Args:
         path: of ``curate calibrate``: NAME.json, or the NAME.receipt.json of ``--apply``.
@@ -115,7 +115,7 @@ def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerific
 
 
 def _places(then: Calibration) -> dict[str, Any]:
-    """Return the facts of a calibration that may differ: version, and where its files are."""
+    """Return the facts of a calibration that may differ: version and file paths."""
     return {name: then.about.get(name) for name in ("curate", "table", "truth")}
 
 
@@ -160,7 +160,7 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
 
 
 def _located(place: str, beside: AnyPath) -> AnyPath:
-    """Return where a file is: at its path, or else next to the other file."""
+    """Return the path of a file: as recorded, or else next to the other file."""
     path = path_to_read(place)
     for each in (path, beside.parent / path.name):
         if each.exists():

@@ -1,1 +1,1 @@
-"""Images of a scored table for papers: one class a kind, numbers first and then how they are drawn."""
+"""Charts of a scored table for papers: one class per kind, which computes numbers and draws them."""

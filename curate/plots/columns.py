@@ -1,4 +1,4 @@
-"""Columns of a table as images need them: finite numbers, and the largest groups."""
+"""Columns of a table for charts: finite numbers, and the largest groups."""
 
 from dataclasses import dataclass
 
@@ -30,14 +30,14 @@ class Groups:
 
 
 def read_columns(request: PlotRequest, columns: tuple[str, ...], per: str | None = None) -> Rows:
-    """Read columns of numbers, and one of groups; InputError for a column that is missing or of another type."""
+    """Read number columns and one group column; InputError for a missing column or one of another type."""
     keys = KEY in request.table.schema.names
     needs = Needs(numbers=columns, names=(per,) if per else (), keys=keys, advice=ADVICE)
     return read_rows(request.table, needs, unique=False)
 
 
 def finite(values: Floats, name: str, table: Table, notes: list[str]) -> NDArray[np.bool_]:
-    """Return where there is a finite value, shape (N,), and note how many have none.
+    """Return which rows are finite, shape (N,), and note how many are not.
 
     Raises:
         InputError: if no row has one.
@@ -54,7 +54,7 @@ def finite(values: Floats, name: str, table: Table, notes: list[str]) -> NDArray
 
 
 def largest(codes: Codes, keep: NDArray[np.bool_], most: int, name: str, notes: list[str]) -> Groups:
-    """Return the groups with the most rows among those kept, and note how many others there are.
+    """Return the groups with the most kept rows, and note the number of others.
 
     Raises:
         InputError: if no row has a group.

@@ -1,4 +1,4 @@
-"""The course of a training run: its loss, its rate, and what a probe measured, by the epoch."""
+"""The course of a training run: loss, learning rate, and measures of the probe, by epoch."""
 
 import csv
 import math
@@ -23,7 +23,7 @@ Row = dict[str, float | None]
 
 @dataclass
 class TrainingCourse(Numbers):
-    """Measures of a run by the epoch.
+    """Measures of a run by epoch.
 
     Attributes:
         epoch: their numbers, shape (E,).
@@ -35,7 +35,7 @@ class TrainingCourse(Numbers):
 
     @classmethod
     def measure(cls, request: PlotRequest) -> Self:
-        """Read the folder that `curate train --course` wrote."""
+        """Read the folder of `curate train --course`."""
         path = Path(str(request.path))
         rows = read_course(path.parent if path.is_file() else path)
         if not rows:
@@ -50,7 +50,7 @@ class TrainingCourse(Numbers):
         return cls([_number(row["epoch"]) for row in rows], values)
 
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
-        """Draw a panel a measure, those in [0, 1] together; points that were not measured are left out."""
+        """Draw one panel per measure, those in [0, 1] together, without missing points."""
         shares = {name: values for name, values in self.measures.items() if name in SHARES}
         groups = [{name: values} for name, values in self.measures.items() if name not in SHARES]
         panels = []
@@ -66,7 +66,7 @@ class TrainingCourse(Numbers):
 
 
 def read_course(folder: str | Path) -> list[Row]:
-    """Return the rows of a course, one an epoch; None where a measure was not taken.
+    """Return the rows of a course, one per epoch; None for a missing measure.
 
     Raises:
         InputError: if there is no course in the folder, or it is not one.

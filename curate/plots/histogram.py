@@ -1,4 +1,4 @@
-"""How values are spread: a panel a column, or a panel a group."""
+"""Histograms: one panel per column, or one per group."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ class Spread:
 
 @dataclass
 class Histogram(Numbers):
-    """How columns are spread, or one column in groups.
+    """The distribution of columns, or of one column by group.
 
     Attributes:
         spreads: one a column, or one a group, all with the same edges.
@@ -73,7 +73,7 @@ class Histogram(Numbers):
 
     @classmethod
     def measure(cls, request: PlotRequest) -> "Histogram":
-        """Count rows in bins, which each column has for itself; of one column by group, where a group is named."""
+        """Count rows in bins of each column, or of one column by group."""
         if request.per is not None:
             return _by_group(request, request.per)
         names, _ = score_columns(request.table, request.column)
@@ -90,7 +90,7 @@ class Histogram(Numbers):
 
     @drawing()
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
-        """Draw one panel a column; or one a group, over one axis, each as high as its highest bin."""
+        """Draw one panel per column; or one per group over a common axis, each scaled to its highest bin."""
         if self.per:
             return _draw_groups(self, title, width)
         spreads = self.spreads

@@ -1,4 +1,4 @@
-"""Rows that a prediction gets right or wrong, and how certain each column is of them, as `curate evaluate` has them."""
+"""Rows that are predicted right or wrong, and their certainty by column, as in `curate evaluate`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ PREDICTIONS = (LINEAR, NEAREST, KNN)  # the first that there is, unless another 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """N rows that a prediction gets right or wrong.
+    """N rows that are predicted right or wrong.
 
     Attributes:
         what: that predicts, in words.
@@ -45,7 +45,7 @@ class Outcomes:
 
 
 def outcomes(request: PlotRequest, notes: list[str]) -> Outcomes:
-    """Return which rows are right: by the user's column, or by predicting labels from the other rows' embeddings.
+    """Return which rows are right: by the user's column, or by predicting labels from other rows' embeddings.
 
     Raises:
         InputError: if it is not said by what, or there are too few rows.
@@ -122,7 +122,7 @@ def _truths(values: pa.Array, name: str) -> NDArray[np.int8]:
 
 @dataclass(frozen=True)
 class Band:
-    """Values along an axis with the ends of their 95 % bootstrap intervals, shape (K,) each."""
+    """Values along an axis with 95 % bootstrap intervals, shape (K,) each."""
 
     value: list[float]
     low: list[float]
@@ -135,7 +135,7 @@ def bands_of(
     grid: Floats,
     request: PlotRequest,
 ) -> dict[str, Band]:
-    """Return a curve by column, with the resamples that `curate evaluate` draws.
+    """Return a curve for each column, with the resamples of `curate evaluate`.
 
     Args:
         judged: what is right.

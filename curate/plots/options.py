@@ -1,4 +1,4 @@
-"""The options of ``curate plot``."""
+"""Certainty and errors: accuracy over abstention, risk over coverage, and ROC."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

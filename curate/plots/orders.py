@@ -25,7 +25,7 @@ RATES = np.arange(101) / 100
 
 @dataclass
 class Abstained(Numbers):
-    """Accuracy by the share of rows that are decided.
+    """Accuracy over the share of rows decided.
 
     Attributes:
         what: that predicts.
@@ -41,14 +41,14 @@ class Abstained(Numbers):
 
     @classmethod
     def measure(cls, request: PlotRequest) -> Self:
-        """Measure at the shares of `curate evaluate`, on its rows and with its resamples."""
+        """Measure at the coverages of `curate evaluate`, on its rows and with its resamples."""
         notes: list[str] = []
         judged = outcomes(request, notes)
         bands = bands_of(judged, RankOrder.accuracy_at, COVERAGES, request)
         return cls(judged.what, len(judged.right), COVERAGES.tolist(), bands, notes=notes)
 
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
-        """Draw a curve a column, with its 95 % band."""
+        """Draw a curve with a 95 % band for each column."""
         curves = [Curve(name, self.coverage, band.value, band.low, band.high) for name, band in self.accuracy.items()]
         panel = Panel(curves, AXIS, f"accuracy, {self.what}", percent=True, across=True)
         return draw_chart([panel], title=title, width=width)
@@ -56,7 +56,7 @@ class Abstained(Numbers):
 
 @dataclass
 class Risk(Numbers):
-    """Share of errors by the share of rows that are decided.
+    """Error rate over the share of rows decided.
 
     Attributes:
         what: that predicts.
@@ -94,7 +94,7 @@ class Risk(Numbers):
         )
 
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
-        """Draw a curve a column with its 95 % band and its area, and what can be had at best and at random."""
+        """Draw a curve with a 95 % band and its area for each column, the best possible order, and a random one."""
         curves = [
             Curve(f"{name} ({self.aurc[name]:.3f})", self.coverage, band.value, band.low, band.high)
             for name, band in self.risk.items()
@@ -112,7 +112,7 @@ class Risk(Numbers):
 
 @dataclass
 class Roc(Numbers):
-    """Share of the right rows above a threshold by the share of the wrong rows above it.
+    """True-positive over false-positive rate, where right rows are the positives.
 
     Attributes:
         what: that predicts.
@@ -144,7 +144,7 @@ class Roc(Numbers):
         return cls(judged.what, len(judged.right), RATES.tolist(), bands, areas, notes=notes)
 
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
-        """Draw a curve a column with its 95 % band and its area, and the diagonal, which is chance level."""
+        """Draw a curve with a 95 % band and its area for each column, and the diagonal (chance level)."""
         rates = self.false_positive_rate
         curves = [
             Curve(f"{name} ({self.auroc[name]:.3f})", rates, band.value, band.low, band.high)

@@ -1,4 +1,4 @@
-"""Draw a chart of a table, and give the numbers behind it."""
+"""Draw a chart of a table, and return its numbers."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ FEWEST_SAMPLED = 20
 
 @dataclass(frozen=True)
 class Plot:
-    """An image, and the numbers behind it.
+    """A chart and its numbers.
 
     Attributes:
         kind: as in ``KINDS``.
@@ -39,7 +39,7 @@ class Plot:
     image: Path | None = None
 
     def figure(self) -> "Figure":
-        """Return it drawn, as a matplotlib figure."""
+        """Return it as a matplotlib figure."""
         return self.numbers.draw(title=self.title, width=self.width)
 
     def to_json(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ plot = callable_of(PlotOptions, run_plot)
 
 
 def _check(request: PlotRequest, name: str, kind: Kind) -> None:
-    """Refuse an option that the kind has no use for, and amounts that cannot be."""
+    """Refuse an option that the kind does not use, and invalid amounts."""
     for option in sorted({option for each in KINDS.values() for option in each.options} - kind.options):
         if getattr(request, option) != getattr(PlotRequest(request.path), option):
             those = ", ".join(kind_name for kind_name, each in KINDS.items() if option in each.options)

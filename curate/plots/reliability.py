@@ -1,4 +1,4 @@
-"""Reliability: how often rows of like certainty are right, and how that compares with what was promised."""
+"""Reliability: accuracy of rows of similar certainty, compared with the predicted probability."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -24,7 +24,7 @@ CONFIDENCE = "linear classifier"
 
 @dataclass
 class Reliability(Numbers):
-    """Accuracy in tenths of the rows, the least certain first.
+    """Accuracy in tenths of the rows, least certain first.
 
     Attributes:
         what: that predicts.
@@ -42,7 +42,7 @@ class Reliability(Numbers):
 
     @classmethod
     def measure(cls, request: PlotRequest) -> Self:
-        """Measure tenths of the rows of `curate evaluate`; rows of equal certainty are shared out evenly among them."""
+        """Measure tenths of the rows of `curate evaluate`; rows of equal certainty are split evenly."""
         notes: list[str] = []
         judged = outcomes(request, notes)
         if request.column:
@@ -69,7 +69,7 @@ class Reliability(Numbers):
         return result
 
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
-        """Draw accuracy over what was promised, with the diagonal where both are the same; else over the tenths."""
+        """Draw accuracy over predicted probability with the diagonal, or over tenths for other scores."""
         if not self.confidence:
             x = [(place + 0.5) / BINS for place in range(BINS)]
             curves = [Curve(name, x, band.value, band.low, band.high) for name, band in self.accuracy.items()]
@@ -96,12 +96,12 @@ class Reliability(Numbers):
 
 
 def _certainty(name: str, judged: Outcomes) -> Floats:
-    """How certain a column is of each row, shape (N,): one minus a probability of being bad, else the column itself."""
+    """Return the certainty of each row, shape (N,): one minus the probability of being bad, else the column itself."""
     return 1 - judged.raw[name] if name in ERROR_COLUMNS else judged.certainty[name]
 
 
 def _is_chance(name: str, values: Floats) -> bool:
-    """Whether a column holds probabilities: one of the user's own, or of ``curate calibrate``; other scores do not."""
+    """Whether a column holds probabilities: the user's own, or those of ``curate calibrate``."""
     if name in ERROR_COLUMNS:
         return True
     return not describe(name).higher and bool(((values >= 0) & (values <= 1)).all())

@@ -41,7 +41,7 @@ class PlotRequest:
 
 @dataclass
 class Numbers(ABC):
-    """The numbers behind an image, all that it is drawn from.
+    """The numbers of a chart, and how to draw them.
 
     Attributes:
         notes: what a reader must know in addition, a sentence each.
@@ -52,12 +52,12 @@ class Numbers(ABC):
     @classmethod
     @abstractmethod
     def measure(cls, request: PlotRequest) -> "Numbers":
-        """Return the numbers that were requested."""
+        """Compute the numbers."""
 
     @abstractmethod
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
-        """Draw the numbers, from nothing else."""
+        """Draw the numbers."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a number that does not exist is null."""
+        """Return plain JSON values; a missing number is null."""
         return dict(plain_json(self))

@@ -1,4 +1,4 @@
-"""How uncertain scores call images as they get worse, drawn for `curate selftest`."""
+"""Scores under growing corruption, drawn for `curate selftest`."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ MOST_COLUMNS = 6
 
 @dataclass
 class Steps:
-    """One way to make images worse.
+    """One kind of corruption.
 
     Attributes:
         kind: its name.
@@ -49,7 +49,7 @@ class Steps:
 
 @dataclass
 class Strengths:
-    """How uncertain scores call images as they get worse.
+    """Scores of images under growing corruption.
 
     Attributes:
         images: N.
@@ -61,7 +61,7 @@ class Strengths:
 
     @drawing()
     def draw(self, *, width: float = WIDTH) -> "Figure":
-        """Draw a panel a kind, a line with its band a column; half is what the images as they are have."""
+        """Draw one panel per kind and a line with a band per column; one half is the value of the original images."""
         names = list(self.kinds[0].share)
         lines = -(-len(self.kinds) // COLUMNS)
         figure = new_figure(lines * HEIGHT + legend_height(names, width) + 6, width)

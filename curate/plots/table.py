@@ -1,4 +1,4 @@
-"""Every kind of image by name; importing this loads nothing."""
+"""Every kind of chart by name; importing this loads nothing."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of image.
+    """A kind of chart.
 
     Attributes:
         where: its class, and the module that holds it.
@@ -28,7 +28,7 @@ class Kind:
     options: frozenset[str]
 
     def numbers(self) -> "type[Numbers]":
-        """Return its class, loaded."""
+        """Its class, imported."""
         module, _, name = self.where.partition(":")
         kind: type[Numbers] = getattr(import_module(module), name)
         return kind
@@ -65,7 +65,7 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
 
 
 def kind_of(name: str) -> Kind:
-    """Return a kind.
+    """Return a kind by name.
 
     Raises:
         InputError: for an invalid name, with the nearest.

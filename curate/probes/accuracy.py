@@ -1,4 +1,4 @@
-"""The probe of a round, and how good it is on rows that are held out."""
+"""The probe of a round, and its accuracy on held-out rows."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ def fit(
     calibrate: bool = True,
     seed: int = 0,
 ) -> "Probe":
-    """Fit a probe on rows whose class is known.
+    """Fit a probe on rows with a known class.
 
     Args:
         kind: "linear" or "knn".
@@ -44,7 +44,7 @@ def fit(
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How often the probe is right on rows that are held out, with Wilson's 95 % interval.
+    """Accuracy of the probe on held-out rows, with Wilson's 95 % interval.
 
     Attributes:
         right: rows it is right on.
@@ -62,7 +62,7 @@ class Accuracy:
 
 
 def accuracy(probe: "Probe", vectors: NDArray, known: Labelled) -> Accuracy:
-    """Return how often a probe is right on rows whose class is known."""
+    """Return the accuracy of a probe on rows with a known class."""
     if not len(known):
         return Accuracy()
     right = int((probe.predict(vectors[known.rows]).argmax(1) == known.codes).sum())

@@ -1,4 +1,4 @@
-"""Predictions of every row's class from other rows: a discriminant of the other folds, and votes of neighbours."""
+"""Out-of-fold predictions of every row's class: a discriminant of the other folds, and votes of neighbours."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ NO_NEIGHBOUR = 2.0  # cosine that no row has
 
 @dataclass(frozen=True)
 class LabelEvidence:
-    """The evidence of other rows for the classes of N rows.
+    """Evidence of other rows for the classes of N rows.
 
     Attributes:
         probabilities: of both together.
@@ -47,7 +47,7 @@ class LabelEvidence:
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """The labelled rows nearest to each row: index and vote, shape (N, K) each; a vote of 0 if absent."""
+    """The nearest labelled rows of each row: index and vote, shape (N, K) each; vote 0 if absent."""
 
     index: NDArray[np.int64]
     vote: NDArray[np.float32]
@@ -55,7 +55,7 @@ class Neighbourhood:
     def share(
         self, rows: NDArray[np.int64], codes: NDArray[np.int64], weight: NDArray, prior: NDArray
     ) -> NDArray[np.float32]:
-        """Return the votes for each class, with one for the shares of the classes, shape (B, C)."""
+        """Return the votes for each class, plus one vote for the class shares, shape (B, C)."""
         index = self.index[rows]
         k = index.shape[1]
         counted = self.vote[rows] * weight[index]
@@ -106,7 +106,7 @@ def _copies(raw: NDArray[np.float32], index: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _folds(codes: NDArray[np.int64], n_classes: int, copy: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Return the fold of each row; copies, and copies of copies, share one, because they would confirm one another."""
+    """Return the fold of each row; copies (and their copies) share one, since they would confirm each other."""
     group = np.arange(len(codes))
     row, place = np.nonzero(copy >= 0)
     other = copy[row, place]
@@ -131,7 +131,7 @@ def _folds(codes: NDArray[np.int64], n_classes: int, copy: NDArray[np.int64], se
 
 
 class _Crossing:
-    """One round after another over the same rows, folds and neighbours."""
+    """Repeated cross-fitting on the same rows, folds and neighbours."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class _Crossing:
         self.shrink = SHRINK[-1]
 
     def run(self, weight: NDArray[np.float32]) -> None:
-        """Judge every row by the others, with the given weights of labels, shape (N,)."""
+        """Judge every row by the others, with given label weights, shape (N,)."""
         everything = Moments.of(self.units, self.codes, weight, np.arange(len(self.codes)), self.n_classes)
         prior = everything.weight / max(float(everything.weight.sum()), LEAST)
         chosen: tuple[float, ...] = SHRINK

@@ -1,4 +1,4 @@
-"""The probe for labels that may be wrong: a linear discriminant, fitted in one pass and robust to mistakes."""
+"""The probe for noisy labels: a linear discriminant fitted in one pass, robust to wrong labels."""
 
 from dataclasses import dataclass
 
@@ -59,7 +59,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Discriminant:
-    """Logits x @ weight + bias of classes that are normal with one covariance.
+    """Logits x @ weight + bias of normal classes with a common covariance.
 
     Attributes:
         weight: shape (D, C) float32.
@@ -75,7 +75,7 @@ class Discriminant:
 
 
 def discriminants(moments: Moments, shrink: tuple[float, ...] = SHRINK) -> list[Discriminant]:
-    """Fit linear discriminants to the moments of rows, one for each amount of shrinkage.
+    """Fit linear discriminants to the moments of rows, one per shrinkage.
 
     The covariance within classes gets ``shrink`` times its mean variance added to its diagonal. A wrong label moves
     the mean of a class a little towards another and leaves its direction; nothing is bent to fit it, as a

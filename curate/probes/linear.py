@@ -20,15 +20,15 @@ GOLDEN = (5**0.5 - 1) / 2
 
 
 class Probe(Protocol):
-    """A model that was fitted on labelled rows."""
+    """A model fitted on labelled rows."""
 
     def predict(self, vectors: NDArray) -> NDArray[np.float32]:
-        """Return the probability of each class, shape (N, C), rows sum to 1; vectors (N, D), read in blocks."""
+        """Return the probability of each class, shape (N, C); rows sum to 1; vectors (N, D) are read in blocks."""
 
 
 @dataclass(frozen=True)
 class FeatureScale:
-    """How features are centred and scaled: (x - mean) * scale.
+    """Centring and scaling of features: (x - mean) * scale.
 
     Attributes:
         mean: shape (D,) float64.
@@ -40,7 +40,7 @@ class FeatureScale:
 
 
 def spread_of(vectors: NDArray) -> FeatureScale:
-    """Measure the mean and the mean length of rows, in blocks; rows that are all equal get scale 1.
+    """Return the mean and the mean length of rows, in blocks; scale 1 if all rows are equal.
 
     Args:
         vectors: shape (N, D), N >= 1.
@@ -59,7 +59,7 @@ def spread_of(vectors: NDArray) -> FeatureScale:
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """Multinomial logistic regression, its logits divided by a temperature.
+    """Multinomial logistic regression, with logits divided by a temperature.
 
     Attributes:
         weight: shape (D, C) float64, for vectors as stored.
@@ -91,7 +91,7 @@ def fit_linear_probe(
     tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> LinearProbe:
-    """Fit a linear probe on labelled rows; the same input gives the same fit.
+    """Fit a linear probe on labelled rows; deterministic.
 
     Features are centred and scaled by ``spread``, then sum_i CE_i + |W|^2 / 2 is minimised from zero in float64, with
     a free bias. With ``calibrate`` and at least ``LEAST_ROWS`` rows whose class other rows share, one temperature is
@@ -122,13 +122,13 @@ def fit_linear_probe(
 def _fit(
     rows: torch.Tensor, labels: torch.Tensor, n_classes: int, tolerance: float = TOLERANCE
 ) -> classifier.LinearClassifier:
-    """Minimise sum CE + |W|^2 / 2 over rows as they are: ``fit_linear`` scales them, and its penalty is scaled back."""
+    """Minimise sum CE + |W|^2 / 2 on unscaled rows: ``fit_linear`` scales them, and the penalty is rescaled."""
     length = float((rows - rows.mean(0)).square().sum(1).mean().sqrt()) or 1.0
     return classifier.fit_linear(rows, labels, n_classes, c=length**2, steps=1000, tolerance=tolerance)
 
 
 def _temperature(rows: torch.Tensor, labels: torch.Tensor, n_classes: int, seed: int) -> float:
-    """Return the temperature with the least loss on rows left out; 1 if too few rows are left, or all are equal."""
+    """Return the temperature with the lowest loss on held-out rows; 1 with too few rows, or if all are equal."""
     if len(rows) < LEAST_ROWS or len(torch.unique(labels)) < 2:  # one class alone is certain at any temperature
         return 1.0
     fold = classifier.spread_folds(labels, FOLDS, seed=seed)
@@ -145,7 +145,7 @@ def _temperature(rows: torch.Tensor, labels: torch.Tensor, n_classes: int, seed:
 
 
 def coolest_fit(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    """Return the temperature T in [0.02, 50] at which softmax(logits / T) has the least mean cross-entropy.
+    """Return the temperature T in [0.02, 50] at which softmax(logits / T) has the lowest mean cross-entropy.
 
     The loss is convex in 1/T, so a golden section over log T finds its one minimum.
 
@@ -184,7 +184,7 @@ def softmax(logits: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def check_labelled(vectors: NDArray, labels: NDArray[np.int64], n_classes: int) -> None:
-    """Refuse labelled rows that no probe can be fitted on.
+    """Refuse labelled rows on which no probe can be fitted.
 
     Raises:
         InputError: without labelled rows, or with a label outside [0, n_classes).

@@ -1,4 +1,4 @@
-"""Clusters of embeddings without labels: a mixture of Gaussians, as papers on representations report it."""
+"""Clusters of embeddings without labels: a Gaussian mixture, as in papers on representations."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ SMALL = 10**8  # products of a step below which one thread is the faster
 
 @dataclass(frozen=True)
 class Mixture:
-    """K Gaussians of full covariance over the first E principal components of embeddings.
+    """K Gaussians with full covariance over the first E principal components.
 
     Attributes:
         centre: mean of the rows that it was fitted on, shape (D,).
@@ -35,7 +35,7 @@ class Mixture:
     precision: Tensor
 
     def clusters(self, embedding: Tensor) -> Tensor:
-        """Return the Gaussian that each row most likely comes from, shape (N,), int64."""
+        """Return the most likely Gaussian of each row, shape (N,), int64."""
         return self.log_likelihoods((embedding.double() - self.centre) @ self.axes).argmax(1)
 
     def log_likelihoods(self, rows: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class Mixture:
 
 
 def fit_mixture(embedding: Tensor, k: int, *, starts: int, seed: int) -> Mixture:
-    """Fit a mixture of k Gaussians of full covariance by EM: the most likely of several fits.
+    """Fit a mixture of k Gaussians with full covariance by EM: the most likely of several fits.
 
     Each fit starts from spherical k-means with another seed. Means and covariances are in at most 32 principal
     components.
@@ -82,7 +82,7 @@ def fit_mixture(embedding: Tensor, k: int, *, starts: int, seed: int) -> Mixture
 
 
 def _em(rows: Tensor, share: Tensor, centre: Tensor, axes: Tensor) -> tuple[Mixture, float]:
-    """Return the fit that EM reaches from shares (N, K) of each Gaussian in each row, and its mean log-likelihood."""
+    """Return the EM fit from responsibilities (N, K), and its mean log-likelihood."""
     before = -np.inf
     for _ in range(STEPS):
         fitted = Mixture(centre, axes, *_maximised(rows, share))

@@ -1,4 +1,4 @@
-"""The probe that votes: the nearest labelled rows of each row."""
+"""The kNN probe: a vote of the nearest labelled rows."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ TEMPERATURES = (0.01, 0.02, 0.04, 0.07, 0.12, 0.2, 0.4, 1.0)  # of a vote, in co
 
 @dataclass(frozen=True)
 class NeighbourProbe:
-    """The vote of the nearest labelled rows, each weighing exp(cosine / temperature), and one for the class shares.
+    """A vote of the nearest labelled rows, weighted exp(cosine / temperature), plus one vote for the class shares.
 
     Attributes:
         vectors: unit rows that are labelled, shape (L, D) float32.
@@ -50,7 +50,7 @@ class NeighbourProbe:
 def fit_neighbour_probe(
     vectors: NDArray, labels: NDArray[np.int64], n_classes: int, *, k: int = NEIGHBOURS, calibrate: bool = True
 ) -> NeighbourProbe:
-    """Fit a probe of nearest neighbours: its temperature has the least loss when each labelled row is left out.
+    """Fit a kNN probe: its temperature has the lowest leave-one-out loss.
 
     Args:
         vectors: of the labelled rows, shape (L, D), finite; scaled to unit length here.

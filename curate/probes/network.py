@@ -1,4 +1,4 @@
-"""A network of three convolutions on pixels, trained from random weights for a fixed number of steps."""
+"""A three-layer convolutional network on pixels, trained from random weights for a fixed number of steps."""
 
 import numpy as np
 import torch
@@ -14,13 +14,13 @@ DECAY = 0.05
 
 
 def thumbnail(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return an image, uint8 of shape (H, W, 3), at 32 x 32, shape (3, 32, 32)."""
+    """Return an image, uint8 of shape (H, W, 3), resized to 32 x 32, shape (3, 32, 32)."""
     small = Image.fromarray(picture).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
     return np.ascontiguousarray(np.array(small).transpose(2, 0, 1))
 
 
 def network(classes: int) -> nn.Module:
-    """Return three convolutions and a linear layer; 3 million multiplications an image."""
+    """Return three convolutions and a linear layer; 3 million multiplications per image."""
     layers: list[nn.Module] = []
     for channels, wider, size in ((3, 32, 5), (32, 64, 3), (64, 128, 3)):
         layers += [nn.Conv2d(channels, wider, size, 2, size // 2, bias=False), nn.BatchNorm2d(wider), nn.ReLU()]
@@ -36,7 +36,7 @@ def train_network(
     steps: int,
     device: str = "cpu",
 ) -> nn.Module:
-    """Return a network that was trained on images.
+    """Train a network on images.
 
     AdamW over one cycle, batches drawn with replacement, mirrored and shifted by up to 4 pixels; products in bfloat16,
     which halves the time. The number of steps is the same whatever the number of images, so that a larger set is
@@ -72,7 +72,7 @@ def train_network(
 
 
 def changed(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a batch as floats around 0, each image mirrored at random; the batch is shifted by up to 4 pixels."""
+    """Return a batch as floats centred at 0, images flipped at random, the batch shifted by up to 4 pixels."""
     floats = images.float() / 64 - 2
     mirrored = torch.rand(len(floats), generator=generator) < 0.5
     floats[mirrored] = floats[mirrored].flip(3)
@@ -82,7 +82,7 @@ def changed(images: Tensor, generator: torch.Generator) -> Tensor:
 
 @torch.no_grad()
 def predicted(model: nn.Module, images: Tensor, device: str = "cpu") -> NDArray[np.int64]:
-    """Return the class that a network gives each image, shape (N,)."""
+    """Return the predicted class of each image, shape (N,)."""
     predicted = []
     for part in images.split(1000):
         batch = (part.float() / 64 - 2).to(device, memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""How likely every row's own label is to probes that were fitted on other rows: the losses for small-loss."""
+"""Out-of-fold probabilities of every row's own label: the losses for small-loss."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ N_NAMED = 3
 def with_label_losses(
     pool: Pool, labelled: Labelled, column: str, excluded: NDArray[np.bool_]
 ) -> tuple[Pool, dict[str, Any], list[str]]:
-    """Return the pool with the loss of each row's label under a probe of other rows.
+    """Return the pool with the loss of each row's label under a probe fitted on other rows.
 
     Rows are dealt into ``FOLDS`` folds, class by class, rows of the very same embedding together; each fold is judged
     by a linear probe on at most ``MOST_ROWS`` rows of the others, some of every class. The rows of a pool are in the
@@ -91,7 +91,7 @@ def _refuse(n: int, classes: list[str], width: int, column: str) -> None:
 
 
 def _folds(vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return the fold of each row; rows of equal embeddings share one, because they would confirm one another."""
+    """Return the fold of each row; rows with equal embeddings share one, since they would confirm each other."""
     _, same = np.unique(vector_hashes(vectors)[rows], return_inverse=True)
     target = torch.from_numpy(codes.astype(np.int64))
     return np.asarray(spread_folds(target, FOLDS, seed=0, groups=torch.from_numpy(same.astype(np.int64))))
@@ -100,7 +100,7 @@ def _folds(vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp]) -
 def _judge(
     vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp], fold: NDArray[np.int64], n_classes: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the probability of each row's label, -1 if its model never saw the class, and the most likely class."""
+    """Return the probability of each row's label (-1 if its model never saw the class), and the most likely class."""
     chance, likeliest = np.full(len(rows), -1, np.float32), np.full(len(rows), -1)
     spread = spread_of(vectors)
     for number in range(FOLDS):
@@ -121,7 +121,7 @@ def _judge(
 
 
 def _drawn(codes: NDArray[np.intp], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return rows to learn from, ascending: of more than ``MOST_ROWS`` the first of each class, then the first overall.
+    """Return at most ``MOST_ROWS`` rows to learn from, ascending: the first of each class, then the first overall.
 
     Rows are in the order of a hash, so the first of them are a draw.
     """

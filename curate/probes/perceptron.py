@@ -1,4 +1,4 @@
-"""Networks on embeddings, trained by steps from random weights: with a hidden layer, and a linear one by LARS."""
+"""Neural probes on embeddings, trained from random weights: one with a hidden layer, and a linear one with LARS."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ DEVIATION = 0.01  # of the first weights of the linear probe
 
 @dataclass(frozen=True)
 class Steps:
-    """How a network is trained.
+    """Training settings of a network.
 
     Attributes:
         passes: over the rows.
@@ -44,7 +44,7 @@ def perceptron_answers(
     hidden: int = HIDDEN,
     steps: Steps = PERCEPTRON_STEPS,
 ) -> Tensor:
-    """Return the class that a network with one hidden layer gives each query, shape (Q,), int64.
+    """Return the class predicted for each query by a network with one hidden layer, shape (Q,), int64.
 
     Args:
         rows: to learn from, shape (N, D), float32, N >= 2.
@@ -74,7 +74,7 @@ def lars_logits(
     seed: int,
     steps: Steps = LINEAR_STEPS,
 ) -> Tensor:
-    """Return the logits that a linear probe trained by LARS gives each query, shape (Q, C).
+    """Return the logits of each query from a linear probe trained with LARS, shape (Q, C).
 
     The rate falls by half a cosine, pass by pass; there is no decay. Arguments as above.
 
@@ -100,7 +100,7 @@ def _logits(
     steps: Steps,
     schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
 ) -> Tensor:
-    """Return logits of queries once a probe has learned from rows and labels; -inf for a class without rows.
+    """Return logits of queries from a probe trained on rows and labels; -inf for a class without rows.
 
     Features are centred and get one common scale, so that a number has a standard deviation of 1 on average.
     """

@@ -39,7 +39,7 @@ class Labelled:
         return len(self.rows)
 
     def among(self, rows: NDArray[np.int64]) -> "Labelled":
-        """Return those that are among some rows."""
+        """Return the labels of some rows only."""
         inside = np.isin(self.rows, rows)
         return Labelled(self.rows[inside], self.codes[inside], self.classes)
 
@@ -66,7 +66,7 @@ class Labelled:
 
 
 def with_probabilities(pool: Pool, labelled: Labelled, *, seed: int) -> tuple[Pool, dict[str, Any]]:
-    """Return the pool with the probe's predictions for every row, and the facts of the model.
+    """Return the pool with the probe's predictions for every row, and facts about the model.
 
     Args:
         pool: with vectors; where it has no labelled row of a known class, it comes back as it is, and no model.
@@ -94,7 +94,7 @@ def with_probabilities(pool: Pool, labelled: Labelled, *, seed: int) -> tuple[Po
 
 
 def model_notes(model: dict[str, Any], labelled: Labelled) -> list[str]:
-    """Return notes on the probe, or on its absence, for the user."""
+    """Return notes on the probe, or on why there is none."""
     if not model:
         if labelled.classes or not len(labelled.rows):
             return []
@@ -107,13 +107,13 @@ def model_notes(model: dict[str, Any], labelled: Labelled) -> list[str]:
 
 
 def codes_among(classes: Sequence[str], names: Sequence[str], codes: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return codes of some names as codes of classes that hold these names; -1 where the code is -1, of any shape."""
+    """Return codes of some names as codes of the given classes; -1 stays -1, of any shape."""
     place = {name: code for code, name in enumerate(classes)}
     return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
 
 
 def codes_of(labels: Sequence[str | None]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the code of each label, -1 for None, and the classes in their own order.
+    """Return the code of each label, -1 for None, and the classes in sorted order.
 
     >>> codes_of(["b", None, "a", "b"])
     (array([ 1, -1,  0,  1]), ('a', 'b'))

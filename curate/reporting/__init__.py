@@ -1,1 +1,1 @@
-"""The content of a report on a table, as one JSON value: counted over all rows, and shown for a sample of them."""
+"""The facts of a report as one JSON value: counted over all rows, listed for a sample of them."""

@@ -1,4 +1,4 @@
-"""Which columns of a table are shown, and as what."""
+"""Which columns of a table a report shows, and how."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ MOST = 80  # columns
 
 @dataclass(frozen=True)
 class Shown:
-    """A column of a table as a report shows it.
+    """A column as a report shows it.
 
     Attributes:
         column: its name in the table.
@@ -39,22 +39,22 @@ class Shown:
 
     @property
     def name(self) -> str:
-        """Its name in a report, where no column of the report's own is called so."""
+        """Its name in a report; prefixed if the report has a column of that name."""
         return f"u:{self.column}" if self.column in TAKEN or self.column.startswith("u:") else self.column
 
     @property
     def is_number(self) -> bool:
-        """Whether it can be counted in bins."""
+        """Whether it has a histogram."""
         return self.kind in (SCORE, NUMBER)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the facts for a page."""
+        """Return the facts for the page."""
         shown = {name: getattr(self, name) for name in ("kind", "direction", "words", "integer")}
         return {"name": self.name, "label": self.column, **shown}
 
 
 def shown_columns(table: Table, class_column: str | None) -> tuple[list[Shown], list[str]]:
-    """Return the columns to show, scores first, and the names of those that are too many.
+    """Return the columns to show, scores first, and the names of those beyond the limit.
 
     Args:
         table: any.
@@ -82,7 +82,7 @@ def _shown(field: pa.Field, class_column: str | None) -> Shown | None:
 
 
 def default_score(table: Table, column: str | None, columns: Sequence[Shown]) -> tuple[Shown | None, str]:
-    """Return the score that certain and uncertain rows are sorted by, and notes on the choice.
+    """Return the score that orders rows by certainty, and notes on the choice.
 
     Args:
         table: has the column.

@@ -1,4 +1,4 @@
-"""Where policies cut columns, from their receipts and decisions."""
+"""Thresholds that policies applied to columns, from their receipts and decisions."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -15,7 +15,7 @@ ISSUES = "issues"
 
 
 def cuts_of(results: Sequence[Applied], decided: Sequence[Decisions]) -> dict[str, list[dict[str, Any]]]:
-    """Return, by column of the table, the values at which rows are kept or go, and what cuts there.
+    """Return, by column of the table, the thresholds and which policy applied them.
 
     A rule that judges every group apart has a cut in each, and none is shown.
 

@@ -1,4 +1,4 @@
-"""The columns of a table held for all its rows: keys as hashes, status, format and class as codes."""
+"""The columns of a table needed for every row: key hashes, and codes of status, format and class."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ NONE = Codes(np.zeros(0, np.int32))
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table of N rows; some 30 bytes a row.
+    """A table of N rows, about 30 bytes per row.
 
     Attributes:
         table: as opened.
@@ -48,20 +48,20 @@ class Dataset:
         return len(self.ok)
 
     def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of each hash of a key, shape (M,); -1 if absent."""
+        """Return the row of each key hash, shape (M,); -1 if absent."""
         if not self.n:
             return np.full(len(hashes), -1)
         place = np.searchsorted(self._hashes, hashes).clip(max=self.n - 1)
         return np.where(self._hashes[place] == hashes, self._order[place], -1)
 
     def drawn(self, n: int) -> NDArray[np.int64]:
-        """Return up to n rows, drawn by the hash of their keys; fewer are the first of more."""
+        """Return up to n rows drawn by the hashes of their keys; a smaller draw is the start of a larger one."""
         least = np.argpartition(self.draw, n)[:n] if n < self.n else np.arange(self.n)
         return least[np.argsort(self.draw[least], kind="stable")]
 
 
 def read_dataset(table: Table, class_column: str | None, *, seed: int = 0) -> Dataset:
-    """Read what a report counts over all rows of a table.
+    """Read the columns that a report counts over all rows.
 
     Args:
         table: with a unique ``key``.

@@ -1,4 +1,4 @@
-"""The decisions of policies on the rows of a table, found by key; a drop counts before all others."""
+"""Decisions of policies joined to the rows of a table by key; a drop takes precedence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ NEEDED = (KEY, "decision", *NOTED)
 
 @dataclass
 class Decisions:
-    """The M decisions of one policy, in their own order.
+    """The M decisions of one policy, in the order of its file.
 
     Attributes:
         applied: the policy.
@@ -60,7 +60,7 @@ class Decided:
     policies: list[Decisions]
 
     def reasons(self, rows: NDArray[np.int64]) -> list[str | None]:
-        """Return why each row was decided as it was; None where nothing decided it."""
+        """Return the reason for the decision on each row; None without a decision."""
         texts = np.full(len(rows), None, object)
         for number, decisions in enumerate(self.policies):
             mine = np.flatnonzero(self.by[rows] == number)

@@ -1,4 +1,4 @@
-"""All facts of a report as one JSON value, and where each comes from."""
+"""All facts of a report as one JSON value, with their sources."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +70,7 @@ class FactsRequest:
 
 @dataclass
 class Facts:
-    """The facts of a table, before any row of it is listed.
+    """The facts of a table, before rows are listed.
 
     Attributes:
         dataset: the table.
@@ -93,11 +93,11 @@ class Facts:
     counted: dict[str, Any]
 
     def served(self) -> dict[str, Any]:
-        """Return the document without rows and thumbnails, in which rows are known by their numbers in the table."""
+        """Return the document without rows and thumbnails; rows are identified by their number in the table."""
         return self.counted | {"served": True, "sampled": None} | self._shown(int)
 
     def full_document(self, thumbs: Thumbs) -> dict[str, Any]:
-        """Return the document with its rows and thumbnails, in which rows are known by their place among its rows."""
+        """Return the document with rows and thumbnails; rows are identified by their position among its rows."""
         rows = self.listed()
         place = {row: number for number, row in enumerate(rows.tolist())}
         return (
@@ -110,18 +110,18 @@ class Facts:
         )
 
     def listed(self) -> NDArray[np.int64]:
-        """Return the rows that a document lists: the sample, what is in a gallery, and what is on the map."""
+        """Return the rows that a document lists: the sample, and those of galleries and the map."""
         of_map = self.places.row if self.places is not None else np.zeros(0, np.int64)
         return np.unique(np.concatenate([self.drawn, np.array(self.in_galleries(), np.int64), of_map]))
 
     def in_galleries(self) -> list[int]:
-        """Return every row of a gallery once; a few of each before many of one."""
+        """Return every row of a gallery once; first a few of each gallery."""
         turns = [gallery.all_rows() for gallery in self.galleries]
         mixed = [rows[at] for at in range(max(map(len, turns), default=0)) for rows in turns if at < len(rows)]
         return list(dict.fromkeys(mixed))
 
     def to_thumb(self, n: int) -> list[int]:
-        """Return the n rows that come first: of galleries, then of the map, then of the sample; none that are gone."""
+        """Return the first n rows of the galleries, then of the map, then of the sample, without missing ones."""
         of_map = self.places.row.tolist() if self.places is not None else []
         rows = dict.fromkeys([*self.in_galleries(), *of_map, *self.drawn.tolist()])
         status = self.dataset.status
@@ -137,7 +137,7 @@ class Facts:
 
 @dataclass
 class _Counted:
-    """The result of one pass over the columns of numbers."""
+    """The result of one pass over the number columns."""
 
     sizes: dict[str, Any] = field(default_factory=dict)
     distributions: list[dict[str, Any]] = field(default_factory=list)
@@ -146,7 +146,7 @@ class _Counted:
 
 
 def gather(table: Table, request: FactsRequest) -> Facts:
-    """Return the facts of a table: counted over all its rows, and which of them are to be shown.
+    """Count the facts of a table over all its rows, and choose the rows to show.
 
     Args:
         table: with a unique ``key``.
@@ -206,7 +206,7 @@ def gather(table: Table, request: FactsRequest) -> Facts:
 
 
 def _unshown(results: Sequence[Applied], columns: Sequence[Shown], left_out: Sequence[str]) -> Iterator[str]:
-    """Yield notes on decisions that are gone, and on columns that are too many."""
+    """Yield notes on missing decisions and on columns beyond the limit."""
     for result in results:
         if result.decisions is None:
             yield f"{result.path.name}: its decisions are missing; it only appears in the funnel"
@@ -216,14 +216,14 @@ def _unshown(results: Sequence[Applied], columns: Sequence[Shown], left_out: Seq
 
 
 def _kept(decided: Decided, results: Sequence[Applied]) -> int | None:
-    """Return the rows that are kept after all policies; None without one, or where decisions of one are gone."""
+    """Return the rows kept after all policies; None without policies, or if decisions of one are missing."""
     if not results or any(result.decisions is None for result in results):
         return None
     return int((decided.outcome == KEEP).sum())
 
 
 def listed(facts: Facts, source: str | None = None, *, thumbs: int = THUMBS) -> dict[str, Any]:
-    """Return a whole report of what is known of a table as one JSON value.
+    """Return a full report as one JSON value.
 
     Args:
         facts: of the table.
@@ -278,7 +278,7 @@ def _places(
 
 
 def _title(table: Table) -> str:
-    """Return the name of the folder that curate clean wrote around a table, else the table's."""
+    """Return the name of the folder that curate clean wrote around a table, else that of the table."""
     if isinstance(table.path, Path) and (table.path.parent.parent / CLEANED).is_file():
         return table.path.parent.parent.resolve().name
     return table.path.stem
@@ -311,7 +311,7 @@ def _sampled(dataset: Dataset, drawn: NDArray[np.int64], seed: int) -> dict[str,
 
 
 def _tally(codes: Codes, n: int, otherwise: str) -> list[list[Any]]:
-    """Names with their rows, the most first; of a column that is missing all rows are one."""
+    """Return names with their row counts, largest first; if the column is missing, one name for all rows."""
     if not len(codes.codes):
         return [[otherwise, n]] if n else []
     return [[shortened(name), n_rows] for _, name, n_rows in codes.largest("none")[:50]]

@@ -1,4 +1,4 @@
-"""Findings to review: rows that are kept and show something, by kind, the largest consequence first."""
+"""Findings to review: kept rows with a problem, by kind, most consequential first."""
 
 import csv
 import io
@@ -42,7 +42,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of finding: M kept rows.
+    """One kind of finding on M kept rows.
 
     Attributes:
         kind: its name.
@@ -67,11 +67,11 @@ class Finding:
     current: Sequence[str] = ()
 
     def of(self, inside: NDArray[np.bool_]) -> "Finding":
-        """Return the finding for its rows that are inside, shape (M,)."""
+        """Return the finding restricted to rows where ``inside``, shape (M,), is true."""
         return self.at(np.flatnonzero(inside).tolist())
 
     def at(self, places: Sequence[int]) -> "Finding":
-        """Return the finding for its rows at some places, in that order."""
+        """Return the finding for its rows at some positions, in that order."""
         some = {
             name: [values[place] for place in places] if values else ()
             for name, values in vars(self).items()
@@ -85,7 +85,7 @@ class Finding:
 def findings_of(
     dataset: Dataset, decided: Decided, results: Sequence[Applied], *, near: Iterable[Finding] | None = None
 ) -> list[Finding]:
-    """Return the findings on kept rows, the largest consequence first.
+    """Return the findings on kept rows, most consequential first.
 
     Leaks distort every measurement, wrong labels are learned, junk, near copies and foreign groups take the place of
     images; the other kinds describe how an image looks. A kind without a row is left out.
@@ -116,7 +116,7 @@ def findings_of(
 
 
 def of_findings(findings: Sequence[Finding]) -> Gallery:
-    """Return the findings to review as a gallery, the worst rows of each kind."""
+    """Return the findings as a gallery, the worst rows of each kind."""
     groups, most = [], 2 * EACH
     for each in findings:
         shown = f"the worst {most} of " if len(each.rows) > most else ""
@@ -128,7 +128,7 @@ def of_findings(findings: Sequence[Finding]) -> Gallery:
 
 
 def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
-    """Rows that another table has too, as a deduplication listed them."""
+    """Return rows that also occur in another table, as a deduplication listed them."""
     for result in results:
         entry = result.receipt["outputs"].get(LEAKS)
         path = result.path.with_name(entry["file"]) if entry else None
@@ -146,7 +146,7 @@ def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
 
 
 def _conflicts(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
-    """Kept rows whose copies carry other labels."""
+    """Return kept rows whose copies have another label."""
     for result in results:
         if result.groups is None or not result.groups.n_rows:
             continue
@@ -161,7 +161,7 @@ def _conflicts(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding
 
 
 def _labels(decided: Decided) -> Iterator[Finding]:
-    """Rows whose label is suspected, the least certain label first."""
+    """Return rows with a suspected label, least certain label first."""
     for policy in decided.policies:
         table = policy.applied.decisions
         if policy.applied.name != LABELS or table is None:
@@ -178,7 +178,7 @@ def _labels(decided: Decided) -> Iterator[Finding]:
 
 
 def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
-    """Pairs that a deduplication at a strict threshold kept, and that are the same at the usual one, side by side."""
+    """Return pairs kept at a strict threshold that are duplicates at the default one."""
     for result in results:
         if result.name != DEDUP or not isinstance(result.subset, Path) or not result.subset.is_file():
             continue
@@ -198,7 +198,7 @@ def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Findi
 
 
 def _waiting(dataset: Dataset, decided: Decided, near: Sequence[Finding]) -> Iterator[Finding]:
-    """Rows that a deduplication kept for review, next to the image that each is like, where ``near`` lacks it."""
+    """Return rows kept for review by a deduplication, each next to the image it resembles, unless ``near`` has them."""
     listed = np.concatenate([np.zeros(0, np.int64), *(finding.rows for finding in near)])
     for policy in decided.policies:
         table = policy.applied.decisions
@@ -221,7 +221,7 @@ def _waiting(dataset: Dataset, decided: Decided, near: Sequence[Finding]) -> Ite
 def paired(
     dataset: Dataset, keys: Sequence[str], owners: Sequence[str], value: NDArray[np.float64], by: Sequence[str]
 ) -> Finding:
-    """Return a finding of both rows of each pair, each row once, the most alike pair first.
+    """Return a finding with both rows of each pair, each row once, most similar pair first.
 
     Args:
         dataset: the table.
@@ -245,7 +245,7 @@ def paired(
 
 
 def _issues(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
-    """Rows of every kind of issue."""
+    """Return rows of every kind of issue."""
     for name, kind, values, has, cut in issues_in(dataset, results):
         rows = np.flatnonzero(has)
         value = values[rows].astype(np.float64)
@@ -263,5 +263,5 @@ def _rows_of(dataset: Dataset, keys: Sequence[str]) -> Rows:
 
 
 def _in_order(finding: Finding, order: NDArray[np.float64]) -> Finding:
-    """The rows of a finding that are in the table, by ``order``, shape (M,), the lowest first."""
+    """Return the rows of a finding that are in the table, sorted by ``order``, shape (M,), lowest first."""
     return finding.at([place for place in np.argsort(order, kind="stable").tolist() if finding.rows[place] >= 0])

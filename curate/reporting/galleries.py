@@ -1,4 +1,4 @@
-"""Rows that a reviewer should look at: of a score, of decisions, of duplicates, of labels, of issues, of failures."""
+"""Galleries for review: of a score, of decisions, duplicates, labels, issues and failures."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that belong together, by number in the table; ``kept`` represents them."""
+    """Rows that belong together, as row numbers; ``kept`` is the one that stays."""
 
     words: str
     rows: Sequence[int]
@@ -48,7 +48,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Rows to look at, flat or in groups.
+    """Rows to look at, as a list or in groups.
 
     Attributes:
         id: in a page.
@@ -67,11 +67,11 @@ class Gallery:
     most: int | None = None
 
     def all_rows(self) -> list[int]:
-        """Return every row once, in the order shown."""
+        """Return every row once, in display order."""
         return list(dict.fromkeys([*self.rows, *(row for group in self.groups for row in group.rows)]))
 
     def to_json(self, place: Any) -> dict[str, Any]:
-        """Return the facts for a page; ``place`` turns a row's number into what the page knows it by."""
+        """Return the facts for the page; ``place`` maps a row number to its identifier on the page."""
         facts: dict[str, Any] = {"id": self.id, "title": self.title, "words": self.words}
         if not self.groups:
             return facts | {"kind": "flat", "items": [place(row) for row in self.rows]}
@@ -87,7 +87,7 @@ class Gallery:
 
 
 def of_score(column: str, certain_first: Rows, classes: ByClass) -> list[Gallery]:
-    """Return the ends of a score, overall and in the largest classes.
+    """Return both ends of a score, overall and in the largest classes.
 
     Args:
         column: its name.
@@ -112,7 +112,7 @@ def of_score(column: str, certain_first: Rows, classes: ByClass) -> list[Gallery
 
 
 def without_copies(table: Table, galleries: Sequence[Gallery]) -> list[Gallery]:
-    """Return galleries in which images of equal bytes are shown once, cut to the rows that they may have."""
+    """Return galleries that show images of equal bytes once, cut to their allowed rows."""
     rows = np.unique([row for each in galleries if each.most is not None for row in each.all_rows()]).astype(np.int64)
     digests = table.take(rows, [SHA256]).column(0).to_pylist() if SHA256 in table.schema.names else rows.tolist()
     digest = {row: row if value is None else value for row, value in zip(rows.tolist(), digests, strict=True)}
@@ -136,7 +136,7 @@ def without_copies(table: Table, galleries: Sequence[Gallery]) -> list[Gallery]:
 
 
 def of_decisions(dataset: Dataset, decided: Decided) -> list[Gallery]:
-    """Return both sides of every cut, dropped rows by reason, and undecided rows."""
+    """Return rows on both sides of every threshold, dropped rows by reason, and undecided rows."""
     cut = [group for policy in decided.policies if policy.applied.name == FILTER for group in _sides(policy)]
     dropped = [
         group for number, policy in enumerate(decided.policies) for group in _dropped(dataset, decided, number, policy)
@@ -172,7 +172,7 @@ def _sides(decisions: Decisions) -> list[Group]:
 
 
 def _dropped(dataset: Dataset, decided: Decided, number: int, decisions: Decisions) -> list[Group]:
-    """Rows that a policy dropped, by its rule, the most rows first; without those that a later one dropped, too."""
+    """Return rows dropped by a policy, by rule, most rows first, without rows that a later policy dropped too."""
     gone = (decisions.outcome == DROP) & (decided.by[decisions.row] == number)
     return [
         Group(
@@ -184,7 +184,7 @@ def _dropped(dataset: Dataset, decided: Decided, number: int, decisions: Decisio
 
 
 def of_duplicates(dataset: Dataset, decided: Decided) -> list[Gallery]:
-    """Return the most doubtful groups of every deduplication; rows of another table are not shown."""
+    """Return the most doubtful groups of every deduplication, without rows of another table."""
     groups = []
     for policy in decided.policies:
         if policy.applied.groups is None or policy.applied.decisions is None or not policy.applied.groups.n_rows:
@@ -202,7 +202,7 @@ def of_duplicates(dataset: Dataset, decided: Decided) -> list[Gallery]:
 
 
 def of_failures(dataset: Dataset) -> list[Gallery]:
-    """Return rows whose image could not be scored, by what is wrong with it."""
+    """Return rows whose image could not be scored, by reason."""
     if not len(dataset.status.codes):
         return []
     groups = [
@@ -217,7 +217,7 @@ def of_failures(dataset: Dataset) -> list[Gallery]:
 
 
 def of_labels(decided: Decided) -> list[Gallery]:
-    """Return the rows whose label is suspected most, by the pair of given and suggested label, the worst pair first."""
+    """Return the most suspected labels by pair of given and suggested label, worst pair first."""
     parts = [pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(PAIR, pl.String)})]
     n_suspected = 0
     for policy in decided.policies:
@@ -236,7 +236,7 @@ def of_labels(decided: Decided) -> list[Gallery]:
 
 
 def of_issues(dataset: Dataset, results: Sequence[Applied]) -> list[Gallery]:
-    """Return the worst images of every kind of issue; as a policy looked for them, where one of the results did."""
+    """Return the worst images of every kind of issue, from a policy's results if there are any."""
     groups = []
     for name, kind, values, has, cut in issues_in(dataset, results):
         rows = worst_of(kind, values, has, EACH)
@@ -250,7 +250,7 @@ def of_issues(dataset: Dataset, results: Sequence[Applied]) -> list[Gallery]:
 def issues_in(
     dataset: Dataset, results: Sequence[Applied]
 ) -> Iterator[tuple[str, Kind, Values, NDArray[np.bool_], float]]:
-    """Yield every kind of issue with its measure, which rows have it, and where it begins.
+    """Yield every kind of issue with its measure, its rows, and its threshold.
 
     Kinds are looked for as a policy did, where one of the results is of one. A table without measures has no kind.
 

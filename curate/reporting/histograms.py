@@ -16,7 +16,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def histogram(values: NDArray[Any]) -> dict[str, Any]:
-    """Return edges and counts of bins; the counts add up to the finite values.
+    """Return bin edges and counts; the counts add up to the number of finite values.
 
     A value is in bin i where ``edges[i] <= value < edges[i + 1]``, in the last also at its right edge. Whole numbers
     of few values have a bin each. A single value is in the middle of empty bins. Where a few values lie far from all
@@ -35,13 +35,13 @@ def histogram(values: NDArray[Any]) -> dict[str, Any]:
 
 
 def bin_counts(finite: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return how many finite values are in each bin, shape (B,); the outer two count what lies beyond them, too."""
+    """Return the number of finite values in each bin, shape (B,); the outer bins include all values beyond."""
     place = np.searchsorted(edges, finite.astype(np.float64), side="right") - 1
     return np.bincount(place.clip(0, len(edges) - 2), minlength=len(edges) - 1)
 
 
 def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
-    """Return the edges of bins for finite values, ascending, and whether they are even on a logarithmic scale."""
+    """Return ascending bin edges for finite values, and whether they are logarithmic."""
     if not len(finite):
         return np.array([0.0, 1.0]), False
     low, high = float(finite.min()), float(finite.max())
@@ -62,13 +62,13 @@ def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
 
 
 def _ascending(edges: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
-    """Edges that begin and end where they should, whatever rounding made of them."""
+    """Return edges made ascending with exact ends, after rounding."""
     edges[[0, -1]] = low, high
     return np.maximum.accumulate(edges.clip(low, high))
 
 
 def is_steep(finite: NDArray[Any]) -> bool:
-    """Return whether finite values are better seen on a logarithmic axis: above 0, far apart, and most of them low.
+    """Return whether finite values need a logarithmic axis: positive, of a wide range, and mostly low.
 
     Values that are even between 0 and 1 are far apart, too, and no more of them are low than high.
     """
@@ -84,7 +84,7 @@ def quantiles(values: NDArray[Any]) -> list[float]:
 
 
 def _quantile(values: NDArray[Any], shares: Sequence[float]) -> NDArray[np.float64]:
-    """Quantiles of finite values, whose differences may be infinite."""
+    """Return quantiles of finite values whose differences may overflow."""
     numbers = values.astype(np.float64)
     large = np.abs(numbers).max() > LARGE
     return np.quantile(numbers / 4, shares) * 4 if large else np.quantile(numbers, shares)

@@ -1,4 +1,4 @@
-"""The measures of ``curate evaluate --json``, as tables of a report."""
+"""The measures of ``curate evaluate --json`` as tables of a report."""
 
 from math import isfinite
 from pathlib import Path
@@ -12,7 +12,7 @@ MOST = 100  # measures, and columns of scores
 
 
 def read_measured(path: str | Path) -> list[dict[str, Any]]:
-    """Return the measures of each score column: a table with a column a measure, and one of what they mean.
+    """Read the measures of each score column: a table of values, and one of their meanings.
 
     Args:
         path: what ``curate evaluate --json`` printed, or ``-o`` wrote.
@@ -51,7 +51,7 @@ def _measure(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cell(interval: dict[str, Any]) -> str:
-    """A value with its interval, in words."""
+    """Return a value with its interval as text."""
     numbers = [interval[name] for name in ("value", "low", "high")]
     if not all(isinstance(each, int | float) and isfinite(each) for each in numbers):
         return "-"

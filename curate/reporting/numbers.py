@@ -1,4 +1,4 @@
-"""Columns of numbers over all rows, some at a time: histograms, quantiles by class, and rank correlations."""
+"""Number columns over all rows in batches: histograms, quantiles by class, and rank correlations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ FEWEST_RANKED = 3  # rows that both columns have
 
 
 def columns_in_turn(dataset: Dataset, names: Sequence[str]) -> Iterator[tuple[str, Numbers]]:
-    """Yield columns of numbers of a table, as many read in one pass as fit in the memory."""
+    """Yield number columns of a table, reading as many per pass as fit in memory."""
     width = max(1, MEMORY // max(1, BYTES * dataset.n))
     for start in range(0, len(names), width):
         read = read_rows(dataset.table, Needs(exact=tuple(names[start : start + width]), keys=False))
@@ -29,12 +29,12 @@ def columns_in_turn(dataset: Dataset, names: Sequence[str]) -> Iterator[tuple[st
 
 
 def finite(numbers: Numbers) -> NDArray[np.bool_]:
-    """Return where a column has a finite value, shape (N,)."""
+    """Return where a column is finite, shape (N,)."""
     return numbers.valid & np.isfinite(numbers.values)
 
 
 class ByClass:
-    """Rows of the largest classes of a table, together.
+    """The rows of the largest classes of a table.
 
     Attributes:
         shown: code, name and rows of each, the largest first.
@@ -54,7 +54,7 @@ class ByClass:
         self._order = order[: len(codes) - int((self._place == len(self.shown)).sum())]
 
     def rows(self, keep: NDArray[np.bool_]) -> Iterator[tuple[str, NDArray[np.int64]]]:
-        """Yield the name and the kept rows of each class, in the order of the table."""
+        """Yield the name and the kept rows of each class, in table order."""
         start = 0
         for _, name, n in self.shown:
             rows = self._order[start : start + n]
@@ -62,20 +62,20 @@ class ByClass:
             start += n
 
     def of(self, rows: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
-        """Yield the name of each class and which of some rows it has, in the order given."""
+        """Yield the name of each class and which of the given rows it contains."""
         if len(self._place):
             places = self._place[rows]
             yield from ((name, rows[places == number]) for number, (_, name, _) in enumerate(self.shown))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the classes as a page shows them."""
+        """Return the classes for the page."""
         return {"shown": [[name, n] for _, name, n in self.shown], "n_classes": self.n_classes, "others": self.others}
 
 
 def distribution(
     shown: Shown, numbers: Numbers, classes: ByClass, cuts: Mapping[str, list[dict[str, Any]]]
 ) -> dict[str, Any] | None:
-    """Return how the values of a column are spread, overall and in the largest classes; None without any.
+    """Return the distribution of a column, overall and in the largest classes; None without values.
 
     Args:
         shown: the column.
@@ -100,7 +100,7 @@ def distribution(
 
 
 def rank_correlations(columns: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
-    """Return Spearman's rank correlation of every pair of columns, over the rows that have a value in both.
+    """Return Spearman's rank correlation of every pair of columns, over rows that have both.
 
     Args:
         columns: by name, shape (N,), NaN where there is no value.

@@ -1,4 +1,4 @@
-"""The map: rows in two dimensions, near one another where their embeddings are."""
+"""The map: rows in two dimensions, close together if their embeddings are."""
 
 import base64
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Places:
     words: str
 
     def to_json(self, place: Any) -> dict[str, Any]:
-        """Return the facts for a page; ``place`` turns a row's number into what the page knows it by."""
+        """Return the facts for the page; ``place`` maps a row number to its identifier on the page."""
         return {
             "method": "t-SNE of embeddings",
             "words": self.words,
@@ -89,7 +89,7 @@ def place_rows(
 
 
 def doubt_ranks(uncertainty: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the ranks of uncertainties, higher is less certain: 0 to 1, the middle where there is no value."""
+    """Return ranks of uncertainty in [0, 1], higher is less certain; 0.5 without a value."""
     from scoring.metrics.ranking import ranks
 
     doubt = np.full(len(uncertainty), 0.5)

@@ -1,4 +1,4 @@
-"""The policies applied to a table: their receipts and decisions, found from any of their files, in order."""
+"""Policies applied to a table, found from any of their files, in order."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ MOST_REASONS = 50  # that are named of a policy
 
 @dataclass(frozen=True)
 class Applied:
-    """A policy that was applied to a table, or to what another one left of it.
+    """A policy applied to a table, or to the subset of an earlier one.
 
     Attributes:
         name: of the policy.
@@ -48,16 +48,16 @@ class Applied:
 
     @property
     def subset(self) -> AnyPath:
-        """Where it wrote what it kept."""
+        """The path of its subset."""
         return self.path.with_name(self.receipt["outputs"]["subset"]["file"])
 
     @property
     def rules(self) -> list[dict[str, Any]]:
-        """The requests, one entry a rule."""
+        """The requests, one per rule."""
         return [rule for rule in self.receipt["policy"] if isinstance(rule, dict)]
 
     def funnel(self) -> dict[str, Any]:
-        """Return the rows that came in, those kept, and why the others went; they add up."""
+        """Counts of input rows, kept rows, and dropped rows by reason; they add up."""
         counts = self.receipt["counts"]
         lost = sorted(lost_rows(self.receipt), key=lambda reason: -reason[2])
         out = [{"reason": shortened(why), "decision": what, "n": n} for what, why, n in lost[:MOST_REASONS]]
@@ -74,7 +74,7 @@ class Applied:
 
 
 def find_results(table: Table, paths: Results) -> list[Applied]:
-    """Return the policies that wrote some files, and those before them, in the order applied.
+    """Return the policies that wrote some files, and their predecessors, in the order applied.
 
     Args:
         table: that the first of them read.
@@ -93,7 +93,7 @@ def find_results(table: Table, paths: Results) -> list[Applied]:
 
 
 def _chain(receipt: AnyPath, table: Table) -> list[Link]:
-    """Return a receipt and those before it, up to the table, without calibrations."""
+    """Return a receipt and its predecessors up to the table, without calibrations."""
     read_receipt(receipt)  # refuses a calibration, which decides nothing
     steps = []
     for step in links(receipt, Searched(receipt.parent)):
@@ -104,7 +104,7 @@ def _chain(receipt: AnyPath, table: Table) -> list[Link]:
 
 
 def _receipts(path: Path) -> Iterable[AnyPath]:
-    """The receipts that a path names."""
+    """Return the receipts that a path names."""
     if path.is_dir() and not (path / PIPELINE_RECEIPT).is_file():
         raise InputError(f"expected what a policy wrote (NAME.parquet or NAME.receipt.json), got the folder {path}")
     if path.is_dir() or path.name == PIPELINE_RECEIPT:
@@ -123,7 +123,7 @@ def _applied(step: Link) -> Applied:
 
 
 def _output(step: Link, name: str) -> Table | None:
-    """A table that a policy wrote, where it still is."""
+    """Return a table that a policy wrote, if it still exists."""
     file = step.output(name)
     required = [KEY, "decision"] if name == "decisions" else ()
     return open_table(file, require=required) if file is not None and file.is_file() else None

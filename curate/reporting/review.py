@@ -38,7 +38,7 @@ MOST, EACH = 40, 10  # images of a sheet, and of each group on it
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder for findings that is taken, or holds what was not written by this; before the work.
+    """Refuse a findings folder that exists and was not written by this command, before the work.
 
     Raises:
         InputError: naming it, and what to do.
@@ -55,7 +55,7 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
 
 
 def decisions_on(table: Table, results: Sequence[Applied]) -> dict[str, ImageDecision]:
-    """Return reviewers' decisions by key, from the verdicts that results were made with and that still exist.
+    """Return reviewers' decisions by key, from the existing verdicts that results were made with.
 
     Decisions on images that are others now are left out.
     """
@@ -71,7 +71,7 @@ def decisions_on(table: Table, results: Sequence[Applied]) -> dict[str, ImageDec
 
 
 def on_images(table: Table, decisions: Mapping[str, ImageDecision]) -> dict[str, ImageDecision]:
-    """Return the decisions, without those on keys whose image in a table is another now."""
+    """Return the decisions without those on keys whose image changed."""
     rows = rows_with_keys(table, list(decisions)) if SHA256 in table.schema.names else {}
     images = table.take(np.array([*rows.values()], np.int64), [SHA256]).column(0).to_pylist() if rows else []
     now = {key: str(image)[:SHORT] for key, image in zip(rows, images, strict=True) if image is not None}
@@ -79,19 +79,19 @@ def on_images(table: Table, decisions: Mapping[str, ImageDecision]) -> dict[str,
 
 
 def undecided(finding: Finding, table: Table, decisions: Mapping[str, ImageDecision]) -> Finding:
-    """Return the rows of a finding that no reviewer decided about."""
+    """Return the rows of a finding without a reviewer's decision."""
     return finding.of(np.array([not each for each in _decided(finding, table, decisions)], bool))
 
 
 def _decided(finding: Finding, table: Table, decisions: Mapping[str, ImageDecision]) -> list[str]:
-    """The verdict on each row of a finding; an empty text for none."""
+    """Return the verdict on each row of a finding; an empty text without one."""
     question = QUESTIONS.get(finding.kind, IMAGE)
     pairs = zip(named(table, finding.rows), _like(finding, table), strict=True)
     return [answer_of(decisions, question, key, like) for key, like in pairs]
 
 
 def _like(finding: Finding, table: Table) -> list[str]:
-    """The key of the image that each row of a finding is like; an empty text for none."""
+    """Return the key of the image that each row of a finding resembles; an empty text for none."""
     beside = finding.beside if len(finding.beside) else np.full(len(finding.rows), -1)
     others = iter(named(table, beside[beside >= 0]))
     return [next(others) if other >= 0 else "" for other in beside.tolist()]
@@ -106,7 +106,7 @@ def write_findings(
     *,
     overwrite: bool,
 ) -> None:
-    """Write the findings to a folder, whole or not at all: ``findings.csv``, and ``NN-KIND.png`` of each kind.
+    """Write the findings to a folder, atomically: ``findings.csv``, and ``NN-KIND.png`` of each kind.
 
     Args:
         folder: to write; its parent must exist.
@@ -130,7 +130,7 @@ def write_findings(
 
 
 def read_findings(folder: Path) -> list[dict[str, str]]:
-    """Return the lines of ``findings.csv`` in a folder; InputError where it is not as it was written."""
+    """Read ``findings.csv`` of a folder; InputError if it was changed."""
     path = folder / TABLE
     lines = list(csv.DictReader(io.StringIO(read_text(path, what="the findings of curate report"))))
     if any(set(line) != set(COLUMNS) or None in line.values() for line in lines):
@@ -156,7 +156,7 @@ def _table(table: Table, findings: Iterable[Finding], decisions: Mapping[str, Im
 
 
 def _sheet(table: Table, finding: Finding, source: str | None) -> bytes | None:
-    """The worst images of a kind as PNG; None where nothing names them."""
+    """Return the worst images of a kind as PNG; None if there are none to show."""
     sections = list(_sections(finding))
     rows = [row for _, part in sections for row in finding.rows[part].tolist()]
     images = Images.of(table, rows, source=source, partial=True)
@@ -169,7 +169,7 @@ def _sheet(table: Table, finding: Finding, source: str | None) -> bytes | None:
 
 
 def _sections(finding: Finding) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Headings, each with the places of its rows in the finding."""
+    """Return headings, each with the positions of its rows in the finding."""
     n = counted(len(finding.rows), "row")
     if finding.kind != GROUPS:
         shown = np.arange(min(MOST, len(finding.rows)))
@@ -190,7 +190,7 @@ def _tile(images: Images, finding: Finding, at: int) -> Tile:
 
 
 def caption(text: str) -> str:
-    """Return the numbers of a finding, which fit beneath an image, or its text where it has none.
+    """Return the numbers of a finding as an image caption, or its text if it has none.
 
     >>> caption("quality_entropy 1.202 is below 1.5"), caption("like a/b.jpg by signature (cosine 0.9888)")
     ('1.202 < 1.5', 'cosine 0.9888')

@@ -1,4 +1,4 @@
-"""Texts of a user's, cut where a page would drown in them."""
+"""User texts, shortened for pages."""
 
 MOST_TEXT = 200  # characters of a text that is no key
 

@@ -1,4 +1,4 @@
-"""Thumbnails: images of rows, small enough that a thousand of them travel inside a page."""
+"""Thumbnails of rows, small enough to embed a thousand of them in a page."""
 
 import base64
 import io
@@ -40,7 +40,7 @@ class Thumbs:
     words: str
 
     def to_json(self, rows: Sequence[int]) -> dict[str, Any]:
-        """Return the facts for a page, by place in its rows."""
+        """Return the facts for the page, by position among its rows."""
         place = {row: number for number, row in enumerate(self.data)}
         return {
             "side": SIDE,
@@ -53,7 +53,7 @@ class Thumbs:
 
 
 def thumbnails(table: Table, rows: Sequence[int], *, source: str | None) -> Thumbs:
-    """Return thumbnails of rows; an image that is gone or broken is counted, never an error.
+    """Return thumbnails of rows; missing or broken images are counted, and never an error.
 
     Args:
         table: with ``key``, and ``uri`` unless a source is given.
@@ -88,7 +88,7 @@ def thumbnails(table: Table, rows: Sequence[int], *, source: str | None) -> Thum
 
 
 def _decoded(encoded: Iterable[Encoded], workers: int) -> Iterator[tuple[int, bytes | None, str]]:
-    """Yield thumbnails of images as they are read, in their order; never more than a few wait."""
+    """Yield thumbnails in order as images are read, with few in memory."""
 
     def small(image: Encoded) -> tuple[int, bytes | None, str]:
         if image.data is None:
@@ -103,7 +103,7 @@ def _decoded(encoded: Iterable[Encoded], workers: int) -> Iterator[tuple[int, by
 
 
 def thumbnail(data: bytes, side: int = SIDE, *, white: int = WHITE) -> bytes:
-    """Return an image as a WebP whose longer side is at most ``side`` pixels; 16 bits by the ``white`` of its table.
+    """Return an image as WebP, its longer side at most ``side`` pixels; 16 bits scaled by the ``white`` of its table.
 
     Raises:
         DecodeError: if it cannot be decoded.

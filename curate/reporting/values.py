@@ -1,4 +1,4 @@
-"""Rows of a table as plain values, column by column: what a page lists, sorts and filters."""
+"""Rows of a table as plain values by column, for listing, sorting and filtering."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ EXACT = 2**53  # whole numbers beyond are not exact in a browser
 
 
 def row_values(dataset: Dataset, decided: Decided, columns: Sequence[Shown], rows: NDArray[np.int64]) -> dict[str, Any]:
-    """Return rows as lists of plain JSON values, one a column.
+    """Return rows as lists of plain JSON values, one per column.
 
     Args:
         dataset: the table.
@@ -49,7 +49,7 @@ def row_values(dataset: Dataset, decided: Decided, columns: Sequence[Shown], row
 
 
 def json_numbers(column: pa.ChunkedArray) -> list[Any]:
-    """Return numbers as JSON has them, as short as their own precision allows; null for none and for infinities."""
+    """Return numbers for JSON with as few digits as their precision needs; null for missing and infinite values."""
     array = plain(column.combine_chunks())
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.float64(), safe=False)

@@ -1,4 +1,4 @@
-"""A report as a file: the facts of a table, inside the page that shows them."""
+"""A report as a file: the facts of a table inside the page that shows them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ SUFFIXES = (".html", ".htm")
 
 @dataclass(frozen=True)
 class Report:
-    """A report that was made.
+    """The result of making a report.
 
     Attributes:
         document: all its facts, as plain JSON.
@@ -33,11 +33,11 @@ class Report:
     n_bytes: int
 
     def facts(self) -> dict[str, Any]:
-        """Return the document without its thumbnails."""
+        """The document without its thumbnails."""
         return {name: value for name, value in self.document.items() if name != "thumbs"}
 
     def notes(self) -> list[str]:
-        """Return notes on what the report leaves out."""
+        """Notes on what the report leaves out."""
         sampled, missing = self.document["sampled"], self.document["thumbs"]["words"]
         return [
             *([sampled["words"]] if sampled else []),
@@ -47,7 +47,7 @@ class Report:
 
 
 def run_report(options: ReportOptions) -> Report:
-    """Make one page of what the scores and policies of a table found; it needs nothing but a browser.
+    """Write one HTML page with the scores and policies of a table; it needs only a browser.
 
     Counts, histograms and the funnel are of all rows; what is listed row by row is drawn by a hash of the keys. Memory:
     some 110 bytes a row and 0.8 GB.

@@ -1,1 +1,1 @@
-"""Search by example: the request, the searched rows, and the answers with the certainty of both images."""
+"""Search by example: queries, searched rows, and results with the certainty of both images."""

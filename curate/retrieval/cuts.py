@@ -1,4 +1,4 @@
-"""A cut by certainty: the least certain share of a table, or a value of its column."""
+"""Cut-offs by certainty: the least certain share of a table, or a value of its column."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +13,7 @@ from scoring.errors import InputError
 
 @dataclass(frozen=True)
 class QueryCut:
-    """The cut of queries that are too uncertain.
+    """The cut-off for queries that are too uncertain.
 
     Attributes:
         text: as typed.
@@ -26,7 +26,7 @@ class QueryCut:
     value: float = 0.0
 
     def least(self, certainty: NDArray[np.float64], signal: Signal) -> float:
-        """Return the certainty that is enough: whatever has less is cut off, so rows of equal certainty stay together.
+        """Return the certainty that is sufficient; all lower values are cut off, so equal rows stay together.
 
         Args:
             certainty: of the table's rows, shape (N,), N >= 1, without NaN.
@@ -38,14 +38,14 @@ class QueryCut:
         return float(np.partition(certainty, place)[place])
 
     def words(self, signal: Signal, least: float) -> str:
-        """Return why a row or a query is cut off, after its own value."""
+        """Return why a row or query is cut off, to follow its own value."""
         than = "above" if signal.sign < 0 else "below"
         of = f", where the least certain {self.text} of the table end" if self.share is not None else ""
         return f"{than} {signal.sign * least:.6g}{of}"
 
 
 def parse_cut(text: str | float | None) -> QueryCut | None:
-    """Return a cut of ``10%`` (a share of the table) or ``0.35`` (a value of the column); None for None.
+    """Parse ``10%`` (a share of the table) or ``0.35`` (a value of the column); None for None.
 
     Raises:
         InputError: for something else, or a share that is not between 0 and 100 %.

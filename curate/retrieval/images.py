@@ -1,4 +1,4 @@
-"""Images that are no rows of a table, scored as its rows were."""
+"""Images that are not rows of a table, scored as its rows were."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ THREADS = 4  # that decode
 
 @dataclass(frozen=True)
 class ScoredImages:
-    """M images as the model of a table sees them.
+    """M images scored by the model of a table.
 
     Attributes:
         vectors: shape (M, D), float32, unit length; zeros where there is a problem.
@@ -42,7 +42,7 @@ class ScoredImages:
 def score_images(
     readers: Sequence[Callable[[], bytes]], table: Table, *, model: str | Path | None = None
 ) -> ScoredImages:
-    """Score images by the model that scored a table.
+    """Score images with the model that scored a table.
 
     Args:
         readers: give the bytes of an image each, or raise ``ReadError``; one or more.
@@ -69,7 +69,7 @@ def score_images(
 
 @BODIES.image()
 def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings) -> DecodedImage | str:
-    """Return the image, or why none is given."""
+    """Return the image, or why it cannot be decoded."""
     try:
         image = decode(
             read(),
@@ -103,7 +103,7 @@ def _scored(runner: Runner, fit: DatasetFit | None, images: Sequence[DecodedImag
 
 
 def _quality(images: Sequence[DecodedImage | str]) -> dict[str, NDArray[np.float64]]:
-    """Return the quality columns of the images that were decoded, NaN for no value."""
+    """Return the quality columns of the decoded images, NaN for no value."""
     measures = [image.quality for image in images if not isinstance(image, str)]
     return {
         name: np.array([getattr(quality, name.removeprefix(QUALITY), None) for quality in measures], np.float64)

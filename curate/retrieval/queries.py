@@ -1,4 +1,4 @@
-"""Queries named by a text: the key of a row, an image file, a folder, or another scored table; with vectors."""
+"""Queries named by a text (a key, an image file, a folder, or another scored table) and their vectors."""
 
 import hashlib
 import os
@@ -44,7 +44,7 @@ class NamedQuery:
 
 
 class QueryNames:
-    """Says what texts name.
+    """Resolves texts to queries.
 
     Args:
         table: whose keys are meant.
@@ -89,7 +89,7 @@ def _kind_of_path(text: str) -> str | None:
 
 
 def _is_image_of(table: Table, row: int, text: str) -> bool:
-    """Return whether a file is the image that a row was scored from."""
+    """Return whether a file is the image from which a row was scored."""
     names = [name for name in (SHA256, URI) if name in table.schema.names]
     known = table.take([row], names).to_pylist()[0] if names else {}
     if known.get(SHA256) is not None:
@@ -180,7 +180,7 @@ def name_queries(texts: Sequence[str], table: Table) -> list[NamedQuery]:
 def read_queries(
     named: Sequence[NamedQuery], table: Table, rows: Rows, signal: Signal | None, *, model: str | Path | None = None
 ) -> Queries:
-    """Return the vectors of queries, and how certain they are.
+    """Return the vectors and the certainty of queries.
 
     Args:
         named: what they are.
@@ -286,12 +286,12 @@ def _of_table(other: Table, place: int, table: Table, signal: Signal | None) -> 
 
 
 def _certainty(rows: Rows, signal: Signal | None) -> NDArray[np.float64]:
-    """Return how certain rows are, higher is more, shape (N,)."""
+    """Return the certainty of rows, higher is more certain, shape (N,)."""
     return np.full(len(rows), np.nan) if signal is None else signal.sign * rows.numbers[signal.column]
 
 
 def _problem(rows: Rows, row: int) -> str:
-    """Return why a row cannot be compared; empty where it can."""
+    """Return why a row cannot be compared; empty if it can."""
     if not rows.ok[row]:
         return "an image that could not be scored"
     return "" if not rows.embedding_problem[row] else EMBEDDING_PROBLEMS[rows.embedding_problem[row] - 1]

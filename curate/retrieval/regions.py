@@ -1,4 +1,4 @@
-"""The region that holds the content of a query with a stated probability: a cap, wide for an ambiguous query."""
+"""The region that contains the match of a query with a given probability: a cap, wide for an ambiguous query."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ BLOCK = 8192
 
 @dataclass(frozen=True)
 class Regions:
-    """How regions come about.
+    """How regions are computed.
 
     Attributes:
         probability: that what is sought lies inside.
@@ -38,7 +38,7 @@ class Regions:
 
 
 def is_concentration(table: Table, column: str) -> bool:
-    """Return whether a column is the concentration of a von Mises-Fisher distribution around the table's embedding.
+    """Return whether a column is the concentration of a von Mises-Fisher distribution of the table's embedding.
 
     It is taken to be where the embedding is the mean direction of that very head; and where no model is named, for then
     the columns are the user's own.
@@ -52,7 +52,7 @@ def is_concentration(table: Table, column: str) -> bool:
 
 
 def refuse_no_concentration(table: Table, column: str) -> None:
-    """Refuse a column that is no concentration on the sphere of the embeddings, where nothing calibrates it.
+    """Refuse a column that is no concentration on the sphere, if it is not calibrated by matches.
 
     Raises:
         InputError: that says what would.
@@ -65,7 +65,7 @@ def refuse_no_concentration(table: Table, column: str) -> None:
 
 
 def by_concentration(probability: float, kappa: NDArray[np.float64], dim: int) -> Regions:
-    """Return regions of highest density of von Mises-Fisher distributions.
+    """Return highest-density regions of von Mises-Fisher distributions.
 
     Args:
         probability: in (0, 1).
@@ -93,7 +93,7 @@ def by_matches(
     column: str,
     seed: int,
 ) -> Regions:
-    """Return regions that hold the nearest match of a row with the stated probability.
+    """Return regions that contain the nearest match of a row with the given probability.
 
     Args:
         probability: in (0, 1).
@@ -129,7 +129,7 @@ def by_matches(
 
 
 def share_below(ordered: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of ascending numbers that are below each value, equal ones counted by half, shape (M,)."""
+    """Return the share of sorted numbers below each value, equal ones counting half, shape (M,)."""
     both = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
     return both / (2 * max(1, len(ordered)))
 
@@ -137,7 +137,7 @@ def share_below(ordered: NDArray[np.float64], values: NDArray[np.float64]) -> ND
 def nearest_matches(
     rows: Rows, drawn: NDArray[np.int64], codes: NDArray[np.int32], among: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the cosine of rows with the nearest other row of their class, shape (M,)."""
+    """Return the cosine of each row with the nearest other row of its class, shape (M,)."""
     vectors = rows.array(EMBEDDING)
     best = np.full(len(drawn), -1.0)
     by_class = np.flatnonzero(among & (codes >= 0))
@@ -160,7 +160,7 @@ def _units(vectors: NDArray) -> torch.Tensor:
 
 
 def words(regions: Regions, signal: Signal, dim: int) -> str:
-    """Return how regions were made, in a sentence."""
+    """Return in a sentence how regions were computed."""
     if regions.calibration is None:
         return (
             f"a region holds what its query shows with a probability of {regions.probability:.6g} if {signal.column} "

@@ -1,4 +1,4 @@
-"""The result of a retrieval, as a value, as JSON, and in words."""
+"""The result of a retrieval, as a value, JSON and text."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ ANSWERED, ALONE, REJECTED, UNDECIDED, FAILED = "answered", "alone", "rejected", 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A row that a query found.
+    """A row found by a query.
 
     Attributes:
         rank: 1 for the nearest.
@@ -44,7 +44,7 @@ class Neighbour:
 
 @dataclass
 class Retrieval(Printed):
-    """The result of ``curate retrieve``, which it prints.
+    """The result of ``curate retrieve``.
 
     Attributes:
         table: that was searched.
@@ -89,7 +89,7 @@ class Retrieval(Printed):
         return len(self.states)
 
     def neighbours(self, query: int) -> list[Neighbour]:
-        """Return the neighbours of a query, the nearest first."""
+        """Return the neighbours of a query, nearest first."""
         start, stop = np.searchsorted(self.links.query, [query, query + 1]).tolist()
         rows = self.links.row[start:stop]
         return [
@@ -101,19 +101,19 @@ class Retrieval(Printed):
 
     @cached_property
     def keys(self) -> dict[int, str]:
-        """Keys of the rows that were found, by row."""
+        """Keys of the rows found, by row."""
         rows = np.unique(self.links.row)
         return dict(zip(rows.tolist(), keys_at(self.table, rows).tolist(), strict=True))
 
     @property
     def row_counts(self) -> dict[str, int]:
-        """How many rows of the table were searched, and how many not and why; they add up to all."""
+        """Number of rows searched, and of those not searched by reason; they add up to all."""
         counts = np.bincount(self.row_states, minlength=len(self.left_out)).tolist()
         return {name: n for name, n in zip(self.left_out, counts, strict=True) if n or name == self.left_out[0]}
 
     @property
     def query_counts(self) -> dict[str, int]:
-        """How many queries came to what; they add up to all."""
+        """Number of queries by outcome; they add up to all."""
         return {state: self.states.count(state) for state in dict.fromkeys(self.states)}
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -133,12 +133,12 @@ class Retrieval(Printed):
             }
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a number that does not exist is null."""
+        """Return plain JSON values; a missing number is null."""
         out = None if self.out is None else str(self.out)
         return {**self.about(), "out": out, "queries": list(self.records())}
 
     def about(self) -> dict[str, Any]:
-        """Return all but the queries as plain JSON values."""
+        """Return everything except the queries as plain JSON values."""
         return {
             "table": str(self.table.path),
             "certainty": self.column or None,
@@ -151,7 +151,7 @@ class Retrieval(Printed):
         }
 
     def title(self, at: int) -> str:
-        """Return a query, how certain it is, and what came of it."""
+        """Return a query with its certainty and its outcome."""
         certainty = f" ({self.column} {value(self.certainty[at])})" if self.column else ""
         name = f"{short(self.queries.names[at])}{certainty}"
         if self.reasons[at]:
@@ -162,7 +162,7 @@ class Retrieval(Printed):
         return f"{name}: {rows} inside its region, from a cosine of {self.bounds[at]:.4f}"
 
     def lines(self) -> list[str | Grid]:
-        """Return the printed lines: the first queries with their neighbours, and then the account."""
+        """Return the printed lines: the first queries with their neighbours, then the counts."""
         lines: list[str | Grid] = []
         for at in range(min(len(self), SHOWN)):
             lines += [self.title(at), *self._table(self.neighbours(at)), ""]
@@ -180,7 +180,7 @@ class Retrieval(Printed):
         return [Grid(rows, header=header), *more] if rows else []
 
     def _account(self) -> list[str]:
-        """Return the outcome of every query and every row, and how complete the answers are."""
+        """Return the outcomes of all queries and rows, and the recall of the search."""
         lines = [
             f"{counted(len(self), 'query', 'queries')}: " + counts_line(self.query_counts),
             f"{counted(len(self.row_states), 'row')}: " + counts_line(self.row_counts),
@@ -196,7 +196,7 @@ class Retrieval(Printed):
 
 
 def recall_words(recall: Recall) -> str:
-    """Return how complete a search is."""
+    """Return the recall of a search in words."""
     if recall.exact:
         return "recall 1: every query was compared with every searched row"
     return (
@@ -211,7 +211,7 @@ def value(certainty: float) -> str:
 
 
 def short(text: str) -> str:
-    """Return a name on one line, its middle left out where it is long."""
+    """Return a name on one line, shortened in the middle."""
     half = LETTERS // 2
     return single_line(text if len(text) <= LETTERS else f"{text[:half]}...{text[-half:]}")
 

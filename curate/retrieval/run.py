@@ -1,4 +1,4 @@
-"""Find the images of a table that are like some, with how certain either is."""
+"""Find the images of a table that resemble given ones, with the certainty of both."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ from scoring.errors import InputError
 
 
 def run_retrieve(options: RetrieveOptions) -> Retrieval:
-    """Find the rows of a table that are nearest to queries, and say how certain both are.
+    """Find the rows of a table nearest to queries, and report the certainty of both.
 
     Raises:
         InputError: for a table, query, column or setting that cannot be used; nothing is written then.
@@ -65,7 +65,7 @@ retrieve = callable_of(RetrieveOptions, run_retrieve)
 
 
 def _fit_says_of(named: Sequence[NamedQuery], model: str | Path | None) -> bool:
-    """Return whether the fitted score is known of all queries: rows of the table, or images that the fit is given."""
+    """Return whether all queries have a fitted score: rows of the table, or images scored by the fit."""
     kinds = {query.kind for query in named}
     if kinds <= {ROW}:
         return True
@@ -77,7 +77,7 @@ def _fit_says_of(named: Sequence[NamedQuery], model: str | Path | None) -> bool:
 def _certainty(
     text: str | None, table: Table, settings: RetrieveSettings, notes: list[str], *, fitted: bool
 ) -> Signal | None:
-    """Return the column of certainty; None where the table has none and no option needs one."""
+    """Return the certainty column; None if the table has none and no option needs one."""
     if text is not None:
         return signal(text, table, certain_first=True, flag="--certainty")
     try:

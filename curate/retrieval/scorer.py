@@ -1,4 +1,4 @@
-"""The model that scored a table, ready to score what else is requested."""
+"""The model that scored a table, ready to score other images."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from scoring.runner import Runner, select_device, select_precision
 
 
 def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "auto") -> tuple[Runner, ScoreSettings]:
-    """Return the model that scored a table, ready to run, and the settings that it was scored with.
+    """Return the model that scored a table, ready to run, and the settings of that scoring.
 
     Args:
         table: that ``curate score`` wrote.
@@ -40,7 +40,7 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
 
 
 def model_named_by(table: Table, digest: str) -> str:
-    """Return the shipped model that scored a table, of that digest; InputError where none that ships did."""
+    """Return the shipped model with the digest recorded in a table; InputError if there is none."""
     digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
     if digest not in digests:
         which = f"a model that does not ship ({digest[:12]})" if digest else "no model that it names"
@@ -49,7 +49,7 @@ def model_named_by(table: Table, digest: str) -> str:
 
 
 def fit_of(model: str | Path | None) -> DatasetFit | None:
-    """Return the dataset fit of a model by ``curate fit``; None where it has none, or no model is named.
+    """Return the dataset fit of a model made by ``curate fit``; None if it has none, or no model is named.
 
     Raises:
         InputError: if there is no such checkpoint, or its fit cannot be used.
@@ -58,12 +58,12 @@ def fit_of(model: str | Path | None) -> DatasetFit | None:
 
 
 def is_fitted(model: str | Path | None) -> bool:
-    """Return whether a model was fitted to a dataset; InputError if there is no such checkpoint."""
+    """Return whether a model was fitted to a dataset; InputError if the checkpoint is missing."""
     return model is not None and FIT in read_header(find_checkpoint(model))
 
 
 def _settings_of(table: Table, before: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a table's scoring, as recorded; a value of another type is left at its default."""
+    """Return the recorded settings of a table's scoring; defaults for values of another type."""
     kinds: dict[str, tuple[str, type | tuple[type, ...]]] = {
         "precision": ("precision", str),
         "dtype": ("embedding dtype", (str, type(None))),

@@ -1,4 +1,4 @@
-"""Rows nearest to queries, and all rows inside their regions, among any number of rows."""
+"""Search of the nearest rows, and of all rows within a region, among any number of rows."""
 
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ class TableSearch:
         self._everything = NearestSearch(vectors, InvertedLists(np.where(among, 0, -1).astype(np.int32), 1))
 
     def nearest(self, queries: Vectors, excluded: NDArray[np.int64], k: int) -> SearchResult:
-        """Return the k rows nearest to each query, shape (Q, D), of which ``excluded`` (Q,) is its own row or -1."""
+        """Return the k rows nearest to each query, shape (Q, D); ``excluded`` (Q,) is its own row or -1."""
         k = min(k, int(self.among.sum()))
         if len(queries) * k > MOST_PAIRS:
             raise InputError(
@@ -96,7 +96,7 @@ class TableSearch:
         return SearchResult(links, np.concatenate(inside), Recall.of_everything())
 
     def _listed(self, k: int) -> tuple[NearestSearch, int, Recall]:
-        """Return the rows in inverted lists, how many of these to look at, and what that finds of sampled rows."""
+        """Return the inverted lists of rows, how many to search, and the recall on sampled rows."""
         rows = np.flatnonzero(self.among)
         centroids = list_centroids(self.vectors, exact_rows=EXACT_ROWS, seed=self.seed, order=None)
         if centroids is None:

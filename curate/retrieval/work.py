@@ -1,4 +1,4 @@
-"""One retrieval in the making: which rows may be found, which queries are answered, and what they find."""
+"""The steps of one retrieval: searched rows, answered queries, and their results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,12 +57,12 @@ class RetrieveSettings:
 
     @property
     def needs_certainty(self) -> bool:
-        """Whether nothing can be decided without a certainty."""
+        """Whether the settings need a certainty."""
         return self.credible is not None or self.reject is not None
 
 
 class RetrievalWork:
-    """One retrieval in the making."""
+    """One retrieval, step by step."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class RetrievalWork:
         return 0 if self.rows.embedding is None else self.rows.embedding.shape[1]
 
     def _spread(self, answered: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return values of some queries as values of all, NaN for the others."""
+        """Return values of some queries expanded to all, NaN for the others."""
         of_all = np.full(len(self.queries), np.nan)
         of_all[answered] = values
         return of_all
@@ -139,7 +139,7 @@ class RetrievalWork:
         return states
 
     def _reject_queries(self, among: NDArray[np.bool_]) -> float:
-        """Refuse queries that failed or are too uncertain; return the certainty that is enough."""
+        """Refuse queries that failed or are too uncertain; return the sufficient certainty."""
         reject, enough = self.settings.reject, -np.inf
         if reject is not None:
             known = self.certainty[among & np.isfinite(self.certainty)]

@@ -1,4 +1,4 @@
-"""Answers as a file, a line for every row that a query found and every query that found none."""
+"""Results as a file: one line per found row, and one per query without results."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -48,7 +48,7 @@ MEANINGS = {
 
 
 def check_file(path: Path, inputs: Iterable[AnyPath], *, overwrite: bool) -> None:
-    """Refuse a name that is of no known kind, taken, or of what is read, before the work.
+    """Refuse an output name of unknown type, that exists, or that is an input, before the work.
 
     Raises:
         InputError: for such a name.
@@ -62,7 +62,7 @@ def check_file(path: Path, inputs: Iterable[AnyPath], *, overwrite: bool) -> Non
 
 
 def write_answers(answers: Retrieval, path: Path, *, overwrite: bool) -> None:
-    """Write answers as Parquet, CSV or JSON lines by the name."""
+    """Write results as Parquet, CSV or JSON lines, by the suffix."""
     if path.suffix.lower() == ".parquet":
         about = {"kind": "answers", "columns": describe_all(SCHEMA.names, MEANINGS), **answers.about()}
         with TableWriter(path, SCHEMA, about, overwrite=overwrite) as writer:
@@ -82,7 +82,7 @@ def write_answers(answers: Retrieval, path: Path, *, overwrite: bool) -> None:
 
 
 def _lines(answers: Retrieval) -> Iterator[pa.Table]:
-    """Yield the lines of some queries at a time: one a row that was found, or one of a query that found none."""
+    """Yield lines for a few queries at a time: one per found row, or one for a query without results."""
     queries = pa.Table.from_arrays(
         [
             pa.array(range(len(answers)), pa.int32()),
@@ -112,5 +112,5 @@ def _lines(answers: Retrieval) -> Iterator[pa.Table]:
 
 
 def _numbers(values: NDArray[np.floating]) -> pa.Array:
-    """Return numbers as a column; NaN is null."""
+    """Return numbers as a column with null for NaN."""
     return pa.array(values.astype(np.float32), from_pandas=True)

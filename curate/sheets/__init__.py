@@ -1,1 +1,1 @@
-"""Images and pages for annotators: contact sheets, groups and pairs, charts."""
+"""Images and pages for people: contact sheets, groups and pairs, charts."""

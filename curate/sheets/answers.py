@@ -1,4 +1,4 @@
-"""The neighbours of queries, as one image: each query on the left, its neighbours next to it."""
+"""Neighbours of queries as one image: each query on the left, its neighbours next to it."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ FRAMES = {"answered": "black", "alone": "gray", "rejected": "red", "undecided": 
 
 
 def answer_sheet(retrieval: Retrieval, source: str | None) -> Image.Image:
-    """Return a contact sheet of the first queries, framed, each with the rows that it found.
+    """Return a contact sheet of the first queries, framed, each with the rows found.
 
     Args:
         retrieval: what queries found.

@@ -1,8 +1,8 @@
-"""Text of the user's on one line that a reviewer can read, whatever is in it."""
+"""User text on one readable line, whatever it contains."""
 
 
 def plain_line(text: str, most: int = 200) -> str:
-    r"""Return the text on one line of bounded length, with what cannot be seen written out.
+    r"""Return the text on one line of bounded length, with invisible characters escaped.
 
     Line breaks, control characters and those that turn the direction of writing are shown as escapes, so that no
     name can pass for another. A long text keeps its beginning and its end, where names differ.
@@ -21,13 +21,13 @@ def plain_line(text: str, most: int = 200) -> str:
 
 
 def escaped(letter: str) -> str:
-    """Return a letter as its code."""
+    """Return a character as its code."""
     code = ord(letter)
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 
 
 def number(value: float | None) -> str:
-    """Return a similarity in few digits, or a dash if absent; 0.99996 never reads as 1.
+    """Return a similarity in few digits, or a dash if missing; 0.99996 is never shown as 1.
 
     >>> number(0.96234), number(3.0), number(0.99996), number(1.0), number(None)
     ('0.9623', '3', '0.99996', '1', '–')

@@ -1,4 +1,4 @@
-"""Curves with bands: axes, lines, names; one panel or several, one under the other."""
+"""Line charts with bands: axes, lines, names; one or several panels stacked vertically."""
 
 import math
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves over the same axes.
+    """Curves on the same axes.
 
     Attributes:
         curves: at least one with a finite point.
@@ -89,7 +89,7 @@ class Panel:
 
 @drawing()
 def draw_chart(panels: Sequence[Panel], *, title: str = "", width: float = WIDTH) -> "Figure":
-    """Return a chart: the title, and the panels one under the other.
+    """Return a chart: a title and panels stacked vertically.
 
     Args:
         panels: at least one.
@@ -129,7 +129,7 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
 
 
 def _draw_curve(axes: "Axes", curve: Curve, number: int, *, dots: bool) -> None:
-    """Draw a line as far as it is known, its dots, and its band; one point alone has an upright bar."""
+    """Draw a line, its points, and its band; a single point gets an error bar."""
     known = [place for place, value in enumerate(curve.y) if math.isfinite(value)]
     x, y = [curve.x[place] for place in known], [curve.y[place] for place in known]
     if len(curve.low):

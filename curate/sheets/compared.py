@@ -1,4 +1,4 @@
-"""The difference of two tables, as one image: rows of the first on the left, of the second on the right."""
+"""The difference of two tables as one image: rows of the first on the left, of the second on the right."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -60,7 +60,7 @@ def _captioned(tile: Tile, row: DistinctiveRow) -> Tile:
 
 
 def _in_step(sections: Sequence[tuple[str, Sequence[Tile]]]) -> list[tuple[str, Sequence[Tile]]]:
-    """Cut sections of a side that are longer than half a line, so that both sides stay next to one another."""
+    """Cut sections longer than half a line, so that both sides stay aligned."""
     cut: list[tuple[str, Sequence[Tile]]] = []
     for left, right in zip(sections[::2], sections[1::2], strict=True):
         for start in range(0, max(len(left[1]), len(right[1]), 1), HALF):

@@ -1,4 +1,4 @@
-"""`curate.sheet`: a contact sheet of both ends of a column, and of both sides of a filter's cut."""
+"""`curate.sheet`: a contact sheet of both ends of a column, and of both sides of a filter's threshold."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ FRAMES = {"keep": "green", "drop": "red", "undecided": "orange", "failed": "gray
 
 @dataclass(frozen=True)
 class SheetResult:
-    """A contact sheet that was drawn.
+    """The result of drawing a contact sheet.
 
     Attributes:
         image: its file.
@@ -45,7 +45,7 @@ class SheetResult:
 
 
 def run_sheet(options: SheetOptions) -> SheetResult:
-    """Draw a contact sheet of the highest and the lowest values of a column.
+    """Draw a contact sheet of the highest and lowest values of a column.
 
     Raises:
         InputError: for a table, column or place that cannot be used, or where there is nothing to draw.
@@ -78,7 +78,7 @@ sheet = callable_of(SheetOptions, run_sheet)
 
 
 def _ends(ends: Extremes) -> list[tuple[str, list[int]]]:
-    """Headings with their rows: both ends of a column, in words where it says how certain a row is."""
+    """Return headings with their rows for both ends of a column, named by certainty if it is a score."""
     if ends.column == RANK:
         return [(f"the first {len(ends.bottom):,} of {counted(ends.n, 'row')} by rank", ends.bottom)]
     high = describe(ends.column).higher

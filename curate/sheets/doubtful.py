@@ -1,4 +1,4 @@
-"""Decisions of a deduplication -> the groups that a reviewer should look at first."""
+"""The groups of a deduplication that should be reviewed first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ MOST_MEMBERS = 12
 
 @dataclass(frozen=True)
 class Member:
-    """One row of a group: how similar it is to the kept one in the unit of its finder, and why it was decided so.
+    """One row of a group: its similarity to the kept row in units of its finder, and the reason for its decision.
 
     Attributes:
         key: of the row.
@@ -45,7 +45,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that are the same, the kept one first, then the most doubtful; at most ``MOST_MEMBERS`` of ``size``.
+    """Duplicate rows, kept row first, then the most doubtful; at most ``MOST_MEMBERS`` of ``size``.
 
     Attributes:
         number: of the group, as in the files.
@@ -69,12 +69,12 @@ class Group:
 
     @property
     def n_hidden(self) -> int:
-        """Rows that are not shown."""
+        """Number of rows not shown."""
         return self.size - len(self.members)
 
 
 def doubt(similarity: NDArray[Any], threshold: NDArray[Any], margin: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how far each similarity is from its threshold: 0 is on the edge, 1 is equality, inf has no threshold.
+    """Return how far each similarity is above its threshold: 0 at the threshold, 1 for equality, inf without one.
 
     Cosines and differing bits are made comparable by the way that is left to equality: from the threshold up to 1
     where higher is more alike, down to 0 where lower is. Below 0 is one that does not reach it. A
@@ -94,7 +94,7 @@ def doubt(similarity: NDArray[Any], threshold: NDArray[Any], margin: NDArray[Any
 
 
 def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Group]:
-    """Return the groups with the smallest margin, the most doubtful first; ties go to the lower number.
+    """Return the groups with the smallest margin, most doubtful first; ties go to the lower number.
 
     Memory follows the number of groups and the rows of those that are shown, never the texts of others.
 
@@ -124,7 +124,7 @@ def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Grou
 
 
 def _most_doubtful(groups: Table, limit: int) -> dict[int, dict[str, Any]]:
-    """Return the rows to show of each group, in the order shown."""
+    """Return the rows to show of each group, in display order."""
     parts = [(np.zeros(0, np.int64), np.zeros(0))]
     for batch in groups.batches([GROUP, MARGIN]):
         parts.append((_integers(batch.column(0)), _numbers(batch.column(1))))
@@ -135,7 +135,7 @@ def _most_doubtful(groups: Table, limit: int) -> dict[int, dict[str, Any]]:
 
 
 def _rows_of(decisions: Table, facts: Mapping[int, dict[str, Any]]) -> dict[int, NDArray[np.int64]]:
-    """Rows of each group, as numbers in the decisions: the kept one, then by doubt, then as in the file."""
+    """Return the rows of each group, as positions in the decisions: kept row first, then by doubt, then file order."""
     numbers = pa.array(list(facts), pa.int64())
     elsewhere = pa.array([number for number, fact in facts.items() if fact["other_table"]], pa.int64())
     parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))]
@@ -170,7 +170,7 @@ def _numbers(column: pa.Array) -> NDArray[np.float64]:
 
 
 def _is_kept(rows: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Which rows are the kept rows of their groups."""
+    """Return which rows are the kept rows of their groups."""
     keeps_itself = pc.fill_null(
         pc.equal(rows.column(KEPT_KEY).cast(pa.string()), rows.column(KEY).cast(pa.string())), True
     )
@@ -211,7 +211,7 @@ def _group(fact: dict[str, Any], members: list[Member], size: int) -> Group:
 
 
 def _listed(value: Any) -> str:
-    """A text, or a list of them, in words; at most ten are named."""
+    """Return a text, or a list of at most ten, as words."""
     if value is None:
         return ""
     if not isinstance(value, list):

@@ -1,4 +1,4 @@
-"""An image of what a deduplication did: groups with the kept one first, the most doubtful group on top."""
+"""Groups of a deduplication as one image, kept row first, most doubtful group on top."""
 
 from collections.abc import Sequence
 from math import isnan
@@ -39,7 +39,7 @@ def group_sheet(
     label: str | None = None,
     overwrite: bool = False,
 ) -> int:
-    """Draw the 100 most doubtful groups: the smallest margin over the threshold first, the kept one of each first.
+    """Draw the 100 most doubtful groups: smallest margin over the threshold first, kept row of each first.
 
     Of each at most 12 rows are shown, and how many more there are.
 
@@ -111,7 +111,7 @@ def _shown(table: Table, keys: Sequence[str], source: str | None, label: str | N
 
 
 def _facts(group: Group) -> list[str]:
-    """Return the number of a group, its size, and how alike the least alike of its pairs are, in words."""
+    """Return the number of a group, its size, and its lowest similarity as text."""
     facts = [f"group {group.number}", f"{group.size:,} images"]
     if group.smallest is None or isnan(group.smallest):
         return facts
@@ -139,7 +139,7 @@ def _tile(member: Member, pixels: NDArray[np.uint8] | None, label: str, kept_key
 
 
 def _short(reason: str, kept_key: str) -> list[str]:
-    """A reason in a few lines, without the key of the kept row, which is next to it."""
+    """Return a reason in a few lines, without the key of the kept row next to it."""
     words = reason.replace(f"the same as {kept_key}", "").replace(kept_key, "the kept one") if kept_key else reason
     lines = wrap(plain_line(words.strip(), 200), LETTERS)
     return [*lines[: REASON_LINES - 1], " ".join(lines[REASON_LINES - 1 :])] if len(lines) >= REASON_LINES else lines

@@ -1,4 +1,4 @@
-"""A scored table in a notebook: a strip of its most and least certain images as the output of a cell."""
+"""A scored table in a notebook: shown as a strip of its most and least certain images."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ CERTAIN = {"more certain": ("most certain", "least certain"), "less certain": ("
 
 
 class Dataset(Table):
-    """A scored table that shows itself: in a notebook by its images, elsewhere in a line.
+    """A scored table that displays as images in a notebook, and as one line elsewhere.
 
     Attributes:
         source: what was scored, where the table names no files.
@@ -36,7 +36,7 @@ class Dataset(Table):
         self.source = source
 
     def to_polars(self, columns: Sequence[str] | None = None) -> "pl.DataFrame":
-        """Return the named columns, or all, as a polars data frame in memory."""
+        """Return the named columns, or all, as a Polars data frame."""
         import polars as pl
 
         return pl.DataFrame(self.read(columns))
@@ -45,7 +45,7 @@ class Dataset(Table):
         return f"{self.path}: {counted(self.n_rows, 'row')}, {counted(len(self.schema.names), 'column')}"
 
     def _repr_html_(self) -> str:
-        """Return the table as a notebook shows it: counts, and images from both ends of its score."""
+        """Return the table as HTML for a notebook: counts, and images from both ends of its score."""
         return f"<p>{isolated(str(self))}{self._statuses()}</p>{self._strips()}"
 
     def _statuses(self) -> str:
@@ -73,7 +73,7 @@ class Dataset(Table):
         )
 
     def _images(self, ends: Extremes) -> dict[int, str]:
-        """Return row -> its image with its value, key and label beneath it."""
+        """Return the captioned image of each row."""
         rows = sorted({*ends.top, *ends.bottom})
         images = Images.of(self, rows, source=self.source)
         label = [LABEL] if LABEL in self.schema.names else []
@@ -90,7 +90,7 @@ class Dataset(Table):
 
 
 def open(path: str | Path, *, source: str | None = None) -> Dataset:
-    """Open a scored table, or a subset, to look at it: in a notebook it shows images from both ends of its score.
+    """Open a scored table or subset; a notebook shows it as images from both ends of its score.
 
     Args:
         path: a Parquet file, or a folder of ``part-*.parquet``; only footers are read.

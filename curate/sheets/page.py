@@ -1,4 +1,4 @@
-"""Parts of a page of HTML: the user's text escaped, images inside, digests of scripts that may run."""
+"""Parts of an HTML page: escaped user text, embedded images, digests of allowed scripts."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ JPEG_QUALITY = 82
 
 
 def escaped(text: str, most: int = 200) -> str:
-    """Return the user's text for HTML, between tags or quotes: on one line, bounded, in its own direction of writing.
+    """Return user text for HTML, between tags or in quotes: one line, bounded, with isolated writing direction.
 
     >>> escaped('<img src="x">')
     '&lt;img src=&quot;x&quot;&gt;'
@@ -24,17 +24,17 @@ def escaped(text: str, most: int = 200) -> str:
 
 
 def isolated(text: str, most: int = 200) -> str:
-    """Return the user's text as an element whose direction of writing cannot reach what stands around it."""
+    """Return user text as an element whose writing direction does not affect its surroundings."""
     return f"<bdi>{escaped(text, most)}</bdi>"
 
 
 def digest_of(text: str) -> str:
-    """Return the digest of a style or script, as a policy of a page names it."""
+    """Return the digest of a style or script for the page's content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def picture_html(pixels: NDArray[np.uint8] | None, key: str) -> str:
-    """Return the image as an element with its bytes inside, or a box that says that none is given.
+    """Return the image as an element with embedded bytes, or a box that says that it is missing.
 
     Args:
         pixels: RGB uint8, shape (H, W, 3), or None where the image cannot be read.

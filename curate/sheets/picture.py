@@ -11,7 +11,7 @@ from scoring.errors import InputError
 
 
 def check_picture(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse a name that is no PNG's, or that is taken, before the work.
+    """Refuse a name without the suffix .png, or that exists, before the work.
 
     Raises:
         InputError: naming it.
@@ -20,7 +20,7 @@ def check_picture(path: Path, *, overwrite: bool = False) -> None:
 
 
 def refuse_name(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
-    """Refuse a name with none of the endings, or that is taken.
+    """Refuse a name without one of the suffixes, or that exists.
 
     Raises:
         InputError: naming it.
@@ -33,7 +33,7 @@ def refuse_name(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
 
 
 def save_picture(picture: Image.Image, path: Path, *, overwrite: bool = False) -> None:
-    """Write an image as PNG, whole or not at all.
+    """Write an image as PNG, atomically.
 
     Raises:
         InputError: as ``check_picture``, or if the place refuses.

@@ -1,4 +1,4 @@
-"""The rows with the highest and the lowest values of a column, and those on both sides of a filter's cut."""
+"""Rows with the highest and lowest values of a column, and rows on both sides of a filter's threshold."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ KEEP, DROP = "keep", "drop"  # as they are in decisions
 
 @dataclass(frozen=True)
 class Extremes:
-    """Row numbers of a table: the highest values first, and the lowest first; of ``n`` rows with a value."""
+    """Row numbers of a table, highest values first and lowest first; of ``n`` rows with a value."""
 
     column: str
     top: list[int]
@@ -32,7 +32,7 @@ class Extremes:
 
 @dataclass(frozen=True)
 class Cut:
-    """Rows of a table on both sides of a filter's cut.
+    """Rows on both sides of a filter's threshold.
 
     Attributes:
         dropped: row numbers of dropped rows, the nearest to the cut first.
@@ -50,7 +50,7 @@ class Cut:
 
 
 def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extremes:
-    """Find the ends of a column; rows without a value have no place, and ties go to the earlier row.
+    """Return the ends of a column; rows without a value are left out, and ties go to the earlier row.
 
     Args:
         table: any table.
@@ -74,7 +74,7 @@ def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extr
 
 
 def around_cut(table: Table, decisions: Table, rows: Sequence[int]) -> Cut:
-    """Find the rows nearest to the cut of a filter on either side.
+    """Return the rows nearest to the threshold of a filter, on either side.
 
     Args:
         table: that was filtered.

@@ -1,4 +1,4 @@
-"""A contact sheet: images in a grid, each with its score beneath."""
+"""A contact sheet: a grid of captioned images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ MOST_TILES = 2000
 
 @dataclass(frozen=True)
 class Tile:
-    """One image of a sheet: RGB pixels (H, W, 3) uint8 or None where it cannot be shown, and short lines beneath.
+    """One image of a sheet: RGB pixels (H, W, 3) uint8, or None if it cannot be shown, and a short caption.
 
     A frame is a colour such as ``green``, drawn around the image.
     """
@@ -34,14 +34,14 @@ class Tile:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The text below the image: two lines or more."""
+        """The caption: two lines or more."""
         return (self.first, self.second, *self.more)
 
 
 def contact_sheet(
     sections: Sequence[tuple[str, Sequence[Tile]]], *, columns: int = 10, fewest: int | None = None
 ) -> Image.Image:
-    """Return one image with a heading for each section and its tiles beneath, row by row.
+    """Return one image with a heading for each section and its tiles below, row by row.
 
     Args:
         sections: heading and tiles.
@@ -71,7 +71,7 @@ def contact_sheet(
 
 
 def _places(sizes: Sequence[int], columns: int, fewest: int, row_height: int) -> tuple[list[tuple[int, int]], int]:
-    """Return the column and the y of each section of so many tiles, and the height of all."""
+    """Return the column and y position of each section, and the total height."""
     places: list[tuple[int, int]] = []
     left, y, tallest = 0, GAP, 0
     for size in sizes:
@@ -85,7 +85,7 @@ def _places(sizes: Sequence[int], columns: int, fewest: int, row_height: int) ->
 
 
 def refuse_too_many(n: int) -> None:
-    """Raise ``InputError`` unless ``n`` images fit on a sheet; ask before reading them."""
+    """Raise ``InputError`` unless ``n`` images fit on a sheet; call before reading them."""
     if n > MOST_TILES:
         raise InputError(f"a contact sheet holds at most {MOST_TILES} images, got {n}; draw fewer")
 
@@ -115,7 +115,7 @@ def _draw_tile(
 
 
 def _fitted(draw: ImageDraw.ImageDraw, text: str, width: int, font: Font) -> str:
-    """The text on one line; the middle is left out where it is wider than ``width`` pixels."""
+    """Return the text on one line, shortened in the middle if it is wider than ``width`` pixels."""
     most = max(3, width // 3)
     while True:
         line = plain_line(text, most)

@@ -1,4 +1,4 @@
-"""The one look of every chart: sizes, type, colours that a colour-blind reader separates, and bytes without a date.
+"""The style of every chart: sizes, fonts, colour-blind safe colours, and reproducible bytes.
 
 Nothing else imports matplotlib. Figures are made and drawn inside ``drawing``, whatever the user's own settings are.
 """
@@ -79,7 +79,7 @@ STYLE: dict[str, Any] = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Make and draw figures in here, or in a function that this decorates: in this style, and silently."""
+    """Apply the chart style without messages: a context manager or decorator."""
     import matplotlib.style
 
     log = logging.getLogger("matplotlib")
@@ -94,40 +94,40 @@ def drawing() -> Iterator[None]:
 
 
 def new_figure(height: float, width: float = WIDTH) -> "Figure":
-    """Return an empty figure of a stated size in mm, whose parts make room for one another."""
+    """Return an empty figure of a given size in mm with a layout that avoids overlap."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
 
 
 def new_axes(figure: "Figure", n: int = 1, columns: int = 1) -> "list[Axes]":
-    """Return n axes, in lines of ``columns``."""
+    """Return n axes in rows of ``columns``."""
     grid = figure.add_gridspec(-(-n // columns), columns)
     return [figure.add_subplot(grid[place // columns, place % columns]) for place in range(n)]
 
 
 def set_title(figure: "Figure", text: str) -> None:
-    """Write a title over a figure, at its left; none for an empty text."""
+    """Write a left-aligned title above a figure; nothing for an empty text."""
     if text:
         letters = int(figure.get_size_inches()[0] * INCH / 1.55)
         figure.suptitle(plain_line(text, letters), x=0.01, ha="left", fontweight="bold")
 
 
 def name_axes(axes: "Axes", x: str = "", y: str = "") -> None:
-    """Name the axes, on one line each that is no longer than there is room."""
+    """Label the axes, each on one line that fits."""
     axes.set_xlabel(plain_line(x, axis_letters(axes)[0]))
     axes.set_ylabel(plain_line(y, axis_letters(axes)[1]))
 
 
 def axis_letters(axes: "Axes") -> tuple[int, int]:
-    """Return how many letters there is room for along either axis, by the size of the figure and its panels."""
+    """Return how many characters fit along each axis, from the size of the figure and its panels."""
     width, height = axes.figure.get_size_inches() * INCH  # type: ignore[union-attr]
     lines, columns = axes.get_subplotspec().get_geometry()[:2]  # type: ignore[union-attr]
     return max(12, int((width / columns - 14) / 1.6)), max(12, int((height / lines - 8) / 1.55))
 
 
 def set_legend(axes: "Axes", width: float, *, title: str = "") -> None:
-    """Name the curves of axes above them, where the names cover none; nothing without names."""
+    """Add a legend above the axes, where it covers no curve; nothing without names."""
     names = axes.get_legend_handles_labels()[1]
     if names:
         axes.legend(
@@ -141,18 +141,18 @@ def set_legend(axes: "Axes", width: float, *, title: str = "") -> None:
 
 
 def legend_height(names: Sequence[str], width: float, *, titled: bool = False) -> float:
-    """Return the room in mm that names of curves take above axes in a figure of some width."""
+    """Return the height in mm of the legend for a figure of some width."""
     return 3.4 * (-(-len(names) // _legend_columns(names, width)) + titled) + 1 if names else 0.0
 
 
 def _legend_columns(names: Sequence[str], width: float) -> int:
-    """How many names are next to one another."""
+    """Return the number of columns of the legend."""
     letters = max(len(plain_line(name, LINE_LETTERS)) for name in names)
     return max(1, min(4, len(names), int((width - 8) / (1.4 * letters + 8))))
 
 
 def write_percent(axis: Any, *, steps: Sequence[float] = (1, 2, 2.5, 5, 10)) -> None:
-    """Write numbers along an axis as percentages."""
+    """Label an axis with percentages."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(6, steps=list(steps)))
@@ -160,7 +160,7 @@ def write_percent(axis: Any, *, steps: Sequence[float] = (1, 2, 2.5, 5, 10)) -> 
 
 
 def write_numbers(axis: Any, *, most: int = 6) -> None:
-    """Write numbers along an axis with thousands separators, between at most so many steps."""
+    """Label an axis with thousands separators and at most this many ticks."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
@@ -168,7 +168,7 @@ def write_numbers(axis: Any, *, most: int = 6) -> None:
 
 
 def set_log(axes: "Axes", low: float, high: float, *, most: int = 8) -> None:
-    """Make the horizontal axis logarithmic, with at most so many numbers, for values from low to high above 0."""
+    """Make the horizontal axis logarithmic with at most this many labels, for values from low to high above 0."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     powers = math.log10(high) - math.log10(low)
@@ -187,7 +187,7 @@ def set_log(axes: "Axes", low: float, high: float, *, most: int = 8) -> None:
 
 
 def _power(value: float) -> str:
-    """A number in few letters: 0.001, 20, 10⁶, 3·10⁻⁵."""
+    """Return a number in few characters: 0.001, 20, 10⁶, 3·10⁻⁵."""
     if 1e-4 < value < 1e5 or not 0 < value < math.inf:
         return f"{value:g}"
     first, _, power = f"{value:.0e}".partition("e")
@@ -196,12 +196,12 @@ def _power(value: float) -> str:
 
 
 def colour(number: int) -> str:
-    """Return the colour of a series by its number; they come again after the last."""
+    """Return the colour of a series by its number, repeating after the last."""
     return COLOURS[number % len(COLOURS)]
 
 
 def check_chart(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse a name that is no chart's, or that is taken, before the work.
+    """Refuse a name without a chart suffix, or that exists, before the work.
 
     Raises:
         InputError: naming it.
@@ -211,7 +211,7 @@ def check_chart(path: Path, *, overwrite: bool = False) -> None:
 
 @drawing()
 def chart_bytes(figure: "Figure", ending: str) -> bytes:
-    """Return a figure as PNG, SVG or PDF: the same bytes for the same figure, whenever.
+    """Return a figure as PNG, SVG or PDF with the same bytes for the same figure.
 
     Letters that the font lacks are written out where the image holds shapes; an SVG holds them as they are.
     """
@@ -226,7 +226,7 @@ def chart_bytes(figure: "Figure", ending: str) -> bytes:
 
 
 def save_chart(figure: "Figure", path: Path, *, overwrite: bool = False) -> None:
-    """Write a chart as its name says, whole or not at all.
+    """Write a chart in the format of its suffix, atomically.
 
     Raises:
         InputError: as ``check_chart``, or if the place refuses.
@@ -238,7 +238,7 @@ def save_chart(figure: "Figure", path: Path, *, overwrite: bool = False) -> None
 
 
 def check_width(width: float) -> None:
-    """Refuse a width that no page has.
+    """Refuse a width outside of the allowed range.
 
     Raises:
         InputError: naming the bounds.
@@ -250,7 +250,7 @@ def check_width(width: float) -> None:
 
 
 def _write_out(figure: "Figure") -> None:
-    """Replace letters that the font has no shape for by their codes, as control characters are."""
+    """Replace characters that the font lacks by their codes, like control characters."""
     from matplotlib.font_manager import findfont, get_font
     from matplotlib.text import Text
 

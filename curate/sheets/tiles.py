@@ -1,4 +1,4 @@
-"""Rows of a table -> the images of a contact sheet."""
+"""Rows of a table as captioned images of a contact sheet."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,7 +24,7 @@ def tiles(
     source: str | None = None,
     frames: Mapping[int, str] | None = None,
 ) -> dict[int, Tile]:
-    """Return the image of each row, captioned with its value, its key, and its class where there is ``label``.
+    """Return the image of each row, captioned with its value, its key, and its class if ``label`` is given.
 
     Args:
         table: with `key`, and `uri` unless a source is given.
@@ -54,7 +54,7 @@ def tiles(
 
 
 def small_image(images: Images, row: int, side: int) -> NDArray[np.uint8] | None:
-    """Return the image of a row, its longer side at most ``side`` pixels; None where it cannot be read."""
+    """Return the image of a row, its longer side at most ``side`` pixels; None if it cannot be read."""
     try:
         small = Image.fromarray(decode_rgb(images.data(row), short_side=side, white=images.white))
     except (ReadError, DecodeError):
@@ -64,7 +64,7 @@ def small_image(images: Images, row: int, side: int) -> NDArray[np.uint8] | None
 
 
 def tile_of(images: Images, row: int, value: object, label: object = None, frame: str | None = None) -> Tile:
-    """Return the image of a row with its value, key and label beneath; one that cannot be read says so."""
+    """Return the image of a row with its value, key and label below; a note if it cannot be read."""
     caption = f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
     try:
         pixels = decode_rgb(images.data(row), short_side=TILE, white=images.white)

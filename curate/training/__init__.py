@@ -1,1 +1,1 @@
-"""The shared part of train and cache: options to a recipe, a source to a data set."""
+"""What train and cache share: from options to a recipe, from a source to a dataset."""

@@ -1,4 +1,4 @@
-"""Defaults, lowered to the number of images."""
+"""Defaults reduced to the number of images."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def fitted(
     config: "TrainConfig", n: int, typed: Mapping[str, Any], line: Callable[[str], None] = lambda text: None
 ) -> "TrainConfig":
-    """Return a recipe whose default batch, queue and the like suit n images; report what changed.
+    """Return a recipe whose default batch, queue and the like suit n images; report the changes.
 
     Args:
         config: the recipe.

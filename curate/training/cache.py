@@ -1,4 +1,4 @@
-"""`curate.cache`: features of every image in several epochs, for training heads without the images."""
+"""`curate.cache`: features of every image over several epochs, for training heads without the images."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CacheResult:
-    """A cache that was written.
+    """The result of writing a cache.
 
     Attributes:
         path: its folder.
@@ -38,7 +38,7 @@ class CacheResult:
 
 
 def run_cache(options: CacheOptions) -> CacheResult:
-    """Write the features of every image, one Parquet file an epoch, which `curate.train` takes as ``cached``.
+    """Write the features of every image, one Parquet file per epoch, for `curate.train` as ``cached``.
 
     A call that was stopped continues with the missing epochs when it is repeated; more ``epochs`` add to a cache.
 
@@ -106,7 +106,7 @@ def _network_of(start: "Start") -> "ScoringModel":
 def _images(
     watched: "WatchedReaders", label: str, loss_column: str | None, white: int
 ) -> tuple[Any, dict[str, str | None]]:
-    """Return the images for the writer, and which of the user's columns they have."""
+    """Return the images to write, and which of the user's columns they have."""
     from curate.training.dataset import class_column, losses_of, names_classes
     from trainers.extract import Images
 

@@ -1,4 +1,4 @@
-"""The course of a training run: a row an epoch in a CSV file, probes on labelled images, and the best model so far."""
+"""The course of a training run: one CSV row per epoch, probes on labelled images, and the best model so far."""
 
 import csv
 import hashlib
@@ -34,7 +34,7 @@ FEWEST = 3  # images of a probe
 
 @dataclass(frozen=True)
 class Probe:
-    """Labelled images that a model is measured on during training; it never learns from them.
+    """Labelled images that a model is measured on during training, without learning from them.
 
     Attributes:
         pixels: as the model reads them, uint8, shape (N, 3, S, S).
@@ -81,14 +81,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class Best:
-    """The path of the best model so far, and the probe's measure that chooses it."""
+    """The path of the best model so far, and the measure that chooses it."""
 
     measure: str
     save: Callable[[ScoringModel, Row], None]
 
 
 class RunCourse:
-    """Writes the course of one run into a folder; a resumed run keeps the rows of finished epochs.
+    """Writes the course of one run to a folder; a resumed run keeps the rows of finished epochs.
 
     Args:
         folder: made if it is missing.
@@ -117,7 +117,7 @@ class RunCourse:
                 file.write(json.dumps({"digest": digest, "run": run}, indent=1, sort_keys=True).encode())
 
     def begin(self, step: int) -> None:
-        """Drop the rows after a step: their epochs are repeated."""
+        """Drop the rows after a step, whose epochs are repeated."""
         self._rows = [row for row in self._rows if (row["step"] or 0) <= step]
         self._since = time.monotonic(), step
         self._write()
@@ -127,7 +127,7 @@ class RunCourse:
             self._board = SummaryWriter(str(self._folder), purge_step=step + 1)
 
     def add(self, epoch: "Epoch") -> None:
-        """Measure the model if due, write the row of an epoch, and keep the model if it is the best."""
+        """Measure the model if due, write the row of an epoch, and save the model if it is the best."""
         (since, before), now = self._since, time.monotonic()
         speed = (epoch.step - before) / max(now - since, 1e-9)
         row: Row = {"epoch": epoch.number, "step": epoch.step, "lr": epoch.lr, "steps_per_second": speed}

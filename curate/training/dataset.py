@@ -1,4 +1,4 @@
-"""A source of images -> what a training run or a cache reads."""
+"""From a source of images to the data of a training run or a cache."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,14 +44,14 @@ def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
 
 
 def root_of(data: Sequence[str]) -> "Path | None":
-    """Return the folder that is the only source, None for any other sources."""
+    """Return the folder that is the only source; None for other sources."""
     from curate.engines.gone import folder_of
 
     return folder_of(data[0]) if len(data) == 1 else None
 
 
 def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str], None]) -> int:
-    """Return the white level of the 16-bit images of a source: as typed, or found and reported."""
+    """Return the white level of a source's 16-bit images: as typed, or detected and reported."""
     from curate.engines.white import find_white
 
     if typed.get("white") is not None:
@@ -63,7 +63,7 @@ def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str
 
 
 def label_column(manifest: "Manifest", label: str, method: str) -> "pa.Array":
-    """Return the class of each image, shape (N,), text or whole numbers.
+    """Return the class of each image, shape (N,), as text or integers.
 
     Raises:
         InputError: if there is no such column, it does not hold classes, or nothing.
@@ -96,7 +96,7 @@ def names_classes(manifest: "Manifest", label: str) -> bool:
 
 
 def class_column(manifest: "Manifest", label: str) -> "pa.Array":
-    """Return classes as text or whole numbers, shape (N,), of a column or of folders: what training and caches read.
+    """Return classes from a column or folders as text or integers, shape (N,), for training and caches.
 
     Text and whole numbers stay. Truth values become the text "true" and "false". Whole numbers stored as floats, as a
     column with gaps often is, become whole numbers again, and NaN becomes null.
@@ -127,7 +127,7 @@ def class_column(manifest: "Manifest", label: str) -> "pa.Array":
 
 
 def _class_numbers(column: "pa.Array", label: str) -> "pa.Array":
-    """Return floats as whole numbers, null for NaN."""
+    """Return floats as integers, null for NaN."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -144,7 +144,7 @@ def _class_numbers(column: "pa.Array", label: str) -> "pa.Array":
 
 
 def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float | None]:
-    """Return the loss that the user computed for each image.
+    """Return the user's precomputed loss of each image.
 
     Args:
         manifest: of the images.
@@ -169,7 +169,7 @@ def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float |
 
 @dataclass(frozen=True)
 class Inputs:
-    """The data that a run is trained on.
+    """The data of a training run.
 
     Attributes:
         data: images in memory, images that are read while the run goes on, or a cache of features.
@@ -184,7 +184,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class _Images:
-    """Images of a source, and how they are read.
+    """Images of a source, and the settings for reading them.
 
     Attributes:
         manifest: of the source.
@@ -205,7 +205,7 @@ class _Images:
     white: int
 
     def in_memory(self) -> "TrainingSet":
-        """Return all images that can be decoded."""
+        """Return all images that can be decoded, in memory."""
         from curate.engines.gone import WatchedReaders
         from trainers.data import load_training_set
 
@@ -254,7 +254,7 @@ def image_inputs(
     *,
     room: int | None = None,
 ) -> Inputs:
-    """Return the images of a source: in memory, with a report of what was left out, or streamed during the run.
+    """Return the images of a source: in memory, with a report of those left out, or as a stream.
 
     With marks, in the folder of the run, images among which a process died are decoded each in its own one.
 

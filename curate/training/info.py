@@ -1,4 +1,4 @@
-"""`curate.info`: the facts of any file or folder that curate reads and writes."""
+"""`curate.info`: facts about any file or folder that curate reads or writes."""
 
 from pathlib import Path
 

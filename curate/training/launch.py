@@ -1,4 +1,4 @@
-"""``--devices``: the command in several processes on this machine, connected as under torchrun."""
+"""``--devices``: the command in several local processes, connected as by torchrun."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ MOST = 1024
 
 
 def is_silent() -> bool:
-    """Return whether this is one of several processes, and not the first, which prints for all."""
+    """Return whether this is one of several processes but not the first, which prints for all."""
     return _n_started() > 1 and os.environ["RANK"] != "0"
 
 
@@ -23,7 +23,7 @@ def _n_started() -> int:
 
 
 def is_launcher(devices: int) -> bool:
-    """Return whether this process starts others, and was not started by one.
+    """Return whether this process starts others and was not started by one.
 
     Raises:
         InputError: for no number of devices, or another than ``torchrun`` started.
@@ -37,7 +37,7 @@ def is_launcher(devices: int) -> bool:
 
 
 def launch(devices: int) -> None:
-    """Run this command in several processes, and wait for them; when one ends early, end the others.
+    """Run this command in several processes and wait for them; if one ends early, stop the others.
 
     Raises:
         InputError: if a process ended before it could say why.

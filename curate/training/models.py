@@ -1,4 +1,4 @@
-"""`curate.models` and `curate.models_convert`: the models that ship, cards, and published weights to a checkpoint."""
+"""`curate.models` and `curate.models_convert`: shipped models, cards, and conversion of published weights."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from curate.training.train import check_out
 
 
 def run_models(options: ModelsOptions) -> dict[str, Any]:
-    """Return the card of a model; without a name the cards of all models that ship, by name.
+    """Return the card of a model; without a name those of all shipped models, by name.
 
     Raises:
         InputError: for a name that no model has, or a file whose contents do not match its digest.
@@ -27,7 +27,7 @@ models = callable_of(ModelsOptions, run_models)
 
 @dataclass(frozen=True)
 class ConvertResult:
-    """A checkpoint that was converted.
+    """The result of converting a checkpoint.
 
     Attributes:
         path: of it.
@@ -51,7 +51,7 @@ class ConvertResult:
 
 
 def run_models_convert(options: ModelsConvertOptions) -> ConvertResult:
-    """Convert published weights into a checkpoint; no code in them is run.
+    """Convert published weights to a checkpoint without running code from them.
 
     Raises:
         InputError: for a file that holds no such weights, or a place that refuses.

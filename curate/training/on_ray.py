@@ -32,7 +32,7 @@ AGAIN = "repeat the command to resume from the last saved state"
 
 
 def train_on_ray(request: TrainOptions, address: str | None, n: int) -> TrainResult:
-    """Train in several processes on a Ray cluster; the same result as from equally many on this machine.
+    """Train in several processes on a Ray cluster; equal to as many processes on this machine.
 
     Args:
         request: as for ``run_train``; its ``report`` and ``announce`` are called here.
@@ -54,7 +54,7 @@ def train_on_ray(request: TrainOptions, address: str | None, n: int) -> TrainRes
 
 
 def _share(nodes: list[dict[str, float]], cluster: Cluster, device: str, n: int) -> Share:
-    """Return what each process gets: as many cores as n processes have room for.
+    """Return the resources of each process: as many cores as n processes have room for.
 
     Raises:
         InputError: if there is no room for them.
@@ -74,7 +74,7 @@ def _share(nodes: list[dict[str, float]], cluster: Cluster, device: str, n: int)
 
 
 def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path) -> TrainResult:
-    """Train, and return the first process's result; forward its messages.
+    """Train, return the first process's result, and forward its messages.
 
     Ray Train runs in a task of the cluster. This process never waits within Ray, which would swallow the signals that
     end a command, and crash where a thread of it waits when the connection ends.
@@ -131,7 +131,7 @@ def _fit(
     folder: str,
     environment: dict[str, str],
 ) -> None:
-    """Let Ray Train run a function in n processes; runs in a process of the cluster.
+    """Run a function in n processes through Ray Train, inside a process of the cluster.
 
     Raises:
         InputError: what one of them said, or that it was lost; another error is a bug's.
@@ -186,17 +186,17 @@ def _first_cause(failures: Mapping[int, BaseException], n: int) -> InputError | 
 
 
 def _why(error: BaseException) -> str:
-    """Return why Ray lost something: the last line of a forwarded error."""
+    """Return the reason for a loss in Ray: the last line of a forwarded error."""
     why = reason(error)
     return why if why in REASONS.values() else str(error).strip().splitlines()[-1][:160]
 
 
 def _nothing(message: object) -> None:
-    """Do nothing: the callback of a request in transit."""
+    """Do nothing: the callback of a pending request."""
 
 
 def _train_in_worker(task: dict[str, Any]) -> None:
-    """Train in this process, one of several, and send its messages to the command."""
+    """Train in this worker process, and send its messages to the command."""
     facts = process_facts(task["marker"])
     refuse_node(task["facts"], facts, f"the folder of {task['request'].out}")
     try:

@@ -1,4 +1,4 @@
-"""Typed options -> the recipe of a training run."""
+"""From typed options to the recipe of a training run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -39,7 +39,7 @@ class ViewSettings:
 
 @dataclass(frozen=True)
 class SharedSettings(ViewSettings):
-    """The settings of ``--set`` for every method, next to the method's own; None is the method's default."""
+    """The settings of ``--set`` common to every method; None is the method's default."""
 
     optimizer: str | None = _means("sgd, adamw or lars")
     schedule: str | None = _means(
@@ -62,7 +62,7 @@ DEFAULT_LABEL = "label"  # of --label; whether it was typed is unknown
 def recipe_of(
     typed: dict[str, Any], start: "Start", cache: "CachedFeatures | None", *, precision: str
 ) -> "TrainConfig":
-    """Return the recipe of the options typed at `curate train`.
+    """Return the recipe for the options of `curate train`.
 
     Args:
         typed: every parameter of the command by name.
@@ -91,7 +91,7 @@ def recipe_of(
 
 
 def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
-    """Return the typed options, with the named ``recipe``'s values for the rest.
+    """Return the typed options, completed with the values of the named ``recipe``.
 
     Raises:
         InputError: if the method has no such recipe, or a cache, which has its views and its network, gets one.
@@ -115,7 +115,7 @@ def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_settings(settings: Mapping[str, object] | None) -> tuple[dict[str, Any], dict[str, object]]:
-    """Return the shared settings by name, None where not set, and the method's own settings.
+    """Return the shared settings by name, None if not set, and the method's own settings.
 
     Raises:
         InputError: for a value of another type.
@@ -126,7 +126,7 @@ def split_settings(settings: Mapping[str, object] | None) -> tuple[dict[str, Any
 
 
 def typed_settings(settings: Mapping[str, object] | None) -> list[str]:
-    """Return settings of a method as they are typed: NAME=VALUE."""
+    """Parse settings of a method, NAME=VALUE."""
     text = {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()
     }
@@ -134,7 +134,7 @@ def typed_settings(settings: Mapping[str, object] | None) -> list[str]:
 
 
 def _require_frozen(typed: dict[str, Any], why: str) -> None:
-    """Raise ``InputError`` for an option that only a trained backbone uses."""
+    """Raise ``InputError`` for an option that only applies if the backbone is trained."""
     of_moving = {"--freeze-batchnorm": typed["freeze_batchnorm"], "--set backbone_lr": typed["backbone_lr"] is not None}
     wrong = [option for option, is_typed in of_moving.items() if is_typed]
     if wrong:
@@ -153,7 +153,7 @@ def _require_no_images(typed: dict[str, Any], settings: Mapping[str, str], confi
 
 
 def _require_label(label: str, cache: "CachedFeatures") -> None:
-    """Raise ``InputError`` if a column of labels was typed that is not the one in the cache."""
+    """Raise ``InputError`` if the label column differs from that of the cache."""
     held = cache.about["columns"].get("label")
     if label not in (DEFAULT_LABEL, held):
         raise InputError(

@@ -1,4 +1,4 @@
-"""A source of images -> readers of its rows in the order of training, in bounded memory."""
+"""Readers of a source's rows in training order, in bounded memory."""
 
 import tempfile
 import threading
@@ -24,7 +24,7 @@ AT_ONCE = 2  # windows: while images of one are used, the next one is read
 
 
 def stream_readers(manifest: Manifest, windows: Iterable[Tensor]) -> Iterator[Reader]:
-    """Yield a reader of each row, in the order of the windows, requesting ahead from stores and servers.
+    """Yield a reader of each row, window by window, prefetching from stores and servers.
 
     Images inside a table are read a window at a time, in the order of the table, while the window before is used.
 
@@ -53,7 +53,7 @@ def _emptied(readers: list[Reader]) -> Iterator[Reader]:
 
 
 def _window(manifest: Manifest, rows: np.ndarray) -> list[Reader]:
-    """Return a reader of each of some rows, in their order; bytes in shared memory are copied."""
+    """Return a reader of each of some rows, in order; bytes in shared memory are copied."""
     order = np.argsort(rows)
     readers: list[Reader | None] = [None] * len(rows)
     held = _HeldBytes()

@@ -26,7 +26,7 @@ Line = Callable[[str], None]
 
 @dataclass(frozen=True)
 class TrainResult:
-    """A checkpoint that was trained.
+    """The result of training a checkpoint.
 
     Attributes:
         path: of it.
@@ -94,7 +94,7 @@ def _train(typed: dict[str, Any]) -> TrainResult:
 
 
 def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> TrainResult:
-    """Train as requested, and write the checkpoint; the folder is held by the first process."""
+    """Train as requested, and write the checkpoint; the first process holds the folder's lock."""
     from curate.training.amount import fitted
     from curate.training.dataset import cached_inputs, image_inputs, say_failures
     from scoring.marks import Marks
@@ -164,7 +164,7 @@ def _course(
     made_of: Mapping[str, Any],
     line: Line,
 ) -> "RunCourse | None":
-    """Return the monitors of the run, or None where none was requested."""
+    """Return the monitors of the run; None without any."""
     from curate.training.course import MEASURES, Best, RunCourse, load_probe
     from scoring.atomic import refuse_existing
     from scoring.checkpoint import save_checkpoint
@@ -199,7 +199,7 @@ def _course(
 
 
 def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:
-    """Warn of what makes a run slow or useless, before it begins."""
+    """Warn before the start of settings that make a run slow or useless."""
     if slow:
         line("training on the CPU: this is slow; small images, a small backbone and --backbone CHECKPOINT help")
     if start.model is None and config.freeze == "trunk":
@@ -232,7 +232,7 @@ def _save(
     overwrite: bool,
     line: Line,
 ) -> str:
-    """Write the checkpoint, as float16 except weights whose names begin with ``exact``, if that is a list."""
+    """Write the checkpoint in float16, except weights with prefixes listed in ``exact``."""
     import torch
 
     from scoring.checkpoint import save_checkpoint
@@ -248,7 +248,7 @@ def _save(
 
 
 def _start(typed: dict[str, Any]) -> "tuple[CachedFeatures | None, Start]":
-    """Return the cache, if any, and where the run starts: for a cache, the model it was built with."""
+    """Return the cache, if any, and the start of the run: for a cache, the model it was built with."""
     from scoring.backbones import parse_backbone_options
     from trainers.cache import open_cache
     from trainers.start import find_start, start_of
@@ -273,14 +273,14 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def exact_parts(config: "TrainConfig", model: "ScoringModel") -> list[str]:
-    """Return the prefixes of the weights that must be stored without loss: those that must not change."""
+    """Return the prefixes of weights stored without loss, because they must not change."""
     if config.freeze != "trunk":
         return []
     return ["backbone.", *(f"heads.{name}." for name in model.heads if name != config.method)]
 
 
 def _say_views(config: "TrainConfig", model: "ScoringModel", method: "Method[Any]", line: Line) -> None:
-    """Warn of views that cost more than they should, and of a network that ends in a 1 x 1 map."""
+    """Warn of views that cost more than needed, and of a network that ends in a 1 x 1 map."""
     from trainers.build import small_map
 
     if method.n_small and method.small_size > config.size:

@@ -1,4 +1,4 @@
-"""Images of rows on demand, the last thumbnails kept; what cannot be shown is reported in an image of words."""
+"""Images of rows on demand, with a cache of thumbnails; errors are shown as an image of text."""
 
 import hashlib
 import threading
@@ -44,7 +44,7 @@ class RowImage:
 
 
 class RowImages:
-    """Makes images of rows of a table; safe to ask from many threads.
+    """Provides images of rows of a table; thread-safe.
 
     Args:
         table: with ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
@@ -68,7 +68,7 @@ class RowImages:
         self._at_once = threading.BoundedSemaphore(AT_ONCE)
 
     def remember(self, rows: Sequence[int]) -> None:
-        """Read where the images of rows are, all together, before each of them is requested."""
+        """Look up the image paths of rows together, before each is requested."""
         with self._lock:
             unknown = [row for row in rows if row not in self._places]
             if unknown and self._has_places:
@@ -83,11 +83,11 @@ class RowImages:
                 self._places.popitem(last=False)
 
     def __call__(self, row: int) -> RowImage:
-        """Return the thumbnail of a row, or words where there is no image that can be shown."""
+        """Return the thumbnail of a row, or text if there is no image to show."""
         return self._small(row)
 
     def large(self, row: int, side: int = LARGE) -> RowImage:
-        """Return the image of a row, its longer side at most ``side`` pixels, or words if absent."""
+        """Return the image of a row, its longer side at most ``side`` pixels, or text if there is none."""
         self.remember([row])
         with self._at_once:
             try:
@@ -97,7 +97,7 @@ class RowImages:
         return RowImage(_in_words(problem), SVG, problem)
 
     def _data(self, row: int) -> bytes:
-        """The encoded image that was scored; ReadError where it is missing."""
+        """Return the encoded image that was scored; ReadError if it is missing."""
         place, scored = self._places.get(row, (None, None))
         if place is None:
             raise ReadError("missing", "the table names no file for it")
@@ -108,7 +108,7 @@ class RowImages:
 
 
 class _Source:
-    """The scored source, by the hashes of its keys."""
+    """The scored source, indexed by key hash."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -131,7 +131,7 @@ def _encoded(uri: str | None) -> bytes | None:
 
 
 def _in_words(problem: str) -> bytes:
-    """An image that says why none is given, one word a line; grey enough for a light page and a dark one."""
+    """Return an image that states an error, one word per line, readable on light and dark pages."""
     words = problem.split()
     lines = "".join(
         f'<text x="64" y="{68 + 17 * at - 8.5 * (len(words) - 1)}">{escape(word)}</text>'

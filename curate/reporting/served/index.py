@@ -1,4 +1,4 @@
-"""Rows of a table found by sort and filter, with few columns of it in memory at a time."""
+"""Rows of a table found by sorting and filtering, with few columns in memory at a time."""
 
 import threading
 from dataclasses import replace
@@ -27,7 +27,7 @@ ORDERS, COLUMNS, MASKS, ANSWERS = 3, 2, 2, 2  # that are kept: at most some 50 b
 
 
 class Index:
-    """Answers which rows of a table come in a query; safe to ask from many threads.
+    """Answers queries for rows of a table; thread-safe.
 
     Args:
         facts: of the table.
@@ -48,17 +48,17 @@ class Index:
 
     @property
     def galleries(self) -> list[str]:
-        """Their ids."""
+        """The ids of its galleries."""
         return list(self._galleries)
 
     def rows(self, query: Query) -> tuple[int, NDArray[np.int64]]:
-        """Return how many rows a query finds, and the numbers of those on its page."""
+        """Return how many rows match a query, and the row numbers on its page."""
         with self._lock:
             matching = self._answers(replace(query, offset=0, limit=0))  # the same for every page
         return len(matching), np.asarray(matching[query.offset : query.offset + query.limit], np.int64)
 
     def page(self, query: Query) -> dict[str, Any]:
-        """Return the answer to a query as JSON has it."""
+        """Return the answer to a query as JSON."""
         total, rows = self.rows(query)
         return {"total": total, "rows": row_values(self.facts.dataset, self.facts.decided, self.facts.columns, rows)}
 
@@ -76,7 +76,7 @@ class Index:
         return order if keep is None else order[keep[order]]
 
     def _order(self, query: Query) -> NDArray[np.uint32]:
-        """All rows in the order requested; those without a value last either way."""
+        """Return all rows in the requested order; rows without a value come last in either direction."""
         n = self.facts.dataset.n
         if query.sort in (None, ROW):
             order = np.arange(n, dtype=np.uint32)
@@ -96,7 +96,7 @@ class Index:
         return ordered["row"].to_numpy()
 
     def _keep(self, query: Query) -> NDArray[np.bool_] | None:
-        """Which rows pass all filters; None if absent."""
+        """Return which rows pass all filters; None without filters."""
         dataset = self.facts.dataset
         parts = [self._between(*bounds) for bounds in query.bounds]
         if query.search:
@@ -115,7 +115,7 @@ class Index:
         return (values >= low) & (values <= high)
 
     def _read_numbers(self, name: str) -> NDArray[Any]:
-        """A column of numbers, NaN where there is no finite one; whole numbers as float64."""
+        """Read a number column as float64, NaN if not finite."""
         column = self.columns[name].column
         numbers = read_rows(self.facts.dataset.table, Needs(exact=(column,), keys=False)).exact[column]
         values = numbers.values if numbers.values.dtype == np.float32 else numbers.values.astype(np.float64)

@@ -1,4 +1,4 @@
-"""The request of a browser, read from a query string; anything else is refused in one sentence."""
+"""The request of a browser, parsed from a query string; anything invalid is refused with one sentence."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ MIN, MAX = "min.", "max."
 
 
 class BadQuery(ValueError):
-    """A question that cannot be answered; one sentence."""
+    """A query that cannot be answered; one sentence."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """Rows of a table, some of them, in an order.
+    """A query for rows of a table in an order.
 
     Attributes:
         sort: column; None for the order of the table.
@@ -49,7 +49,7 @@ class Query:
 def read_query(
     text: str, n_rows: int, *, sortable: Collection[str], numbers: Collection[str], galleries: Collection[str]
 ) -> Query:
-    """Return the request of a query string.
+    """Parse a query string.
 
     Args:
         text: behind the question mark.

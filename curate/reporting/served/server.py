@@ -1,4 +1,4 @@
-"""The server of a page: for this machine alone, behind a token that cannot be guessed."""
+"""The HTTP server of a page: loopback only, behind an unguessable token."""
 
 import hmac
 import json
@@ -32,7 +32,7 @@ Answer = tuple[HTTPStatus, str, bytes]
 
 
 class Site(Protocol):
-    """The served content; many threads may read any of it.
+    """The served content; thread-safe.
 
     Attributes:
         token: the first part of every path.
@@ -48,12 +48,12 @@ class Site(Protocol):
         """Return status, type and content for a path behind the token."""
 
     def change(self, path: str, body: bytes) -> Answer:
-        """Return the same for what was sent there."""
+        """Return the same for a POST."""
 
 
 @dataclass
 class TableSite:
-    """The rows of a table, and the page that browses them.
+    """The rows of a table, and the page for browsing them.
 
     Attributes:
         index: of the table.
@@ -71,7 +71,7 @@ class TableSite:
     _looked: float = field(default=0.0, init=False)
 
     def rows(self, query: str) -> Answer:
-        """Return rows as JSON, as a query string asks for them."""
+        """Return rows as JSON for a query string."""
         columns = self.index.columns
         numbers = [name for name, each in columns.items() if each.is_number]
         try:
@@ -104,7 +104,7 @@ def new_token() -> str:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves a site on the loopback interface; it has its port before there is anything to serve.
+    """Serves a site on the loopback interface; the port is open before the site is ready.
 
     Args:
         port: 0 for any that is free.
@@ -133,29 +133,29 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return f"http://{HOST}:{self.server_port}/{self.site.token}/{self.site.start}"
 
     def close(self) -> None:
-        """Let go of the port."""
+        """Close the port."""
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in its own thread, where one is free; else hang up."""
+        """Answer in a free thread, or close the connection."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and make room for another."""
+        """Answer, and free the thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that went away."""
+        """Ignore a browser that disconnected."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -168,15 +168,15 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        """Answer a question."""
+        """Answer a GET request."""
         self._send(*(self._refused() or self._answer(None)))
 
     def do_POST(self) -> None:
-        """Take a decision of the page itself: no other page may send one."""
+        """Accept a decision from the page itself; other origins are refused."""
         self._send(*(self._refused() or self._sent()))
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse every other method; what is behind it is not read."""
+        """Refuse every other method without reading its body."""
         if name.startswith("do_"):
             return self._refuse_method
         raise AttributeError(name)
@@ -186,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.METHOD_NOT_ALLOWED, JSON, problem("only GET and POST"), {"Allow": "GET, POST"})
 
     def _refused(self) -> Answer | None:
-        """The refusal of a request without the token, before anything else is looked at; None for the page."""
+        """Return the refusal of a request without the token; None for the page itself."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
             return HTTPStatus.FORBIDDEN, JSON, problem("this server only answers on 127.0.0.1")
         if len(self.path) > MOST_PATH:
@@ -243,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the path holds the token."""
+        """Log nothing, since the path contains the token."""
 
 
 def problem(text: str) -> bytes:

@@ -1,1 +1,1 @@
-"""The page of a report: HTML, CSS and JavaScript as files, put together into one text; `vendor/` holds the charts."""
+"""The page of a report: HTML, CSS and JavaScript files combined into one text; `vendor/` holds the chart library."""

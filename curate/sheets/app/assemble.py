@@ -1,4 +1,4 @@
-"""The page of a report, in one text: its facts inside, or requested page by page from the server that serves it.
+"""The page of a report as one text, with its facts embedded or loaded from the server.
 
 The user's strings reach the page as JSON in blocks that no browser runs; the scripts put them into it as text.
 """
@@ -29,7 +29,7 @@ ICON = f"data:image/svg+xml;base64,{base64.b64encode(_SVG.encode()).decode()}"
 
 
 def page_pieces(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the page with all its facts inside, in pieces: what is seen first comes first, the thumbnails last.
+    """Yield the page with all facts embedded, in pieces: first what is seen first, thumbnails last.
 
     Args:
         document: the facts of a report, `curate.reporting.document`; any string in it may be hostile.
@@ -54,14 +54,14 @@ def page_pieces(document: dict[str, Any]) -> Iterator[str]:
 
 
 def served_page(document: dict[str, Any], token: str) -> str:
-    """Return the page without rows and thumbnails, which it asks the server for below the path of its token."""
+    """Return the page without rows and thumbnails, which it loads from the server below its token path."""
     facts = {name: value for name, value in document.items() if name not in INLINE}
     head = _head(document["title"], images="'self' data:", connect="'self'", base=f"/{token}/")
     return "".join([head, _text_of(("page.html",)), _block("facts", facts), f"<script>{_script()}</script>\n", _foot()])
 
 
 def review_page(facts: dict[str, Any], token: str) -> str:
-    """Return the page of groups to decide, which asks the server for everything below the path of its token.
+    """Return the page for reviewing groups, which loads everything from the server below its token path.
 
     Args:
         facts: ``title``, ``next`` (the command that uses the decisions), ``sampled`` and ``classes``; any string may
@@ -107,7 +107,7 @@ def _foot() -> str:
 
 
 def _block(name: str, value: Any) -> str:
-    r"""Return a value as JSON that no parser of HTML sees a tag in.
+    r"""Return a value as JSON that contains no HTML tag.
 
     >>> _block("facts", {"a": "</script>"})
     '<script type="application/json" id="facts">{"a":"\\u003c/script>"}</script>\n'
@@ -126,7 +126,7 @@ def _charts() -> str:
 
 @cache
 def _text_of(names: tuple[str, ...]) -> str:
-    """Return files of this folder, one after the other; none may end the element that it is in."""
+    """Return files of this folder, concatenated; none may close the element that contains it."""
     text = "".join(files(__package__).joinpath(name).read_text("utf-8") for name in names)
     if "</script" in text or "</style" in text:
         raise ValueError(f"one of {names} ends its own element")
