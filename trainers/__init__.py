@@ -1,1 +1,1 @@
-"""Fits the models that ``scoring`` runs."""
+"""Training of the models that ``scoring`` runs."""

@@ -1,4 +1,4 @@
-"""Random views of a batch, drawn on the device that holds it; every image of the batch gets its own draw."""
+"""Random views of a batch, computed on its device; every image is augmented independently."""
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ def view(images: Tensor, size: int, scale: tuple[float, float], recipe: Augmenta
 
 
 def changed(crops: Tensor, recipe: Augmentation, draw: Draw) -> Tensor:
-    """Return views of crops, float32, shape (V * N, 3, size, size), as ``view`` makes them after it has cropped."""
+    """Return augmented crops, float32, shape (V * N, 3, size, size): what ``view`` does after cropping."""
     out, size = crops, crops.shape[-1]
 
     def sometimes(p: float, change: Tensor, keep: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The modules of a run: the model, the method's own, and the optimiser; what is frozen, and what is kept."""
+"""The modules of a run: model, method and optimiser; and which are frozen or kept."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ M = TypeVar("M", bound=nn.Module)
 def build(
     config: TrainConfig, n_classes: int, *, init: ScoringModel | None = None, n: int = 0
 ) -> tuple[ScoringModel, Method[Any]]:
-    """Return a model to train and the modules of its method; the same seed gives the same fresh weights.
+    """Return a model to train and the modules of its method; the same seed gives the same initial weights.
 
     A frozen backbone keeps its preprocessing and the heads that it has; they stay as they are, to the bit. Where the
     backbone moves, its old heads would read features that they do not know, and are left behind.
@@ -97,14 +97,14 @@ def _numbers(settings: Settings) -> str:
 
 
 def kept_heads(config: TrainConfig, init: ScoringModel | None) -> list[str]:
-    """Return which heads of the start are kept: on a frozen backbone all but the one to train, on another none."""
+    """Return which heads of the start are kept: on a frozen backbone all but the trained one, otherwise none."""
     if init is None or config.freeze != "trunk":
         return []
     return [name for name in init.spec.heads if name != config.method]
 
 
 def embedding_head(config: TrainConfig, init: ScoringModel | None) -> str:
-    """Return the head whose mu is the embedding: the start's on a frozen backbone, else the method's if it is one.
+    """Return the head whose mu is the embedding: the start's on a frozen backbone, else the method's if it has a mu.
 
     Raises:
         InputError: if the method would train the very head that gives the embedding of a frozen start.
@@ -137,7 +137,7 @@ def _preprocessing(config: TrainConfig, init: ScoringModel) -> Preprocessing:
 
 @torch.inference_mode()
 def _try_size(model: ScoringModel, size: int) -> None:
-    """Read one empty view, so that a backbone that cannot says so before any image is decoded."""
+    """Run one empty view through the backbone, so that an unsuitable size is refused before images are decoded."""
     name = model.spec.backbone
     try:
         features = model.eval().features(torch.zeros(1, 3, size, size))
@@ -156,7 +156,7 @@ def _try_size(model: ScoringModel, size: int) -> None:
 
 @torch.inference_mode()
 def small_map(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> str | None:
-    """Return a note where a network that learns ends in a map of 1 x 1; None elsewhere.
+    """Return a note if a trained network ends in a 1 x 1 map; None otherwise.
 
     Such a network sees an image through strides made for larger ones, and learns less of it. Where it normalises each
     channel over the batch, it does so over a single value of each image; rounded to bfloat16 its variance can vanish,
@@ -186,7 +186,7 @@ def small_map(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> 
 
 
 def set_mode(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> None:
-    """Put what is trained into training mode, and what is frozen or kept into evaluation mode."""
+    """Put trained modules into training mode, frozen and kept ones into evaluation mode."""
     model.train()
     method.train()
     for name, head in model.heads.items():
@@ -202,7 +202,7 @@ def set_mode(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> N
 
 
 def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> torch.optim.Optimizer:
-    """Return the optimiser over what is trained: the backbone unless frozen, and the method's modules."""
+    """Return the optimiser over the trained weights: the backbone unless frozen, and the method's modules."""
     if config.freeze == "trunk":
         model.backbone.requires_grad_(False)
     backbone = [p for p in model.backbone.parameters() if p.requires_grad]

@@ -1,4 +1,4 @@
-"""A cache of features: one Parquet file an epoch, all with the same rows in the same order, and its record.
+"""A cache of features: one Parquet file per epoch, all with the same rows in the same order, and its record.
 
 An epoch's file has the columns ``key``, ``label`` (where there are labels), ``loss`` (where the user has computed one)
 and ``features``, the pooled features as the backbone gives them, not brought to unit length. Epoch 0 is of the images
@@ -67,21 +67,21 @@ class CachedFeatures:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the features as stored."""
+        """The dtype of the stored features."""
         return DTYPES[self.about["recipe"]["dtype"]]
 
     @property
     def epoch_bytes(self) -> int:
-        """Memory that one epoch takes."""
+        """The memory of one epoch in bytes."""
         return self.n * self.width * self.dtype.itemsize
 
     def has_room(self, device: torch.device) -> bool:
-        """Return whether one more epoch would leave half of the memory that is free on the device now."""
+        """Return whether one more epoch leaves half of the device's free memory."""
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
         return free is None or self.epoch_bytes < HELD_SHARE * free
 
     def epoch(self, number: int) -> Tensor:
-        """Read one epoch: shape (N, D), in the dtype that it is stored in.
+        """Read one epoch: shape (N, D), in the stored dtype.
 
         Raises:
             InputError: if it does not fit in memory, or the file is damaged (page checksums are verified).
@@ -109,7 +109,7 @@ class CachedFeatures:
 
 
 def open_cache(folder: str | Path) -> CachedFeatures:
-    """Open a cache; labels, losses and footers are read, features only when an epoch is requested.
+    """Open a cache: labels, losses and footers are read, features only when an epoch is requested.
 
     Raises:
         InputError: if the folder is no cache, of another version, incomplete or damaged.
@@ -158,12 +158,12 @@ def epoch_name(number: int) -> str:
 
 
 def fingerprint(about: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts that decide the features: all but how many epochs there are, and which versions made them."""
+    """Return the facts that determine the features: all but the number of epochs and the software versions."""
     return {name: value for name, value in about.items() if name not in ("epochs", "versions", "made_from")}
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
-    """Return the record of a cache, or None where there is no cache.
+    """Return the record of a cache; None if there is no cache.
 
     Raises:
         InputError: if it is of another version, or damaged.
@@ -227,14 +227,14 @@ def features_type(width: int, dtype: str) -> pa.DataType:
 
 
 def damaged(path: Path, what: str) -> InputError:
-    """Return the error of a file that is not what was written."""
+    """Return the error for a file that was changed after writing."""
     gone = "the whole folder" if path.name == ABOUT else "it"  # epochs without a note belong to no cache
     return InputError(f"{path} is damaged ({what}); remove {gone}, and repeat the `curate cache` command")
 
 
 @contextmanager
 def _named_errors(path: Path) -> Iterator[None]:
-    """Turn what pyarrow and the system say about a file into one line that names it."""
+    """Turn errors of pyarrow and the system about a file into one line that names it."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError) as error:
@@ -253,7 +253,7 @@ def _augmentation(path: Path, about: dict[str, Any]) -> Augmentation:
 
 
 def _targets(path: Path, about: dict[str, Any]) -> tuple[Tensor | None, list[str], Tensor | None, str]:
-    """Return labels, classes, losses, and their digest; what they take is bounded by the size of the file."""
+    """Return labels, classes, losses, and their digest; memory is bounded by the file size."""
     names = [name for name in ("label", "loss") if about["columns"].get(name)]
     with _named_errors(path), _open(path, read_dictionary=[name for name in names if name == "label"]) as file:
         for name in names:
@@ -281,7 +281,7 @@ def _check_plain(path: Path, file: pq.ParquetFile, name: str) -> None:
 
 
 def _numbered(labels: pa.ChunkedArray) -> tuple[Tensor | None, list[str]]:
-    """Return the number of each label and what each number represents; nothing where a label is missing."""
+    """Return the number of each label and the label of each number; empty if a label is missing."""
     coded = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
     if coded.null_count or not len(coded):
         return None, []
@@ -295,6 +295,6 @@ def _numbered(labels: pa.ChunkedArray) -> tuple[Tensor | None, list[str]]:
 
 
 def _all_finite(values: Tensor) -> bool:
-    """Return whether no value is NaN or infinite, by the bits of the exponent: fast for float16 on a CPU, too."""
+    """Return whether no value is NaN or infinite, from the exponent bits: fast for float16 on a CPU too."""
     bits, exponent = (np.uint16, 0x7C00) if values.dtype == torch.float16 else (np.uint32, 0x7F800000)
     return all(not ((part.numpy().view(bits) & exponent) == exponent).any() for part in values.split(65536))

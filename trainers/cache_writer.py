@@ -1,4 +1,4 @@
-"""Makes a cache of features: a folder that one process holds, and a file an epoch that appears whole or not at all."""
+"""Writing of a feature cache: a folder locked by one process, and one file per epoch, written atomically."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ OPTIONS = {  # what decides the features, as a cache notes it -> the option that
 
 @dataclass(frozen=True)
 class CacheProgress:
-    """How far the work is: images of all epochs."""
+    """Progress: images of all epochs."""
 
     done: int
     total: int
@@ -49,7 +49,7 @@ class CacheProgress:
 
 
 class CacheFolder(HeldFolder):
-    """The folder of a cache that is being made; at most one live process holds it.
+    """The folder of a cache being written; only one live process holds it.
 
     A run that finds nothing to cache leaves no folder.
     """
@@ -70,7 +70,7 @@ class CacheFolder(HeldFolder):
         super().__exit__(*error)
 
     def _undo(self) -> None:
-        """Remove a cache without an epoch, and its folder if this run made it."""
+        """Remove a cache without any epoch, and its folder if this run created it."""
         if any(self.folder.glob("epoch-*.parquet")):
             return
         (self.folder / ABOUT).unlink(missing_ok=True)
@@ -80,7 +80,7 @@ class CacheFolder(HeldFolder):
                 self.folder.rmdir()
 
     def begin(self, about: dict[str, Any]) -> list[int]:
-        """Start or go on with the cache that ``about`` describes, and return the epochs that are still to be made.
+        """Start or resume the cache that ``about`` describes, and return the epochs that are missing.
 
         More epochs than before lengthen a cache; fewer leave it as it is.
 
@@ -120,7 +120,7 @@ def make_cache(
     report: Callable[[CacheProgress], None] = lambda progress: None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> dict[str, int]:
-    """Write every epoch that is missing yet; each appears whole or not at all.
+    """Write every missing epoch, each atomically.
 
     Args:
         folder: made if it is missing; its parent must be.
@@ -169,7 +169,7 @@ def make_cache(
 
 
 def require_losses(images: Images, preprocessing: Preprocessing, workers: int) -> None:
-    """Raise ``InputError`` if an image has no finite loss although it can be read; a broken one needs none.
+    """Raise ``InputError`` if a readable image has no finite loss.
 
     Only images without a loss are read, up to the first that can be.
     """
@@ -189,7 +189,7 @@ def require_losses(images: Images, preprocessing: Preprocessing, workers: int) -
 
 
 class EpochWriter:
-    """Writes the file of one epoch, block by block; it gets its name with ``finish``.
+    """Writes the file of one epoch in blocks; ``finish`` renames it to its final name.
 
     Attributes:
         n: images written so far.
@@ -222,7 +222,7 @@ class EpochWriter:
         )
 
     def write(self, rows: np.ndarray, block: Tensor) -> None:
-        """Append images by their numbers, and their features, shape (B, D).
+        """Append the numbers of images and their features, shape (B, D).
 
         Raises:
             InputError: if a feature is not finite in the dtype of the cache; the image is named.
@@ -250,12 +250,12 @@ class EpochWriter:
         self.n += len(keys)
 
     def discard(self) -> None:
-        """Remove what was written, unless it has its name already."""
+        """Remove what was written, unless it was finished."""
         self._writer.is_open = False  # or its destructor would write a footer to a closed file
         self.file.discard()
 
     def finish(self, failures: dict[str, int], expected: dict[str, Any] | None) -> dict[str, Any]:
-        """Write the footer and give the file its name; return what it reports for itself.
+        """Write the footer and rename the file; return its facts.
 
         Raises:
             InputError: if there are fewer than two images, or others, or other labels or losses, than in the epochs
@@ -297,7 +297,7 @@ def _refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> tuple[tuple[str, ...], Any, Any] | None:
-    """Return where two notes differ first, name in name, and both values; None where they are equal."""
+    """Return the first entry in which two records differ, with both values; None if they are equal."""
     for name in {**now, **before}:
         old, new = before.get(name), now.get(name)
         if old == new:

@@ -1,4 +1,4 @@
-"""The recipe of a training run: a frozen dataclass, which the checkpoint records."""
+"""The recipe of a training run: a frozen dataclass, stored in the checkpoint."""
 
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -18,13 +18,13 @@ MOST_SEED = 2**31 - 1
 
 
 def require_seed(seed: int) -> None:
-    """Raise ``InputError`` unless a seed can be mixed with the number of a step."""
+    """Raise ``InputError`` unless a seed can be combined with a step number."""
     if not 0 <= seed <= MOST_SEED:
         raise InputError(f"the seed must be between 0 and 2^31 - 1, got {seed}; choose another")
 
 
 def rate_steps(text: str) -> list[tuple[float, float]]:
-    """Return (share of the steps, factor of lr from there on) of a schedule of steps.
+    """Parse a step schedule: pairs (share of the steps, factor of lr from there on).
 
     Raises:
         InputError: if a factor is not positive, or the shares do not rise from above 0 to below 1.
@@ -52,7 +52,7 @@ def rate_steps(text: str) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The recipe of one run; the defaults are appendix B of Nakamura et al. 2023 where it gives a value.
+    """The recipe of one run; defaults are those of Nakamura et al. 2023, appendix B, where it gives a value.
 
     ``settings`` are the method's own, by default those that it starts with.
 

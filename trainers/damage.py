@@ -1,4 +1,4 @@
-"""Damage that leaves little or nothing to learn from: of which kind and how much, each image of a batch draws.
+"""Corruptions that leave little or nothing to learn from; kind and strength are drawn for each image.
 
 Every kind takes images of shape (N, 3, S, S), float32 in [0, 255], and numbers for N images, and gives the same shape
 and range. What is stated in pixels is a share of the side, since the images that a view represents are of any size.
@@ -44,18 +44,18 @@ JPEG_CHROMA = (
 
 
 def dark(images: Tensor, draw: Draw) -> Tensor:
-    """Return 1 to 20 % of the light, in whole levels as a file has them."""
+    """Return images with 1 to 20 % of their light, rounded to whole grey levels."""
     return (images * _of_image(draw.log_uniform(0.01, 0.2))).round()
 
 
 def bright(images: Tensor, draw: Draw) -> Tensor:
-    """Return over-exposed images: 3 to 20 times the light, cut off at white, and 0 to 90 % of a white veil."""
+    """Return over-exposed images: 3 to 20 times the light, clipped at white, under 0 to 90 % of white haze."""
     lit = (images * _of_image(draw.log_uniform(3, 20))).clamp(max=255)
     return 255 - (255 - lit) * _of_image(draw.uniform(0.1, 1.0))
 
 
 def blank(images: Tensor, draw: Draw) -> Tensor:
-    """Return pages without an image: white, black or of any colour, often with a slope of the light and grain."""
+    """Return pages without content: white, black or any colour, often with a brightness gradient and grain."""
     plain = _colours(draw)
     at = torch.linspace(-0.5, 0.5, images.shape[-1], device=images.device)
     angle, slope = draw.uniform(0, 2 * math.pi), 60 * draw.uniform().square() * draw.chance(0.6)
@@ -65,7 +65,7 @@ def blank(images: Tensor, draw: Draw) -> Tensor:
 
 
 def flat(images: Tensor, draw: Draw) -> Tensor:
-    """Return 1 to 15 % of the contrast, around any colour."""
+    """Return images with 1 to 15 % of their contrast, around a random colour."""
     apart = images - images.mean((2, 3), keepdim=True)
     return (_colours(draw) + _of_image(draw.log_uniform(0.01, 0.15)) * apart).clamp(0, 255).round()
 
@@ -76,7 +76,7 @@ def blurred(images: Tensor, draw: Draw) -> Tensor:
 
 
 def noisy(images: Tensor, draw: Draw) -> Tensor:
-    """Return images in noise of 8 to 160 grey levels, in colour or grey; in 30 % there is noise alone, on grey.
+    """Return images with noise of 8 to 160 grey levels, coloured or grey; 30 % are noise alone, on grey.
 
     The noise is as in an image of a quarter to 2.5 times the view's size, which was then resized.
     """
@@ -95,7 +95,7 @@ def noisy(images: Tensor, draw: Draw) -> Tensor:
 
 
 def tiny(images: Tensor, draw: Draw) -> Tensor:
-    """Return images that were reduced to a side of 6 to 24 pixels and enlarged again, in one of three ways."""
+    """Return images reduced to a side of 6 to 24 pixels and enlarged again, by one of three filters."""
     out, side = images.clone(), images.shape[-1]
     for rows, small in _each(draw, TINY_SIDES):
         small = min(small, side)
@@ -120,7 +120,7 @@ def compressed(images: Tensor, draw: Draw) -> Tensor:
 
 
 def block_dct(images: Tensor, coarseness: Tensor) -> Tensor:
-    """Return images whose blocks of 8 x 8 keep whole multiples of JPEG's quanta, in luma and two chromas.
+    """Return images with DCT coefficients of 8 x 8 blocks quantised as in JPEG, in luma and two chromas.
 
     A side that is no multiple of 8 ends in repeated pixels.
 
@@ -173,7 +173,7 @@ DAMAGE: dict[str, Damage] = {  # to add a kind, add a line
 
 
 def damaged(images: Tensor, draw: Draw) -> Tensor:
-    """Return each image with damage of one kind, all kinds being as likely.
+    """Return each image with a random corruption, all kinds being equally likely.
 
     Args:
         images: shape (N, 3, S, S), float in [0, 255]; N may be 0.
@@ -204,12 +204,12 @@ def _resized(images: Tensor, side: int, mode: str) -> Tensor:
 
 
 def _of_image(values: Tensor) -> Tensor:
-    """Return one value an image, shape (N,), so that it meets (N, C, H, W)."""
+    """Return one value per image, shape (N,), reshaped for (N, C, H, W)."""
     return values.view(-1, 1, 1, 1)
 
 
 def _colours(draw: Draw) -> Tensor:
-    """Return a colour an image, (N, 3, 1, 1): white in 30 %, black in 20 %, grey in 10 %, any in the rest."""
+    """Return one colour per image, (N, 3, 1, 1): white in 30 %, black in 20 %, grey in 10 %, any in the rest."""
     drawn, any_colour = draw.uniform(), torch.stack([draw.uniform(0, 255) for _ in "rgb"], 1)
     grey = any_colour[:, :1].expand_as(any_colour)
     colour = torch.where((drawn < 0.6)[:, None], grey, any_colour)
@@ -219,7 +219,7 @@ def _colours(draw: Draw) -> Tensor:
 
 
 def _cosines(n: int, device: torch.device) -> Tensor:
-    """Return the orthonormal DCT-II of n points, shape (n, n): rows are frequencies."""
+    """Return the orthonormal DCT-II matrix, shape (n, n), rows are frequencies."""
     at = torch.arange(n, device=device, dtype=torch.float32)
     waves = torch.cos(math.pi / n * (at + 0.5) * at[:, None]) * math.sqrt(2 / n)
     waves[0] = math.sqrt(1 / n)

@@ -1,4 +1,4 @@
-"""Images for training: decoded once, held as uint8, augmented in batches where the model is."""
+"""Training images: decoded once, held as uint8, augmented in batches on the model's device."""
 
 import json
 import os
@@ -68,7 +68,7 @@ class TrainingSet:
 
     @property
     def n(self) -> int:
-        """How many images there are."""
+        """Number of images."""
         return len(self.pixels)
 
 
@@ -83,7 +83,7 @@ def load_training_set(
     marks: Marks | None = None,
     white: int = WHITE,
 ) -> TrainingSet:
-    """Decode every image as the model will see it and hold it in memory; a broken one is left out and counted.
+    """Decode every image as the model reads it and hold it in memory; broken ones are left out and counted.
 
     Args:
         readers: one callable an image, which returns its bytes or raises an error with a ``status``.
@@ -123,7 +123,7 @@ def load_training_set(
 
 
 def shared(load: Callable[[], TrainingSet]) -> TrainingSet:
-    """Return images that the first process loads, in all processes of a run."""
+    """Return images loaded by the first process, in all processes of a run."""
     if ranks.group().size == 1:
         return load()
     about = ""
@@ -145,7 +145,7 @@ def shared(load: Callable[[], TrainingSet]) -> TrainingSet:
 
 
 def lack_of_memory(n: int, size: int, room: int | None = None) -> str | None:
-    """Return why n images of a size cannot be held in memory, None where they can.
+    """Return why n images of a size cannot be held in memory; None if they can.
 
     Args:
         n: how many images there are.
@@ -162,7 +162,7 @@ def lack_of_memory(n: int, size: int, room: int | None = None) -> str | None:
 
 
 def number_labels(labels: Sequence[object] | pa.Array) -> tuple[Tensor, list[str]]:
-    """Return the number of each label, shape (N,), int64, and the label that each number represents.
+    """Return the number of each label, shape (N,), int64, and the label of each number.
 
     Args:
         labels: of any kind, or a column of text or whole numbers, for which no object is made for each row.
@@ -188,7 +188,7 @@ def number_labels(labels: Sequence[object] | pa.Array) -> tuple[Tensor, list[str
 
 
 def is_missing(label: object) -> bool:
-    """Return whether a label is not one: null, NaN, or the empty text that CSV has instead."""
+    """Return whether a label is missing: null, NaN, or an empty text, as in CSV."""
     return label is None or label == "" or label != label
 
 
@@ -218,7 +218,7 @@ def require_batch(n: int, batch_size: int) -> None:
 
 
 def bytes_or_status(read: Callable[[], bytes]) -> bytes | str:
-    """Return the bytes of an image, or the ``status`` of the error that reading them ended in."""
+    """Return the bytes of an image, or the ``status`` of a read error."""
     try:
         return read()
     except Exception as error:
@@ -237,7 +237,7 @@ def decode_all(
     n: int = 0,
     white: int = WHITE,
 ) -> Iterator[NDArray[np.uint8] | str]:
-    """Yield the pixels of one image a reader, shape (S, S, 3), in order; a status where it cannot be read or decoded.
+    """Yield the pixels of each image, shape (S, S, 3), in order; a status if it cannot be read or decoded.
 
     Args:
         readers: one callable an image, which returns its bytes or raises an error with a ``status``.
@@ -283,7 +283,7 @@ def decode_all(
 
 
 def batches(n: int, batch_size: int, *, epoch: int, seed: int, stream: bool = False) -> list[Tensor]:
-    """Return the rows of every batch of an epoch, shuffled; rows that do not fill the last batch sit this one out.
+    """Return the rows of every batch of a shuffled epoch; rows that do not fill the last batch are left out.
 
     A function of its arguments alone, so a resumed run sees what an undisturbed one would. With ``stream`` rows are
     mixed within windows, as ``windows`` does.

@@ -1,4 +1,4 @@
-"""Random changes of a batch, drawn on the device that holds it; every image of the batch gets its own draw."""
+"""Random changes of a batch, computed on its device; every image is changed independently."""
 
 import math
 from copy import copy
@@ -11,7 +11,7 @@ from scoring.changes import jitter_colors
 
 
 class Draw:
-    """Random numbers for one batch, from one explicit seed.
+    """Random numbers for one batch, from an explicit seed.
 
     Args:
         n: images of the batch.
@@ -26,13 +26,13 @@ class Draw:
         self.generator = torch.Generator(device=device).manual_seed(seed)
 
     def of(self, n: int) -> "Draw":
-        """Return the draw for n images that goes on with the same numbers."""
+        """Return the draw for n images, continuing the same random stream."""
         other = copy(self)
         other.n, other.part, other.n_views = n, slice(None), 1
         return other
 
     def of_views(self, n_views: int) -> "Draw":
-        """Return the draw for so many views of each image that goes on with the same numbers."""
+        """Return the draw for this many views of each image, continuing the same random stream."""
         other = copy(self)
         other.n_views = n_views
         return other
@@ -43,7 +43,7 @@ class Draw:
         return low + (high - low) * drawn.flatten()
 
     def log_uniform(self, low: float, high: float) -> Tensor:
-        """Return numbers in [low, high) whose logarithms are spread evenly; both bounds are above 0."""
+        """Return log-uniform numbers in [low, high); both bounds are above 0."""
         return self.uniform(math.log(low), math.log(high)).exp()
 
     def chance(self, p: float) -> Tensor:
@@ -51,7 +51,7 @@ class Draw:
         return self.uniform() < p
 
     def normal(self, shape: tuple[int, ...]) -> Tensor:
-        """Return standard normal numbers of a shape that begins with the views of the images that are here."""
+        """Return standard normal numbers of a shape whose first dimension is the views of this process's images."""
         if self.part == slice(None):
             return torch.randn(shape, device=self.device, generator=self.generator)
         drawn = torch.randn((self.n_views, self.n, *shape[1:]), device=self.device, generator=self.generator)
@@ -59,7 +59,7 @@ class Draw:
 
 
 def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], draw: Draw) -> Tensor:
-    """Return random parts of each image, mirrored half of the time, shape (V * N, C, size, size).
+    """Return random crops of each image, flipped half of the time, shape (V * N, C, size, size).
 
     Args:
         images: shape (N, C, H, W), float.
@@ -86,7 +86,7 @@ def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], d
 def color_jitter(
     images: Tensor, draw: Draw, strength: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
 ) -> Tensor:
-    """Return images whose brightness, contrast, saturation and hue are drawn again; values in [0, 255].
+    """Return images with random brightness, contrast, saturation and hue; values in [0, 255].
 
     Args:
         images: shape (N, 3, H, W), float32.
@@ -104,7 +104,7 @@ def color_jitter(
 
 
 def add_noise(images: Tensor, draw: Draw, most: float = 50.0) -> Tensor:
-    """Return images with Gaussian noise of a standard deviation drawn from [0, most), in grey levels."""
+    """Return images with Gaussian noise whose standard deviation is drawn from [0, most), in grey levels."""
     sigma = draw.uniform(0, most).view(-1, 1, 1, 1)
     return (images + sigma * draw.normal(tuple(images.shape))).clamp(0, 255)
 

@@ -1,4 +1,4 @@
-"""Features of images for a cache: decoded once where memory allows, a random view of each in every epoch."""
+"""Features of images for a cache: decoded once if memory allows, a random view of each in every epoch."""
 
 import json
 from collections import Counter
@@ -32,7 +32,7 @@ Readers = Callable[[], Iterable[Callable[[], bytes]]]
 
 @dataclass(frozen=True)
 class CacheRecipe:
-    """How features are made; the augmentation is of every epoch but the first, which has none."""
+    """How features are computed; augmentation applies to every epoch but the first."""
 
     augmentation: Augmentation
     seed: int = 0
@@ -55,7 +55,7 @@ class CacheRecipe:
 
 @dataclass(frozen=True)
 class Images:
-    """The images to cache: N images with their facts.
+    """The images to cache: N images with labels and losses.
 
     Attributes:
         readers: called once a pass over the images; each reader returns an image's bytes, or raises an error with a
@@ -76,7 +76,7 @@ class Images:
 
 
 class Pixels:
-    """Decoded images in blocks: held after the first pass where memory allows, else decoded in every pass.
+    """Decoded images in blocks: held after the first pass if memory allows, else decoded in every pass.
 
     Iterating yields the numbers of the images of a block, (B,), and their pixels, uint8 (B, 3, S, S).
     """

@@ -1,4 +1,4 @@
-"""Half precision: the type of the backbone's computation, and the scale by which small gradients survive float16."""
+"""Half precision: the dtype of the backbone, and loss scaling for float16."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +11,12 @@ LEAST_SCALE = 2.0**-10  # below it the gradients themselves are not finite
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Return the context in which a backbone reads images in a precision: fp32, bf16 or fp16."""
+    """Return the autocast context for a precision: fp32, bf16 or fp16."""
     return torch.autocast(device.type, DTYPES.get(precision, torch.bfloat16), enabled=precision in DTYPES)
 
 
 def compiled(backbone: nn.Module, device: torch.device, precision: str) -> Callable[[Tensor], Tensor]:
-    """Return a backbone, compiled for each size of view: one graph for all sizes is slower, and takes longer to make.
+    """Return a backbone compiled for each view size, which is faster than one graph for all sizes.
 
     The precision is part of what is compiled: torch 2.11 took a graph of bf16 from its cache on disk for fp16.
     """
@@ -30,7 +30,7 @@ def compiled(backbone: nn.Module, device: torch.device, precision: str) -> Calla
 
 
 class LossScale:
-    """Scales the loss for float16, and leaves out a step whose gradients overflowed; does nothing for the others.
+    """Loss scaling for float16, which skips steps with overflowing gradients; a no-op for other precisions.
 
     Args:
         device: of the model.
@@ -44,7 +44,7 @@ class LossScale:
             self._scaler.load_state_dict(kept)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state for the next step; empty where nothing is scaled."""
+        """Return the state for the next step; empty without scaling."""
         return dict(self._scaler.state_dict())
 
     def backward(self, loss: Tensor) -> None:
@@ -52,7 +52,7 @@ class LossScale:
         self._scaler.scale(loss).backward()
 
     def norm(self, optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], clip: float) -> Tensor:
-        """Scale gradients back; return their norm, all together, and scale them down to ``clip`` unless that is 0."""
+        """Unscale gradients; return their global norm, and clip them to ``clip`` unless that is 0."""
         self._scaler.unscale_(optimizer)
         norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
         if clip:
@@ -60,12 +60,12 @@ class LossScale:
         return norm
 
     def step(self, optimizer: torch.optim.Optimizer, norm: Tensor) -> bool:
-        """Let the optimiser step unless gradients overflowed, which lowers the scale; return whether it did."""
+        """Step the optimiser unless gradients overflowed, which lowers the scale; return whether it stepped."""
         self._scaler.step(optimizer)
         self._scaler.update()
         return not self._scaler.is_enabled() or bool(norm.isfinite())
 
     @property
     def is_lost(self) -> bool:
-        """Whether no scale is small enough."""
+        """Whether gradients overflow at the lowest scale."""
         return self._scaler.is_enabled() and self._scaler.get_scale() < LEAST_SCALE

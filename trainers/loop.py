@@ -1,4 +1,4 @@
-"""One flat loop for every method."""
+"""One training loop for every method."""
 
 import json
 import math
@@ -30,7 +30,7 @@ GRADIENT = "gradient_norm"
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
-    """Return the rate of a step: a linear rise over the warm-up, then constant, steps, or half a cosine down to 0."""
+    """Return the rate of a step: linear warm-up, then constant, steps, or half a cosine down to 0."""
     rising = config.warmup * steps
     if step < rising:
         return config.lr * (step + 1) / rising
@@ -53,7 +53,7 @@ def train(
     compiled: bool = False,
     monitor: Monitor | None = None,
 ) -> tuple[ScoringModel, dict[str, float]]:
-    """Fit a model; pick up from ``state`` where an earlier run of the same recipe left off.
+    """Train a model; resume from ``state`` if it holds an earlier run of the same recipe.
 
     Of processes that have joined (``trainers.ranks``) each reads its part of every batch on its device, and the model
     is as from one process but for rounding. The first one alone writes the state, follows the course and reports.
@@ -112,7 +112,7 @@ def _on_device(config: TrainConfig, model: ScoringModel, method: Method[Any], de
 
 
 def require_enough(config: TrainConfig, data: Data) -> None:
-    """Raise ``InputError`` unless the data suffice for the recipe: a whole batch, labels, two classes."""
+    """Raise ``InputError`` unless the data suffice for the recipe: a full batch, labels, two classes."""
     require_batch(data.n, config.batch_size)
     kind = METHODS[config.method]
     kind.check_amount(config.settings, config.batch_size, data.n)
@@ -145,7 +145,7 @@ def _fit(
     device: torch.device,
     compiled: bool,
 ) -> dict[str, float]:
-    """Run the steps that are left; return the mean measures of the last epoch."""
+    """Run the remaining steps; return the mean measures of the last epoch."""
     set_mode(config, model, method)
     backbone = half.compiled(model.backbone, device, config.precision) if compiled else model.backbone
     views: Views | None = None
@@ -225,7 +225,7 @@ def _all_steps(
 
 
 class _Batches:
-    """Computes the gradients of one batch after another, and notes the images that could not be used."""
+    """Computes gradients batch by batch, and counts the images that could not be used."""
 
     def __init__(
         self,
@@ -245,7 +245,7 @@ class _Batches:
         )
 
     def _seen(self, rows: Tensor, epoch: int, draw: int) -> Seen:
-        """Return the views of a batch; what a backbone or a loss draws at random is a function of seed and step."""
+        """Return the views of a batch; all random numbers are functions of seed and step."""
         seed = self.config.seed * 1_000_003 + draw
         torch.manual_seed(seed + (ranks.group().rank << 40))  # for what a backbone draws, such as dropped paths
         seen = self.views(rows, epoch=epoch, step=draw)
@@ -257,12 +257,12 @@ class _Batches:
         return seen
 
     def hear_of_failures(self) -> None:
-        """Take note of the images that other processes could not use."""
+        """Add the failures of other processes."""
         for text in ranks.published("failures"):
             self.failures.update(json.loads(text))
 
     def backward(self, rows: Tensor, epoch: int, step: int, part: int, parts: int, steps: int) -> dict[str, Tensor]:
-        """Add the gradient of a batch, one of ``parts`` of a step, to the others'; return what was measured."""
+        """Add the gradient of a batch, one of ``parts`` of a step; return the measures."""
         config, draw = self.config, step * parts + part
         rows = rows.to(self.device)
         seen = self._seen(rows, epoch, draw)
@@ -279,7 +279,7 @@ class _Batches:
 
 
 def _require_suitable(config: TrainConfig, data: Data) -> None:
-    """Raise unless there is a step's worth of images, of the kind that the recipe is for."""
+    """Raise unless there are enough images for a step, of the kind that the recipe needs."""
     if data.n < config.batch_size * config.accumulate:
         raise InputError(
             f"expected at least {config.accumulate} batches of {config.batch_size} images for a step, got {data.n} "
@@ -292,7 +292,7 @@ def _require_suitable(config: TrainConfig, data: Data) -> None:
 
 
 def _require_ranks(config: TrainConfig, data: Data) -> None:
-    """Raise ``InputError`` if several processes cannot share what is to be trained."""
+    """Raise ``InputError`` if the training cannot be split over several processes."""
     size = ranks.group().size
     if size > 1 and isinstance(data, CachedFeatures):
         raise InputError("a head on cached features trains in one process; leave --devices out")
@@ -305,7 +305,7 @@ def _require_ranks(config: TrainConfig, data: Data) -> None:
 
 
 def _require_epochs(config: TrainConfig, n: int, keeper: Keeper) -> None:
-    """Raise ``InputError`` if a run is to end before what it has done already."""
+    """Raise ``InputError`` if a run would end before the epochs it has completed."""
     per_epoch = len(_turns(config, n, 0))
     if keeper.done.step > config.epochs * per_epoch:
         done = -(-keeper.done.step // per_epoch)
@@ -315,7 +315,7 @@ def _require_epochs(config: TrainConfig, n: int, keeper: Keeper) -> None:
 
 
 def _turns(config: TrainConfig, n: int, epoch: int) -> list[list[Tensor]]:
-    """Return the rows of every batch of each step of an epoch; batches that do not fill the last step sit it out."""
+    """Return the rows of every batch by step of an epoch; batches that do not fill the last step are left out."""
     rows = batches(n, config.batch_size, epoch=epoch, seed=config.seed, stream=config.stream)
     each = config.accumulate
     return [rows[start : start + each] for start in range(0, len(rows) - each + 1, each)]

@@ -1,4 +1,4 @@
-"""The use of a device's memory in training, and what to lower where it runs out."""
+"""Device memory in training, and what to lower when it runs out."""
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ FEWER = "read them during the run with --stream, or hold fewer with --limit, sma
 
 
 def device_memory(device: torch.device) -> int | None:
-    """Return the bytes of memory that a GPU has; None for other devices."""
+    """Return the memory of a GPU in bytes; None for other devices."""
     return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else None
 
 
@@ -34,7 +34,7 @@ def hold(images: TrainingSet, device: torch.device) -> Tensor:
 
 
 def ran_out(config: TrainConfig, data: TrainingSet | ImageStream | CachedFeatures, device: torch.device) -> InputError:
-    """Return the error for a step that memory is not enough for: the images that are held are the cause, or the step.
+    """Return the error for running out of memory: caused by the images held, or by the step.
 
     Args:
         config: the recipe.

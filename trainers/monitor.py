@@ -1,4 +1,4 @@
-"""Monitoring of a training run: its progress, its epochs, the means of its measures, and warnings."""
+"""Monitoring of a training run: progress, epochs, mean measures, and warnings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is: after which step of how many, and what was measured since the last report."""
+    """Progress of a run: the step, and the measures since the last report."""
 
     step: int
     steps: int
@@ -26,7 +26,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch that has ended.
+    """A finished epoch.
 
     Attributes:
         step: steps of the run that are done.
@@ -46,18 +46,18 @@ class Epoch:
 
 
 class Course(Protocol):
-    """Follows a run, and changes nothing in it."""
+    """Observes a run without changing it."""
 
     def begin(self, step: int) -> None:
-        """Take note that the run goes on after a step; 0 at its start."""
+        """Called when the run continues after a step; 0 at its start."""
 
     def add(self, epoch: Epoch) -> None:
-        """Take note of an epoch, before its state is saved."""
+        """Called after an epoch, before its state is saved."""
 
 
 @dataclass(frozen=True)
 class Monitor:
-    """The state and reports of a run in progress.
+    """The state and the reports of a run.
 
     Attributes:
         save_every: seconds between two states.
@@ -71,7 +71,7 @@ class Monitor:
 
 
 class Sums:
-    """Sums of measures over steps, kept where the measures are."""
+    """Sums of measures over steps, kept on their device."""
 
     def __init__(self, totals: dict[str, float] | None = None, n: int = 0) -> None:
         self._totals = {name: torch.tensor(value, dtype=torch.float64) for name, value in (totals or {}).items()}
@@ -85,16 +85,16 @@ class Sums:
         self.n += 1
 
     def totals(self) -> dict[str, float]:
-        """Return name -> sum."""
+        """Return the sums by name."""
         return {name: float(value) for name, value in self._totals.items()}
 
     def means(self) -> dict[str, float]:
-        """Return name -> mean over the steps."""
+        """Return the means over the steps by name."""
         return {name: value / max(self.n, 1) for name, value in self.totals().items()}
 
 
 def warn(measures: dict[str, float]) -> str | None:
-    """Return a warning on the run, or None.
+    """Return a warning about the run, or None.
 
     ``spread`` is the standard deviation of the unit embeddings times sqrt(M): 1 where they fill the sphere, 0 where
     all images have become the same point (Chen & He 2021, sec. 4.1).

@@ -1,4 +1,4 @@
-"""Recipes with a name: what papers, or the code of their authors, run a method with on a data set."""
+"""Named recipes: the settings of a method on a dataset in a paper or its authors' code."""
 
 import tomllib
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class NamedRecipe:
 
     @property
     def command(self) -> str:
-        """The options as they would be typed."""
+        """The options as typed on the command line."""
         typed = [
             f"--{name.replace('_', '-')} {value}" if name in OPTIONS else f"--set {name}={value}"
             for name, value in self.options.items()
@@ -52,7 +52,7 @@ class NamedRecipe:
 
 
 def recipes_of(method: str) -> dict[str, NamedRecipe]:
-    """Return the recipes of a method by name; none for most."""
+    """Return the recipes of a method by name; empty for most."""
     file = FOLDER / f"{method}.toml"
     if not file.is_file():
         return {}

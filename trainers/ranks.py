@@ -1,4 +1,4 @@
-"""Several processes that train one model, each on a device: their numbers, and their messages.
+"""Several processes that train one model, each on a device: ranks and communication.
 
 Each process (rank) reads its part of every batch through the backbone. The features of all parts are gathered, so that
 heads, losses, queues and centres see the whole batch on every rank, as a single process would; then gradients are
@@ -28,7 +28,7 @@ NOTICED = 1.0  # seconds in which what started the processes may say which one h
 
 
 class LostError(InputError):
-    """Another process of the run has ended, or cannot be reached."""
+    """Another process of the run has ended or cannot be reached."""
 
     def __init__(self, reason: object) -> None:
         self.reason = short = (str(reason).splitlines() or [""])[0][:120]
@@ -43,7 +43,7 @@ class LostError(InputError):
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a run, as one of them sees them.
+    """The processes of a run, from the view of one.
 
     Attributes:
         rank: number of this process, from 0; 0 alone reads images into memory, prints and writes.
@@ -79,13 +79,13 @@ def is_first() -> bool:
 
 
 def cores() -> int:
-    """Return how many cores of this machine are this process's share."""
+    """Return this process's share of the machine's cores."""
     return max(1, (os.cpu_count() or 1) // _group.n_local)
 
 
 @contextmanager
 def joined(device: str) -> Iterator[str]:
-    """Join the processes that ``torchrun``, ``--devices`` or Ray Train started, if any; yield the device of this one.
+    """Join the processes started by ``torchrun``, ``--devices`` or Ray Train, if any; yield this process's device.
 
     A process group that is open already, as in Ray Train, is used and stays open.
 
@@ -130,7 +130,7 @@ def joined(device: str) -> Iterator[str]:
 
 
 def _last_word(error: BaseException, store: dist.Store) -> BaseException:
-    """Return the error that ends this process, or a silent exit where another process reports why the run ends."""
+    """Return the error that ends this process, or a silent exit if another process reports the cause."""
     if isinstance(error, dist.DistError):
         error = LostError(error)
     try:
@@ -141,19 +141,19 @@ def _last_word(error: BaseException, store: dist.Store) -> BaseException:
 
 
 def claims(store: dist.Store) -> bool:
-    """Return whether this process is the first to say why the run ends; True where the store is gone."""
+    """Return whether this process is the first to report the cause; True if the store is gone."""
     with suppress(RuntimeError):
         return store.add("ended", 1) == 1
     return True
 
 
 def run_store(store: dist.Store, number: int = 1) -> dist.Store:
-    """Return the part of a store that the runs of this number in each process share."""
+    """Return the part of a store shared by the runs of the same number in each process."""
     return dist.PrefixStore(f"curate/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{number}", store)
 
 
 def _new_store(size: int) -> dist.Store:
-    """Return the store of the next run, at the address that the environment names."""
+    """Return the store of the next run at the address in the environment."""
     if not _stores:
         host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
         has_host = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or dist.is_initialized()
@@ -166,7 +166,7 @@ def _new_store(size: int) -> dist.Store:
 
 
 def _environment_group(size: int, store: dist.Store) -> Group:
-    """Return the group that the environment names."""
+    """Return the process group described by the environment."""
     rank, local = (int(os.environ.get(name, "0")) for name in ("RANK", "LOCAL_RANK"))
     n_local = int(os.environ.get("LOCAL_WORLD_SIZE", str(size)))
     return Group(rank, size, local, n_local, store, os.getppid())
@@ -186,7 +186,7 @@ def _device_of(device: str, members: Group) -> str:
 
 @contextmanager
 def _peers() -> Iterator[None]:
-    """Turn what torch raises when another process is gone into one line."""
+    """Turn torch's error about a lost process into one line."""
     try:
         yield
     except RuntimeError as error:
@@ -194,13 +194,13 @@ def _peers() -> Iterator[None]:
 
 
 def part(n: int) -> slice:
-    """Return which of n images in a row are this process's."""
+    """Return which of n consecutive images belong to this process."""
     each = n // _group.size
     return slice(_group.rank * each, (_group.rank + 1) * each)
 
 
 def gather(mine: Tensor, dim: int = 0) -> Tensor:
-    """Return the parts of all processes, one after the other along a dimension; the gradient reaches every part.
+    """Return the parts of all processes, concatenated along a dimension; gradients flow to every part.
 
     The loss of the whole batch is computed from it alike in every process, over their number, since gradients are
     summed over them afterwards. So the gradient of a part is a slice of what each process has already, times their
@@ -228,7 +228,7 @@ class _Gather(torch.autograd.Function):
 
 
 def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace the gradient of each parameter by its sum over the processes, the same to the bit in all of them."""
+    """Replace each gradient by its sum over the processes, bit-identical in all of them."""
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if _group.size == 1 or not grads:
         return
@@ -247,7 +247,7 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def summed(values: Tensor) -> Tensor:
-    """Return the sum over the processes of values that need no gradient."""
+    """Return the sum over the processes of values without gradient."""
     if _group.size > 1:
         with _peers():
             dist.all_reduce(values)
@@ -255,7 +255,7 @@ def summed(values: Tensor) -> Tensor:
 
 
 def synchronized(backbone: nn.Module) -> nn.Module:
-    """Return a network that learns, whose batch normalisation sees the batches of all processes.
+    """Return a network whose batch normalisation is synchronised over all processes.
 
     Raises:
         InputError: on a CPU, for which PyTorch has no such normalisation.
@@ -274,7 +274,7 @@ def synchronized(backbone: nn.Module) -> nn.Module:
 
 
 def send(values: Tensor) -> None:
-    """Give all processes the values of the first one, in place; on the CPU."""
+    """Broadcast the values of the first process, in place; on the CPU."""
     if _group.size > 1:
         for some in values.split(max(1, SENT // max(1, values[:1].nbytes))):
             with _peers():
@@ -300,7 +300,7 @@ def first(name: str, make: Callable[[], str]) -> str:
 
 
 def publish(name: str, text: str) -> None:
-    """Let the first process know a text of this one, which replaces an earlier one."""
+    """Publish a text of this process for the first one, replacing an earlier text."""
     if _group.store is not None:
         with _peers():
             _group.store.set(f"{name}/{_group.rank}", text)
@@ -316,7 +316,7 @@ def published(name: str) -> list[str]:
 
 
 def require_same(facts: Mapping[str, Any]) -> None:
-    """Raise ``InputError`` unless this process has the facts of the first one, as plain JSON values."""
+    """Raise ``InputError`` unless this process has the same facts as the first one, as plain JSON values."""
     text = json.dumps(facts)
     ours = json.loads(first("facts", lambda: text))
     for name, value in json.loads(text).items():

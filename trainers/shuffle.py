@@ -1,4 +1,4 @@
-"""The order in which an epoch reads images that are not in memory: a function of seed, epoch and their number alone."""
+"""The order in which an epoch reads streamed images, determined by seed, epoch and number of images."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ WINDOW = 128  # blocks, from anywhere, whose rows are mixed
 
 
 def windows(n: int, *, epoch: int, seed: int) -> Iterator[Tensor]:
-    """Yield all rows of an epoch, as many at a time as are mixed with one another: 8,192, the last time fewer.
+    """Yield all rows of an epoch in shuffle windows of 8,192; the last may be shorter.
 
     Args:
         n: how many images there are.

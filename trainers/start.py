@@ -1,4 +1,4 @@
-"""The start of a run: random weights, weights that timm publishes, or a checkpoint."""
+"""The start of a run: random weights, pretrained timm weights, or a checkpoint."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ OF_EMBEDDING = ("share", "projection", "packaged")  # of backbones side by side:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run begins.
+    """The starting weights of a run.
 
     Attributes:
         backbone: architecture, by timm's name.
@@ -39,7 +39,7 @@ class Start:
     options: dict[str, Any] = field(default_factory=dict)
 
     def size(self, side: int | None, *, frozen: bool) -> int:
-        """Return the side of a view in pixels: what was requested, else what the start was made for.
+        """Return the view size in pixels: as requested, else that of the start.
 
         Raises:
             InputError: if a frozen start is requested another size than its own.
@@ -56,7 +56,7 @@ class Start:
 
     @property
     def backbone_digest(self) -> str:
-        """Digest of the backbone: its architecture, weights and preprocessing, whatever heads are on it.
+        """Digest of the backbone: architecture, weights and preprocessing, without heads.
 
         Raises:
             InputError: for random weights, whose features have no second use.
@@ -70,7 +70,7 @@ class Start:
 
 
 def backbone_digest(model: ScoringModel) -> str:
-    """Return sha256 over what decides a model's features: architecture, preprocessing and the backbone's weights."""
+    """Return sha256 over what determines a model's features: architecture, preprocessing and backbone weights."""
     spec = model.spec
     facts: list[Any] = [spec.backbone, spec.backbone_options, spec.preprocessing.to_json()]
     for part in spec.parts:
@@ -86,7 +86,7 @@ def backbone_digest(model: ScoringModel) -> str:
 
 
 def find_start(text: str | None, *, size: int | None = None, settings: Mapping[str, Any] | None = None) -> Start:
-    """Return the start that ``--backbone`` names.
+    """Return the start named by ``--backbone``.
 
     Args:
         text: ``timm:NAME`` for the weights that timm publishes, ``timm:NAME@FILE`` for those in a file, a checkpoint or

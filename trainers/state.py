@@ -1,4 +1,4 @@
-"""The state of a run, kept every so often: weights, the optimiser's memory and the step in one safetensors file."""
+"""The saved state of a run: weights, optimiser state and step in one safetensors file."""
 
 import json
 import time
@@ -21,7 +21,7 @@ EXTENDABLE = "epochs"
 
 @dataclass
 class RunState:
-    """How far a run has come.
+    """The progress of a run.
 
     Attributes:
         step: steps done.
@@ -44,7 +44,7 @@ class RunState:
 def save_state(
     path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer, done: RunState
 ) -> None:
-    """Write everything that the next step needs; random numbers are functions of seed and step, and need no room."""
+    """Save everything that the next step needs; random numbers are functions of seed and step."""
     tensors = {f"module.{name}": value.detach().cpu().contiguous() for name, value in modules.state_dict().items()}
     for at, parameter in enumerate(_parameters(optimizer)):
         for name, value in optimizer.state.get(parameter, {}).items():
@@ -54,7 +54,7 @@ def save_state(
 
 
 def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer) -> RunState:
-    """Restore a run, and return how far it had come; nowhere, where there is no state.
+    """Restore a run, and return its progress; zero without a state.
 
     Args:
         path: of the state.
@@ -93,7 +93,7 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
 
 
 def kept_identity(path: Path) -> dict[str, Any]:
-    """Return the identity of a state's run; empty where there is no state, or one that ``load_state`` refuses."""
+    """Return the identity of a saved run; empty without a state, or for one that ``load_state`` refuses."""
     if not path.exists():
         return {}
     try:
@@ -104,7 +104,7 @@ def kept_identity(path: Path) -> dict[str, Any]:
 
 
 def note_divergence(path: Path, step: int) -> int | None:
-    """Note in a state that the run diverged after it, and return the step it holds; None where there is no state."""
+    """Record in a state that the run diverged after it, and return its step; None without a state."""
     if not path.exists():
         return None
     identity, done, tensors = _read(path)
@@ -114,7 +114,7 @@ def note_divergence(path: Path, step: int) -> int | None:
 
 
 class Keeper:
-    """Keeps the state of a run on disk every so often, and says where to go on when the run must stop.
+    """Saves the state of a run at intervals, and reports how to resume when the run must stop.
 
     Args:
         path: of the state; one that is there is loaded.
@@ -145,19 +145,19 @@ class Keeper:
         return now - self._saved > self.every
 
     def keep(self, done: RunState, now: float, rate: float) -> None:
-        """Save the state; never one with weights that are not numbers, which ends the run as ``stop`` does."""
+        """Save the state; weights that are not finite end the run as ``stop`` does."""
         if not all(value.isfinite().all() for value in self.modules.parameters()):
             self.stop(done.step - 1, "the weights are no longer finite", rate)
         save_state(self.path, self.identity, self.modules, self.optimizer, done)
         self._saved = now
 
     def stop(self, step: int, what: str, rate: float) -> NoReturn:
-        """Raise the ``InputError`` of a run that diverged; the last good state stays, and takes a lower rate."""
+        """Raise the ``InputError`` of a diverged run; the last good state stays, for a lower rate."""
         advice = ranks.first("diverged", lambda: self._diverged(step))
         raise InputError(f"{what} at step {step}, with lr {rate:g}; expected a number{advice}")
 
     def _diverged(self, step: int) -> str:
-        """Note in the state that the run diverged; return what to do."""
+        """Record in the state that the run diverged; return what to do."""
         kept = note_divergence(self.path, step)
         if self.cause is not None:
             return f": {self.cause}"

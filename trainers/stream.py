@@ -1,4 +1,4 @@
-"""Images for training that do not fit in memory: read and decoded while the run goes on, some batches ahead."""
+"""Training images that do not fit in memory: read and decoded during the run, some batches ahead."""
 
 import queue
 import threading
@@ -65,7 +65,7 @@ class ImageStream:
 
 @dataclass(frozen=True)
 class CropGroup:
-    """Crops of one size that are drawn of every image: how many, their side and the share of the area they show."""
+    """Crops of one size for every image: their number, side and share of the area."""
 
     count: int
     side: int
@@ -88,7 +88,7 @@ class CroppedBatch:
 
 
 class CroppedBatches:
-    """Decodes batches in the order in which a run takes them, while it is busy with those before.
+    """Decodes batches in training order, ahead of the run.
 
     Of several processes each decodes its part of every batch.
 
@@ -133,7 +133,7 @@ class CroppedBatches:
         self._crashed: set[int] = set()  # rows at which a decoder died: in later epochs each has its own process
 
     def take(self, number: int) -> CroppedBatch:
-        """Return a batch of the run by its number: the first one that is requested, then the one after it.
+        """Return a batch by its number; batches must be taken in order.
 
         Raises:
             InputError: if the source went away, or none of the images can be used.
@@ -187,7 +187,7 @@ class CroppedBatches:
             self._ready.put(pending)
 
     def _noted(self, first: int, rows: list[int]) -> Iterator[Tensor]:
-        """Yield the rows of a batch and of all after it, as many at a time as are mixed; ``rows`` grows by them."""
+        """Yield the rows of a batch and of all after it, window by window; ``rows`` grows by them."""
         for epoch in range(first // self._per_epoch, self._epochs):
             skipped = max(0, first - epoch * self._per_epoch) * self._batch_size
             left, at = self._per_epoch * self._batch_size, 0
@@ -210,7 +210,7 @@ class CroppedBatches:
         return _Pending(number, rows, number // self._per_epoch, arrays, ["ok"] * len(rows), supervised)
 
     def _mark(self, number: int) -> int:
-        """Return the number of a mark that no other process makes."""
+        """Return an identifier that no other process makes."""
         return number * ranks.group().size + ranks.group().rank
 
     def _decode_some(self, pending: "_Pending", start: int, readers: list[Reader]) -> None:
@@ -266,7 +266,7 @@ class CroppedBatches:
 
 @dataclass
 class _Pending:
-    """A batch that is being decoded; ``statuses`` and ``arrays`` are filled image by image."""
+    """A batch being decoded; ``statuses`` and ``arrays`` are filled image by image."""
 
     number: int
     rows: list[int]

@@ -1,4 +1,4 @@
-"""One digest of the labels and losses of a cache: others make another cache, whatever the features."""
+"""A digest of the labels and losses of a cache, which identifies them besides the features."""
 
 import hashlib
 
@@ -11,7 +11,7 @@ NONE = bytes(32)  # instead of the digest of a label that is missing
 
 
 class TargetsDigest:
-    """A digest of labels and losses row by row, the same in whatever blocks they come.
+    """A digest of labels and losses by row, independent of the block size.
 
     Text and whole numbers differ, and so do 0 and -0 of a loss; null, NaN and empty text are one thing as labels, and
     null and NaN are one thing as losses.
@@ -21,7 +21,7 @@ class TargetsDigest:
         self._labels, self._losses = hashlib.sha256(), hashlib.sha256()
 
     def update(self, labels: pa.Array | None, losses: pa.Array | None) -> None:
-        """Take in the next rows.
+        """Add rows.
 
         Args:
             labels: text or whole numbers, dictionary-encoded or not, shape (B,), or None if absent at all.
@@ -40,7 +40,7 @@ class TargetsDigest:
 
 
 def _label_digests(labels: pa.Array) -> bytes:
-    """Return 32 bytes a row; each different label is read once, however long it is and however many rows have it."""
+    """Return 32 bytes per row; each distinct label is hashed once."""
     coded = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
     kind = "text" if pa.types.is_string(coded.type.value_type) else "number"
     of_value = [

@@ -1,4 +1,4 @@
-"""Where the features of a step come from: images that are augmented and go through the backbone, or a cache."""
+"""The features of a step: from images that are augmented and go through the backbone, or from a cache."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ Data = TrainingSet | ImageStream | CachedFeatures
 
 @dataclass(frozen=True)
 class Seen:
-    """The views of a batch, the parts of all processes together.
+    """The views of a batch, gathered from all processes.
 
     Attributes:
         features: of every view that is read, shape (V, N, D), float32; standard views come first.
@@ -45,21 +45,21 @@ class Seen:
 
 
 class Views(Protocol):
-    """Gives the views of a batch."""
+    """Provides the views of a batch."""
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Return every view of these images."""
 
 
 class _Reading:
-    """Sends views through the backbone, each resolution at once, and gathers what all processes read."""
+    """Runs views through the backbone, each resolution at once, and gathers those of all processes."""
 
     def __init__(self, config: TrainConfig, model: ScoringModel, method: Method[Any], backbone: Backbone) -> None:
         self._config, self._model, self._backbone = config, model, backbone
         self._n_unread, self._reads_pixels = method.n_unread, method.reads_pixels(config.settings)
 
     def __call__(self, standard: list[Tensor], small: list[Tensor]) -> Seen:
-        """Read views, each of shape (V, N, 3, S, S) for some views of an image, float in [0, 255]."""
+        """Run views, each of shape (V, N, 3, S, S) for some views of an image, float in [0, 255]."""
         features, pixels = [], []
         device, n = standard[0].device, standard[0].shape[1]
         with autocast(device, self._config.precision):
@@ -75,7 +75,7 @@ class _Reading:
 
 
 class ImageViews:
-    """Augments images that are held in memory and sends them through the backbone.
+    """Augments images in memory and runs them through the backbone.
 
     Args:
         config: the recipe.
@@ -102,7 +102,7 @@ class ImageViews:
         self._pixels = hold(images, device)
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
-        """Draw the views of this step, a function of seed and step alone, and read them."""
+        """Draw the views of this step, determined by seed and step, and run them."""
         config, recipe = self._config, self._config.augmentation
         drawn, part = _parts(len(rows), recipe)
         images = self._pixels[rows[drawn]]
@@ -121,7 +121,7 @@ class ImageViews:
 
 
 def _together(count: int, n_pixels: int, device: torch.device) -> list[int]:
-    """Return how many of ``count`` views are changed at once, turn by turn; the same in all processes of a run.
+    """Return how many of ``count`` views are augmented at once; the same in all processes of a run.
 
     Args:
         count: views of each image.
@@ -133,7 +133,7 @@ def _together(count: int, n_pixels: int, device: torch.device) -> list[int]:
 
 
 def _parts(n: int, recipe: Augmentation) -> tuple[slice, slice]:
-    """Return which of n images a process changes, and which of these it reads.
+    """Return which of n images a process augments, and which of these it runs.
 
     How many numbers damage draws depends on all images of a batch, so that every process damages all of them.
     """
@@ -142,7 +142,7 @@ def _parts(n: int, recipe: Augmentation) -> tuple[slice, slice]:
 
 
 class StreamedViews:
-    """Takes crops of images that are decoded ahead, changes them further and sends them through the backbone.
+    """Takes crops of images decoded ahead, augments them further and runs them through the backbone.
 
     Args:
         config: the recipe.
@@ -184,7 +184,7 @@ class StreamedViews:
         )
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
-        """Take the crops of this step, a function of seed, step and images alone, and read the views made of them."""
+        """Take the crops of this step, determined by seed, step and images, and run the views made of them."""
         recipe, batch = self._config.augmentation, self._batches.take(step)
         drawn, part = _parts(len(rows), recipe)
         draw = Draw(len(rows), self._device, self._config.seed * 1_000_003 + step, drawn)
@@ -212,7 +212,7 @@ class StreamedViews:
 
 
 def _among(crops: Tensor, part: slice, n: int) -> Tensor:
-    """Return crops (V, n, 3, S, S) of a whole batch, of which only a part is here: black elsewhere."""
+    """Return crops (V, n, 3, S, S) of a whole batch, black except for this process's part."""
     batch = crops.new_zeros(len(crops), n, *crops.shape[2:])
     batch[:, part] = crops
     return batch
@@ -248,7 +248,7 @@ class CachedViews:
         self._held: dict[int, Tensor] = {}
 
     def turn(self, epoch: int) -> list[int]:
-        """Return the cached epochs that an epoch of training reads: each once before any comes again."""
+        """Return the cached epochs for a training epoch: each is used once before any is repeated."""
         at_once = len(self._cache.augmented) // self._n_views
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch // at_once)
         order = torch.randperm(len(self._cache.augmented), generator=generator).tolist()
@@ -256,14 +256,14 @@ class CachedViews:
         return self._plain + [self._cache.augmented[at] for at in order[start : start + self._n_views]]
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
-        """Return the features of these images in the cached epochs of this epoch of training."""
+        """Return the features of these images in the cached epochs of this training epoch."""
         epochs = self.turn(epoch)
         if set(epochs) - set(self._held):
             self._fetch(epochs)
         return Seen(torch.stack([self._held[at][rows].float() for at in epochs]))
 
     def _fetch(self, epochs: list[int]) -> None:
-        """Read the epochs that are wanted and not there; those that were read first make room."""
+        """Read the missing epochs, dropping the oldest for room."""
         for at in epochs:
             if at in self._held:
                 continue
@@ -283,7 +283,7 @@ def views_of(
     backbone: Backbone,
     device: torch.device,
 ) -> Views:
-    """Return a reader of the views of some data; the arguments are as of its class."""
+    """Return a reader of the views of some data; the arguments are those of its class."""
     if isinstance(data, CachedFeatures):
         return CachedViews(config, data, method, device=device)
     if isinstance(data, TrainingSet):

@@ -1,4 +1,4 @@
-"""The folder of a training run, next to the model that it will write: its lock and its progress."""
+"""The folder of a training run, next to its model: lock and progress."""
 
 import errno
 from contextlib import suppress
@@ -15,7 +15,7 @@ FINISHED = "finished"  # the digest of the model that the state has become
 
 
 class TrainingFolder(HeldFolder):
-    """``.NAME.work`` next to the model NAME; at most one live process holds it: a context manager.
+    """``.NAME.work`` next to the model NAME; only one live process holds it: a context manager.
 
     It stays where a run leaves a state in it, to go on from, and goes with the last of it. A state whose model has its
     name is of nothing that could go on: the caller that holds the folder next removes it.
@@ -58,14 +58,14 @@ class TrainingFolder(HeldFolder):
             super().__exit__(*error)
 
     def foretell(self, digest: str) -> None:
-        """Note which model the state has become, before that gets its name; one that is kept has not ended."""
+        """Record which model the state has become, before the model is renamed; a kept state has not ended."""
         if self.keep:
             return
         with AtomicFile(self.folder / FINISHED, overwrite=True) as file:
             file.write(digest.encode())
 
     def finish(self) -> None:
-        """Remove the state, unless it is to be kept: the model has its name."""
+        """Remove the state of a finished run, unless it is to be kept."""
         if self.keep:
             return
         self.state.unlink(missing_ok=True)
@@ -81,7 +81,7 @@ class TrainingFolder(HeldFolder):
         return note.read_bytes() == digest.encode()
 
     def _leave(self) -> None:
-        """Remove the folder, the lock last, unless there is a state to go on from; folders in it are left alone."""
+        """Remove the folder, the lock last, unless there is a state to resume; folders in it are left alone."""
         if self.state.exists():
             return
         for path in self.folder.iterdir():
@@ -96,13 +96,13 @@ class TrainingFolder(HeldFolder):
 
 
 def _unlink(path: Path) -> None:
-    """Remove a file, if it is there and one."""
+    """Remove a file if it exists and is a file."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
 
 
 def sweep_finished(out: Path) -> None:
-    """Remove what a dead process left of a run whose model has its name.
+    """Remove leftovers of a killed run whose model was finished.
 
     Raises:
         InputError: if a live process is at work on that model.

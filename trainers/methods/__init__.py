@@ -1,1 +1,1 @@
-"""Training methods: one file a method, one line in the table."""
+"""Training methods: one file per method, one line in the table."""

@@ -1,4 +1,4 @@
-"""How a view is drawn from an image: a part of every recipe, and of every cache."""
+"""How a view is drawn from an image: part of every recipe and of every cache."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Classifiers that say how unsure they are: HET-XL, SNGP, a shallow ensemble, and dropout that stays on."""
+"""Classifiers with uncertainty: HET-XL, SNGP, a shallow ensemble, and Monte Carlo dropout."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -52,7 +52,7 @@ S = TypeVar("S", bound=Settings)
 
 
 class Classes(Method[S]):
-    """The shared part of the four: the cross-entropy of the mean of the distributions that their head gives."""
+    """The common part of the four: cross-entropy of the mean of their predicted distributions."""
 
     needs_labels = True
     n_standard = 1
@@ -75,7 +75,7 @@ class Classes(Method[S]):
 
 
 class Ensemble(Classes[EnsembleSettings]):
-    """Several linear classifiers on the features, which learn together; how far they differ is uncertainty."""
+    """Several linear classifiers on the features, trained together; their disagreement is the uncertainty."""
 
     paper = "Kirchhof et al. 2023 (URL), arXiv:2307.03810"
     Settings = EnsembleSettings
@@ -87,7 +87,7 @@ class Ensemble(Classes[EnsembleSettings]):
 
 
 class MCDropout(Classes[DropoutSettings]):
-    """A linear classifier behind dropout, which stays on when it scores."""
+    """A linear classifier behind dropout, which stays on for scoring."""
 
     paper = "Gal & Ghahramani 2016, arXiv:1506.02142"
     Settings = DropoutSettings
@@ -99,7 +99,7 @@ class MCDropout(Classes[DropoutSettings]):
 
 
 class HetXL(Classes[HetXLSettings]):
-    """A classifier of features with noise, whose covariance each image its own has (HET-XL)."""
+    """A classifier of features with noise of an image-dependent covariance (HET-XL)."""
 
     paper = "Collier et al. 2023, arXiv:2301.12860"
     Settings = HetXLSettings
@@ -111,7 +111,7 @@ class HetXL(Classes[HetXLSettings]):
 
 
 class SNGP(Classes[SNGPSettings]):
-    """A Gaussian process by random features, which knows how far an image is from those it learned from (SNGP).
+    """A Gaussian process by random features, uncertain far from the training images (SNGP).
 
     The spectral normalisation of the backbone that the paper adds would change a backbone that others trained, and is
     left out: on a frozen backbone distances are what they are.
@@ -131,7 +131,7 @@ class SNGP(Classes[SNGPSettings]):
         return SNGPHeadSpec(n_classes, settings.features, settings.length, settings.ridge, settings.mean_field)
 
     def before_step(self, batch: Batch) -> None:
-        """Take note of where a pass over the images begins: the precision is summed over each."""
+        """Start a new sum of the precision at each pass over the images."""
         self._begins_pass = batch.begins_pass
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:

@@ -1,4 +1,4 @@
-"""Where a direction and its concentration come from: mu and kappa of an image, from features and a head."""
+"""Mean direction and concentration: mu and kappa of an image, from features and a head."""
 
 import math
 
@@ -14,7 +14,7 @@ SOURCES = ("head", "norm")  # of kappa
 
 
 def kappa_head(source: str, start: float, latent_dim: int) -> KappaHeadSpec | NormHeadSpec:
-    """Return a head for kappa alone, or a projection whose length is kappa; a fresh one says about ``start``.
+    """Return a head for kappa alone, or a projection whose length is kappa; an untrained one returns about ``start``.
 
     Args:
         source: of ``SOURCES``.
@@ -42,7 +42,7 @@ def mu_and_kappa(features: Tensor, head: nn.Module | None, projector: nn.Module 
 
 
 def spread(mu: Tensor) -> Tensor:
-    """Return the standard deviation of unit vectors (B, M) times sqrt(M): 1 where they fill the sphere, 0 for a point.
+    """Return the standard deviation of unit vectors (B, M) times sqrt(M): 1 if uniform on the sphere, 0 for a point.
 
     Source: Chen & He 2021, arXiv:2011.10566, sec. 4.1.
     """

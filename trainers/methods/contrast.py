@@ -1,4 +1,4 @@
-"""The pairs of a batch: the positives and the weighted negatives of the contrastive losses."""
+"""The pairs of a batch for contrastive losses: positives and weighted negatives."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ Rows = Tensor | slice
 
 @dataclass(frozen=True)
 class Contrast:
-    """Pairs of an anchor and its positive among B items, and how much every item counts as a negative of the anchor.
+    """Pairs of an anchor and its positive among B items, and the weight of every item as a negative.
 
     An item is one view of one image. No anchor is its own negative, nor is its positive: those weights are 0, so
     nothing leaks from a row to itself whatever the loss.
@@ -49,7 +49,7 @@ def of_views(
     device: torch.device | None = None,
     generator: torch.Generator | None = None,
 ) -> Contrast:
-    """Return views of one image as positives and the views of all other images as negatives.
+    """Use views of one image as positives, and views of all other images as negatives.
 
     Args:
         n_views: views of an image, >= 2; every ordered pair of two views is a pair.
@@ -79,7 +79,7 @@ def of_views(
 def of_labels(
     labels: Tensor, *, negatives: int | None = None, generator: torch.Generator | None = None
 ) -> Contrast | None:
-    """Return a random other item of the same class as the positive, and all items of other classes as negatives.
+    """Use a random other item of the class as the positive, and all items of other classes as negatives.
 
     Args:
         labels: one for every item, shape (B,), int64; views of one image share it.
@@ -99,7 +99,7 @@ def of_labels(
 
 
 def of_votes(votes: Tensor, *, generator: torch.Generator | None = None) -> Contrast | None:
-    """Return positives drawn with the probability that two votes agree.
+    """Draw positives with the probability that two votes agree.
 
     A class c is drawn from the votes on the anchor, the positive from all other items in proportion to their share of
     votes for c. Every other item is a negative with its probability of not being c.
@@ -130,7 +130,7 @@ def of_votes(votes: Tensor, *, generator: torch.Generator | None = None) -> Cont
 
 
 def of_pairs(n: int, n_bank: int = 0, *, negatives: str = "batch", device: torch.device | None = None) -> Contrast:
-    """Return item n + i as the positive of item i, and as negatives either the batch or a bank.
+    """Use item n + i as the positive of item i, and as negatives either the batch or a bank.
 
     Args:
         n: pairs, >= 2. Items are n anchors, their n positives, then ``n_bank`` others.
@@ -155,7 +155,7 @@ def of_pairs(n: int, n_bank: int = 0, *, negatives: str = "batch", device: torch
 
 
 def _keep(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
-    """Keep ``count`` of the negatives of every row, at random; each row must have as many."""
+    """Keep ``count`` random negatives per row; each row must have as many."""
     if count is None:
         return weights
     fewest = int((weights > 0).sum(1).min())
@@ -165,7 +165,7 @@ def _keep(weights: Tensor, count: int | None, generator: torch.Generator | None)
 
 
 def _at_most(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
-    """Keep ``count`` of the negatives of every row, at random and without repeats, or all where there are no more."""
+    """Keep ``count`` distinct random negatives per row, or all if there are fewer."""
     if count is None:
         return weights
     order = torch.rand(weights.shape, device=weights.device, generator=generator).masked_fill_(weights <= 0, -1)

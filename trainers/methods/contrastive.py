@@ -1,4 +1,4 @@
-"""MCInfoNCE, InfoNCE, SimCLR, HIB and ELK as methods: they share everything but the loss.
+"""MCInfoNCE, InfoNCE, SimCLR, HIB and ELK as methods, which differ only in the loss.
 
 Each image has mu, the direction of a projection of its features, and kappa, from a head or from the length of that
 projection. Positives are views of one image, images of one class, or images whose votes agree.
@@ -43,7 +43,7 @@ def _denominator() -> str:
 
 @dataclass(frozen=True)
 class ContrastiveSettings(Settings):
-    """The shared part of the five methods; the defaults are as in Kirchhof et al. 2023 where it gives a value."""
+    """The common settings of the five methods; defaults as in Kirchhof et al. 2023, where given."""
 
     latent_dim: int = _latent_dim(16)
     hidden_dim: int = setting(512, "width of the hidden layer of the projector", least=1, most=MOST_WIDTH)
@@ -55,7 +55,7 @@ class ContrastiveSettings(Settings):
 
 @dataclass(frozen=True)
 class KappaSettings(ContrastiveSettings):
-    """The shared part of the three methods with kappa."""
+    """The common settings of the three methods with kappa."""
 
     kappa: str = setting("head", "from the features by its own head, or the norm of the projection", choices=SOURCES)
     kappa_init: float = setting(16.0, "about where kappa starts", above=0, most=MOST_KAPPA)
@@ -83,7 +83,7 @@ class InfoNCESettings(ContrastiveSettings):
 
 @dataclass(frozen=True)
 class SimCLRSettings(ContrastiveSettings):
-    """The settings of SimCLR; the temperature is the one that it found best for CIFAR-10."""
+    """The settings of SimCLR; the temperature is its best one for CIFAR-10."""
 
     latent_dim: int = _latent_dim(128)
     temperature: float = setting(0.5, "by which cosines are divided", above=0, most=1e3)
@@ -100,7 +100,7 @@ class HIBSettings(KappaSettings):
 
 @dataclass(frozen=True)
 class ELKSettings(KappaSettings):
-    """The settings of ELK; the kernel is a log-likelihood already: at 16 times it, kappa falls to about 1."""
+    """The settings of ELK; its kernel is already a log-likelihood: at 16 times it, kappa falls to about 1."""
 
     kappa_pos: float = _kappa_pos(1.0)  # docs/studies/cifar10h.md
     denominator: str = _denominator()
@@ -111,7 +111,7 @@ K = TypeVar("K", bound=KappaSettings)
 
 
 class Contrastive(Method[C]):
-    """The shared part of the five methods: mu and the pairs. The loss is left to each."""
+    """The common part of the five methods: mu and pairs; each adds its loss."""
 
     defaults: ClassVar = {"optimizer": "adamw", "lr": 1e-3, "schedule": "cosine", "warmup": 0.05}
 
@@ -145,11 +145,11 @@ class Contrastive(Method[C]):
         return Step(self.loss(*self.in_phase(mu, kappa), pairs), measures)
 
     def in_phase(self, mu: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return both: both learn in every step."""
+        """Return mu and kappa; both are trained in every step."""
         return mu, kappa
 
     def pairs(self, n_views: int, n: int, labels: Tensor | None, device: torch.device) -> Contrast | None:
-        """Return the pairs of a batch; None where labels make no pair.
+        """Return the pairs of a batch; None if labels form no pair.
 
         Raises:
             InputError: if there is a single image, labels are missing, or there are fewer negatives than requested.
@@ -174,21 +174,21 @@ class Contrastive(Method[C]):
 
 
 class WithKappa(Contrastive[K]):
-    """The shared part of the three methods with kappa: where it comes from, and the phases."""
+    """The common part of the three methods with kappa: where it comes from, and the phases."""
 
     share = 0.0  # of all steps, done
 
     @classmethod
     def head(cls, settings: K, size: int, n_classes: int = 2) -> HeadSpec | None:
-        """Return a kappa head, or a projection whose length is kappa; each begins near ``kappa_init``."""
+        """Return a kappa head, or a projection whose length is kappa; both start near ``kappa_init``."""
         return kappa_head(settings.kappa, settings.kappa_init, settings.latent_dim)
 
     def before_step(self, batch: Batch) -> None:
-        """Note how far the run is, which decides the phase."""
+        """Note the progress of the run, which decides the phase."""
         self.share = batch.share
 
     def in_phase(self, mu: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return both, without the gradient of the one that is not learning now.
+        """Return mu and kappa, detaching the one that is not trained in this phase.
 
         With kappa from the norm, the second phase still moves the projection that gives mu, through its length alone;
         and with a backbone that is not frozen, it moves that for kappa.
@@ -205,13 +205,13 @@ def _present(kappa: Tensor | None) -> Tensor:
 
 
 class MCInfoNCE(WithKappa[MCInfoNCESettings]):
-    """InfoNCE over draws from each image's distribution: kappa says how sure it is of mu."""
+    """InfoNCE over draws from each image's distribution: kappa is the certainty of mu."""
 
     paper = "Kirchhof et al. 2023, arXiv:2302.02865"
     Settings = MCInfoNCESettings
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
-        """Return equation 7, or what the settings make of it."""
+        """Return equation 7, or the variant of the settings."""
         settings = self.settings
         return contrastive_losses.mcinfonce(
             *(mu, _present(kappa), pairs),
@@ -230,7 +230,7 @@ class InfoNCE(Contrastive[InfoNCESettings]):
 
     @classmethod
     def head(cls, settings: InfoNCESettings, size: int, n_classes: int = 2) -> HeadSpec | None:
-        """Return the projection, if its length is to be a kappa, which the loss does not see."""
+        """Return the projection if its length is used as kappa, which the loss does not depend on."""
         return kappa_head("norm", 1.0, settings.latent_dim) if settings.norm else None
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
@@ -266,7 +266,7 @@ class HIB(WithKappa[HIBSettings]):
 
 
 class ELK(WithKappa[ELKSettings]):
-    """InfoNCE with the expected likelihood of two distributions as the similarity; no draws."""
+    """InfoNCE with the expected likelihood of two distributions as the similarity, without draws."""
 
     paper = "Kirchhof et al. 2022, arXiv:2207.03784"
     Settings = ELKSettings

@@ -22,7 +22,7 @@ BLOCK_GPU = 2**27  # 512 MB: few large launches
 
 
 def infonce(mu: Tensor, contrast: Contrast, *, kappa_pos: float, denominator: str = "eq7") -> Tensor:
-    """Return InfoNCE of point embeddings, the limit of MCInfoNCE for kappa = inf; lower where positives are nearer.
+    """Return InfoNCE of point embeddings, the limit of MCInfoNCE for kappa = inf; lower if positives are nearer.
 
     Args:
         mu: unit vectors, shape (B, M).
@@ -206,7 +206,7 @@ def hib(
 
 
 def _again(function: Any, *tensors: Tensor, single_block: bool) -> Tensor:
-    """Call a function of tensors; unless its one block is the whole, forget what it did until the backward pass."""
+    """Call a function of tensors with checkpointing: its intermediate results are recomputed in the backward pass."""
     if single_block:
         return function(*tensors)
     return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
@@ -236,7 +236,7 @@ def _log_ratio(positive: Tensor, negative: Tensor, log_total: Tensor, denominato
 
 
 class _NegativeSum(torch.autograd.Function):
-    """log sum_b w_pb exp(k a_sp.z_sb), shape (S, P), in blocks that the backward pass computes again."""
+    """log sum_b w_pb exp(k a_sp.z_sb), shape (S, P), in blocks that are recomputed in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, anchors: Tensor, z: Tensor, log_weights: Tensor, k: float, block: int) -> Tensor:
@@ -264,7 +264,7 @@ class _NegativeSum(torch.autograd.Function):
 
 
 def _blocks(anchors: Tensor, z: Tensor, block: int) -> list[tuple[slice, slice]]:
-    """Return slices of draws and of anchors whose tables hold at most ``block`` numbers, or one row."""
+    """Return slices of draws and anchors whose tables hold at most ``block`` numbers, or one row."""
     n_samples, n_anchors = anchors.shape[:2]
     rows = min(n_anchors, max(1, block // z.shape[1]))
     draws = min(n_samples, max(1, block // (rows * z.shape[1]))) if rows == n_anchors else 1

@@ -1,4 +1,4 @@
-"""DINO: views of an image are assigned to the same prototypes, by a student as by a sharper, centred teacher."""
+"""DINO: views are assigned to the same prototypes by a student and by a sharper, centred teacher."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
 
 def dino_loss(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean cross-entropy of a view under what the teacher reports for another view of the same image.
+    """Return the mean cross-entropy of a view under the teacher's output for another view of the image.
 
     -mean over pairs i != j and images of sum_k softmax(teacher_i)_k log softmax(student_j / T)_k, in nats.
 
@@ -63,7 +63,7 @@ class DINOSettings(Settings):
 
 
 class DINO(Method[DINOSettings]):
-    """Self-distillation over prototypes; how undecided the teacher is of an image is its uncertainty."""
+    """Self-distillation over prototypes; the entropy of the teacher is the uncertainty."""
 
     paper = "Caron et al. 2021, arXiv:2104.14294"
     Settings = DINOSettings
@@ -81,18 +81,18 @@ class DINO(Method[DINOSettings]):
 
     @classmethod
     def head(cls, settings: DINOSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return the head of prototypes, which scores by the teacher's temperature and centre."""
+        """Return the prototype head, which scores with the teacher's temperature and centre."""
         return PrototypeHeadSpec(
             settings.prototypes, settings.hidden_dim, settings.bottleneck, settings.teacher_temperature
         )
 
     @classmethod
     def reads_pixels(cls, settings: DINOSettings) -> bool:
-        """Return whether the teacher is a copy, which reads the views on its own."""
+        """Return whether the teacher is a copy, which reads the views itself."""
         return settings.momentum > 0
 
     def before_step(self, batch: Batch) -> None:
-        """Let a teacher that is a copy read the standard views; it follows ever more slowly."""
+        """Run the standard views through a teacher that is a copy, and update its momentum."""
         if self.teacher is None:
             return
         rest = (1 - self.settings.momentum) * (math.cos(math.pi * batch.share) + 1) / 2
@@ -101,7 +101,7 @@ class DINO(Method[DINOSettings]):
         self.of_teacher = self.teacher(views.flatten(0, 1)).unflatten(0, views.shape[:2])
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return the loss over all pairs of a standard view and another one, and move the centre after it."""
+        """Return the loss over all pairs of a standard view and another one, then update the centre."""
         if not isinstance(head, PrototypeHead):
             raise ValueError("DINO needs its head of prototypes")
         student = head.cosines(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # (V, N, K)
@@ -118,6 +118,6 @@ class DINO(Method[DINOSettings]):
         return Step(loss, {"undecided": undecided, "used": used})
 
     def after_step(self, step: int) -> None:
-        """Let a teacher that is a copy follow."""
+        """Update a teacher that is a copy."""
         if self.teacher is not None:
             self.teacher.follow()

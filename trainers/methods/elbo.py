@@ -1,4 +1,4 @@
-"""The terms of evidence lower bounds as pure functions: Gaussians of diagonal covariance, in nats, not averaged."""
+"""The terms of evidence lower bounds as pure functions: diagonal Gaussians, in nats, not averaged."""
 
 import math
 
@@ -10,7 +10,7 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 def log_likelihood(pixels: Tensor, decoded: Tensor, variance: float) -> Tensor:
-    """Return log N(x; decoder(z), variance) summed over the values of an image; higher where it is decoded better.
+    """Return log N(x; decoder(z), variance) summed over the values of an image; higher is better.
 
     Args:
         pixels: x, shape (..., C, H, W).
@@ -27,7 +27,7 @@ def log_likelihood(pixels: Tensor, decoded: Tensor, variance: float) -> Tensor:
 
 
 def log_bernoulli(pixels: Tensor, decoded: Tensor) -> Tensor:
-    """Return the log-probability of values in [0, 1] as shares of Bernoulli draws, summed over an image.
+    """Return the log-probability of values in [0, 1] under Bernoulli distributions, summed over an image.
 
     Args:
         pixels: x, shape (..., C, H, W), in [0, 1].
@@ -113,14 +113,14 @@ def kl_to_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
 
 
 def kl(mean: Tensor, log_variance: Tensor, other_mean: Tensor, other_log_variance: Tensor) -> Tensor:
-    """Return KL of one Gaussian of diagonal covariance to another, shape (...), nats, >= 0, of shapes (..., M)."""
+    """Return KL between two diagonal Gaussians, shape (...), nats, >= 0, of shapes (..., M)."""
     gap = (mean - other_mean).square()
     ratio = (log_variance - other_log_variance).exp()
     return 0.5 * (ratio + gap * (-other_log_variance).exp() - 1 - log_variance + other_log_variance).sum(-1)
 
 
 def active(mean: Tensor) -> Tensor:
-    """Return the share of active dimensions: the variance of mu over N images is above 0.01.
+    """Return the share of active dimensions: those where the variance of mu over N images exceeds 0.01.
 
     Args:
         mean: of q(z|x), shape (N, M), N >= 2.

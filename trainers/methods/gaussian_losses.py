@@ -1,4 +1,4 @@
-"""The losses of UMM as pure functions: images as Gaussians of diagonal covariance, and sets of draws from them.
+"""The losses of UMM as pure functions: images as diagonal Gaussians, and sets of draws from them.
 
 N images, C Gaussians an image, M dimensions, G draws an image. Means are unit vectors; so are draws.
 
@@ -18,7 +18,7 @@ BLOCK_GPU = 2**27
 
 
 def draw(mean: Tensor, log_variance: Tensor, samples: int) -> Tensor:
-    """Return draws of every Gaussian, brought to unit length; the gradient reaches both through them.
+    """Return draws of every Gaussian, normalised to unit length, with gradients.
 
     As many from each of an image's Gaussians, which is less noisy than drawing from a random one.
 
@@ -38,7 +38,7 @@ def draw(mean: Tensor, log_variance: Tensor, samples: int) -> Tensor:
 
 
 def set_loss(sets: Tensor, others: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean cross-entropy of telling, for another view's set, which image's set it belongs to.
+    """Return the mean cross-entropy of identifying the image of another view's set of draws.
 
     -log e^{d(x_i, x'_i) / T} / sum_j e^{d(x_j, x'_i) / T}, in nats, with d the mean inner product of all pairs of a
     draw of one set and a draw of the other. That is the inner product of the means of the sets, so that no table of
@@ -112,7 +112,7 @@ def ranking_loss(sets: Tensor, *, bins: int = 10) -> Tensor:
 
 
 def _ramp(cosine: Tensor, at: int, bins: int) -> Tensor:
-    """Return how much of a pair is at or below centre number ``at``: 1 below it, 0 from the next centre on.
+    """Return the soft count of a pair at or below centre number ``at``: 1 below it, 0 from the next centre on.
 
     It is the running sum of triangles of which each is 1 at its own centre and 0 at the two next to it.
     """
@@ -150,7 +150,7 @@ class _Within(torch.autograd.Function):
 
 
 def _others(z: Tensor, start: int, rows: int) -> Tensor:
-    """Return cosines of some rows with all, and of a row with itself -3, which is farther than any."""
+    """Return cosines of some rows with all, -3 for a row with itself, which is farther than any."""
     cosine = z[start : start + rows] @ z.T
     cosine.diagonal(start).fill_(-3.0)
     return cosine

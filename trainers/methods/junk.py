@@ -1,4 +1,4 @@
-"""Junk: a head that separates images from what is left of them after damage."""
+"""Junk: a head that separates images from corrupted copies."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,7 @@ from trainers.methods.settings import Settings, setting
 
 
 def damage_cross_entropy(intact: Tensor, damaged: Tensor) -> Tensor:
-    """Return the binary cross-entropy of a head that says u = -ln p, p being the probability that an image is whole.
+    """Return the binary cross-entropy of a head that outputs u = -ln p, p being the probability of an intact image.
 
     Args:
         intact: u of images as they are, shape (N,), >= 0, in nats: what it costs is u.
@@ -30,7 +30,7 @@ def damage_cross_entropy(intact: Tensor, damaged: Tensor) -> Tensor:
 
 
 def pair_loss(intact: Tensor, damaged: Tensor, *, gap: float) -> Tensor:
-    """Return how far damaged views are from lying ``gap`` above their own image: mean max(0, gap - (u_v - u)).
+    """Return how far corrupted views are from lying ``gap`` above their own image: mean max(0, gap - (u_v - u)).
 
     Args:
         intact: u of N images, shape (N,).
@@ -47,7 +47,7 @@ def pair_loss(intact: Tensor, damaged: Tensor, *, gap: float) -> Tensor:
 
 @dataclass(frozen=True)
 class JunkSettings(Settings):
-    """How a head learns what is no image to learn from."""
+    """The settings of the junk head."""
 
     margin: float = setting(1.0, "by which a damaged view is to lie above its own image, in nats", above=0)
     within: float = setting(
@@ -63,7 +63,7 @@ class JunkSettings(Settings):
 
 
 class Junk(Method[JunkSettings]):
-    """A head that separates images from junk: damaged views of the same images, and of others. No labels."""
+    """A head that separates images from junk: corrupted views of the same and of other images. No labels."""
 
     Settings = JunkSettings
     n_plain = 1
@@ -86,7 +86,7 @@ class Junk(Method[JunkSettings]):
 
     @classmethod
     def check_views(cls, augmentation: Augmentation) -> None:
-        """Raise ``InputError`` unless every view is damaged: one that is whole would be taught as junk."""
+        """Raise ``InputError`` unless every view is corrupted: an intact one would be taught as junk."""
         if augmentation.damage < 1:
             raise InputError(
                 "junk separates images from damaged views of them, so that every view must be damaged: expected --set "
@@ -95,7 +95,7 @@ class Junk(Method[JunkSettings]):
             )
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return the cross-entropy of whole against damaged, and the loss of pairs, weighted.
+        """Return the weighted sum of the cross-entropy of intact against corrupted views, and of the pair loss.
 
         An image is compared with its own views so that what small, blurred originals have in common is not what the
         head uses: their damaged views have it, too.
@@ -112,7 +112,7 @@ class Junk(Method[JunkSettings]):
         return Step(loss, {"whole": intact.detach().mean(), "damaged": damaged.detach().mean(), "ordered": above})
 
     def _noisy(self, features: Tensor) -> Tensor:
-        """Return features (B, D) with noise, so that a few thousand images do not teach the head their own traits."""
+        """Return features (B, D) with noise, against overfitting on a few thousand images."""
         if not self.settings.noise:
             return features
         spread = features.std(0).square().mean().sqrt()

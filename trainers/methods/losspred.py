@@ -1,4 +1,4 @@
-"""Loss prediction: a head that says how large the loss of a task will be on an image.
+"""Loss prediction: a head that predicts the loss of a task on an image.
 
 The task is classification by a linear classifier on the features, or whatever gave the losses in the user's column.
 """
@@ -26,12 +26,12 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def brier(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the squared distance of the probabilities from the right answer, shape (N,), in [0, 2]."""
+    """Return the Brier score, shape (N,), in [0, 2]."""
     return (logits.softmax(1) - F.one_hot(labels, logits.shape[1])).square().sum(1)
 
 
 def margin(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return 1 minus the lead of the right class over the best other one, shape (N,), in [0, 2]; 1 at a draw."""
+    """Return 1 minus the lead of the right class over the best other one, shape (N,), in [0, 2]; 1 at a tie."""
     probabilities = logits.softmax(1)
     right = probabilities.gather(1, labels[:, None]).squeeze(1)
     others = probabilities.scatter(1, labels[:, None], -1.0)
@@ -46,7 +46,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # to add a task loss,
 
 
 def l2_loss(predicted: Tensor, loss: Tensor) -> Tensor:
-    """Return the mean squared distance of prediction and loss; the loss is a constant.
+    """Return the mean squared difference of prediction and loss, without gradient to the loss.
 
     Args:
         predicted: uncertainties, shape (N,), in the unit of the loss.
@@ -62,7 +62,7 @@ def l2_loss(predicted: Tensor, loss: Tensor) -> Tensor:
 
 
 def ranking_loss(predicted: Tensor, loss: Tensor, *, gap: float = 0.1, leeway: float = 0.0) -> Tensor:
-    """Return how far pairs are from the order of their losses; 0 where each is right by ``gap`` or more.
+    """Return the pairwise ranking loss; 0 if each pair is ordered correctly by ``gap`` or more.
 
     Of images 2i and 2i+1 the one with the larger loss is to be the more uncertain by at least ``gap``:
     L = mean max(0, gap - s (u_2i - u_2i+1)), s = 1 where the loss of 2i is larger, else -1. A tie is thus -1, as in
@@ -109,7 +109,7 @@ def fold_of(rows: Tensor, folds: int, seed: int) -> Tensor:
 
 @dataclass(frozen=True)
 class LossPredSettings(Settings):
-    """How a head learns to predict the loss of a task (Kirchhof et al. 2023 and 2024)."""
+    """The settings of loss prediction (Kirchhof et al. 2023 and 2024)."""
 
     form: str = setting("ranking", "of pairs by their loss, or the squared distance to the loss", choices=FORMS)
     task: str = setting("cross-entropy", "the loss that is predicted", choices=tuple(LOSSES))
@@ -143,7 +143,7 @@ class LossPredSettings(Settings):
 
 
 class LossPred(Method[LossPredSettings]):
-    """A head that predicts the loss of a classifier, or any loss that you computed: by rank, or by value."""
+    """A head that predicts the loss of a classifier, or any precomputed loss, by rank or by value."""
 
     paper = "Kirchhof et al. 2024, arXiv:2402.16569"
     Settings = LossPredSettings
@@ -174,20 +174,20 @@ class LossPred(Method[LossPredSettings]):
 
     @classmethod
     def reads_labels(cls, settings: LossPredSettings) -> bool:
-        """Return whether a classifier is to be trained."""
+        """Return whether a classifier is trained."""
         return not settings.loss_column
 
     @classmethod
     def reads_losses(cls, settings: LossPredSettings) -> str | None:
-        """Return the column with the user's own losses, if there is one."""
+        """Return the column with the user's own losses; None without one."""
         return settings.loss_column or None
 
     def before_step(self, batch: Batch) -> None:
-        """Take note of the images' numbers, which decide their folds, and of the user's losses."""
+        """Note the numbers of the images, which decide their folds, and the user's losses."""
         self._batch = batch
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return the classifiers' cross-entropy and, weighted, the head's loss.
+        """Return the classifiers' cross-entropy plus the weighted loss of the head.
 
         The order of a batch is random, so neighbours make pairs, in each view; with ``within``, so do the plain image
         and its view.
@@ -229,7 +229,7 @@ class LossPred(Method[LossPredSettings]):
         return within * within_image + (1 - within) * between
 
     def _classify(self, flat: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return the classifiers' loss, each image's loss under the its own classifier fold, and measures."""
+        """Return the classifiers' loss, each image's loss under the classifier of its own fold, and measures."""
         folds = self.settings.folds
         logits = self.classifier(flat).view(len(flat), folds, self.n_classes)  # type: ignore[misc]
         fold = fold_of(rows, folds, self.seed)
@@ -245,7 +245,7 @@ class LossPred(Method[LossPredSettings]):
 
 
 def _check_gradient(settings: LossPredSettings, task: Task) -> None:
-    """Raise ``InputError`` where nothing would teach the backbone, or what is frozen is to be taught."""
+    """Raise ``InputError`` if nothing would train the backbone, or a frozen one is to be trained."""
     if task.is_frozen and not settings.stop_gradient:
         raise InputError(
             "stop_gradient=false is for a backbone that trains, and --freeze or --cached freezes it; leave "
@@ -259,7 +259,7 @@ def _check_gradient(settings: LossPredSettings, task: Task) -> None:
 
 
 def share_ordered(predicted: Tensor, loss: Tensor) -> Tensor:
-    """Return the share of the pairs 2i and 2i+1 whose uncertainties are in the order of their losses, in [0, 1]."""
+    """Return the share of pairs 2i and 2i+1 whose uncertainties are ordered like their losses, in [0, 1]."""
     even = len(predicted) // 2 * 2
     ours = predicted[0:even:2].detach() > predicted[1:even:2].detach()
     return (ours == (loss[0:even:2] > loss[1:even:2])).float().mean()

@@ -47,7 +47,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Task:
-    """The task that the modules of a method are made for.
+    """What the modules of a method are built for.
 
     Attributes:
         width: of the features.
@@ -112,7 +112,7 @@ class Method(nn.Module, Generic[S]):
 
     @classmethod
     def head(cls, settings: S, size: int, n_classes: int = 2) -> HeadSpec | None:
-        """Return the shape of the head that it trains and that the model keeps, or None.
+        """Return the trained head that the model keeps, or None.
 
         Args:
             settings: its own.
@@ -123,38 +123,38 @@ class Method(nn.Module, Generic[S]):
 
     @classmethod
     def reads_labels(cls, settings: S) -> bool:
-        """Return whether the data must have labels under these settings."""
+        """Return whether the data must have labels with these settings."""
         return cls.needs_labels
 
     @classmethod
     def reads_losses(cls, settings: S) -> str | None:
-        """Return the column of the data that holds a loss for each image, or None."""
+        """Return the column with a loss for each image, or None."""
         return None
 
     @classmethod
     def reads_pixels(cls, settings: S) -> bool:
-        """Return whether it reads ``Batch.pixels`` under these settings."""
+        """Return whether it reads ``Batch.pixels`` with these settings."""
         return cls.needs_pixels
 
     @classmethod
     def fitted(cls, settings: S, batch_size: int, n: int) -> S:
-        """Return the settings with amounts, such as a queue, lowered to what a batch and n images have room for."""
+        """Return the settings with amounts, such as a queue, reduced to what a batch and n images allow."""
         return settings
 
     @classmethod
     def check_amount(cls, settings: S, batch_size: int, n: int) -> None:
-        """Raise ``InputError`` for batches, or a number of images n, that it cannot learn from; most take any."""
+        """Raise ``InputError`` for batch sizes, or numbers of images n, that it cannot train with; most take any."""
 
     @classmethod
     def check_views(cls, augmentation: Augmentation) -> None:
-        """Raise ``InputError`` for views that this method cannot learn from; most take any."""
+        """Raise ``InputError`` for views that it cannot train with; most take any."""
 
     def rates(self) -> dict[str, float]:
-        """Return its own parameters by name whose rate is a multiple of lr; they are not decayed. None, for most."""
+        """Return the multiple of lr for its own parameters by name, which get no weight decay; None for most."""
         return {}
 
     def before_step(self, batch: Batch) -> None:
-        """Take note of the images of the next features; most methods have no need to."""
+        """Prepare for the images of the next features; a no-op for most methods."""
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss of a batch.
@@ -167,4 +167,4 @@ class Method(nn.Module, Generic[S]):
         raise TypeError(f"{type(self).__name__} has no loss")
 
     def after_step(self, step: int) -> None:
-        """Do what follows the optimiser's step of this number, such as moving a teacher; nothing, for most."""
+        """Act after the optimiser's step of this number, such as updating a teacher; a no-op for most."""

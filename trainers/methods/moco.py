@@ -1,4 +1,4 @@
-"""MoCo v2: separate an image from earlier ones, which a slow copy of the network embedded."""
+"""MoCo v2: separate an image from earlier ones, embedded by a momentum encoder."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -17,7 +17,7 @@ MOST_GROUPS = 64
 
 
 def queue_loss(queries: Tensor, keys: Tensor, negatives: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean cross-entropy of telling an image's own key from those in the queue; lower where it is nearer.
+    """Return the mean cross-entropy of identifying an image's own key among those in the queue.
 
     -log e^{q.k / T} / (e^{q.k / T} + sum_j e^{q.n_j / T}), in nats.
 
@@ -42,7 +42,7 @@ def queue_loss(queries: Tensor, keys: Tensor, negatives: Tensor, *, temperature:
 
 @dataclass(frozen=True)
 class MoCoSettings(Settings):
-    """The settings of MoCo v2; its defaults but for the queue, which is 65,536 there, for a million images."""
+    """The settings of MoCo v2 with its defaults, except the queue (65,536 there, for a million images)."""
 
     latent_dim: int = setting(
         128, "width M of the space in which images are compared, a sphere", least=2, most=MOST_WIDTH
@@ -62,7 +62,7 @@ class MoCoSettings(Settings):
 
 
 def fitted_groups(groups: int, batch_size: int) -> int:
-    """Return at most as many groups of keys as leave two images in each, and at least one."""
+    """Return at most this many groups of keys with at least two images in each, and at least one."""
     return max(min(groups, batch_size // 2), 1)
 
 
@@ -76,7 +76,7 @@ def check_groups(groups: int, batch_size: int) -> None:
 
 
 class MoCo(Method[MoCoSettings]):
-    """Momentum contrast with the second version's projector, views and schedule; without uncertainty."""
+    """Momentum contrast with the projector, views and schedule of version 2; no uncertainty."""
 
     paper = "Chen et al. 2020, arXiv:2003.04297"
     Settings = MoCoSettings
@@ -102,7 +102,7 @@ class MoCo(Method[MoCoSettings]):
 
     @classmethod
     def fitted(cls, settings: MoCoSettings, batch_size: int, n: int) -> MoCoSettings:
-        """Return a queue and groups that fit."""
+        """Return settings with a queue and groups that fit."""
         queue = fitted_queue(settings.queue, batch_size, n)
         return replace(settings, queue=queue, key_groups=fitted_groups(settings.key_groups, batch_size))
 
@@ -113,7 +113,7 @@ class MoCo(Method[MoCoSettings]):
         check_groups(settings.key_groups, batch_size)
 
     def before_step(self, batch: Batch) -> None:
-        """Let the slow copy read the second view."""
+        """Run the second view through the momentum encoder."""
         self.keys = F.normalize(self.slow(batch.pixels[0][1]).float(), dim=1)  # (N, M)
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
@@ -125,6 +125,6 @@ class MoCo(Method[MoCoSettings]):
             return Step(loss, {"cosine": cosine, "spread": spread(queries)})
 
     def after_step(self, step: int) -> None:
-        """Let the slow copy follow, and put the keys of this batch into the queue."""
+        """Update the momentum encoder, and put the keys of this batch into the queue."""
         self.slow.follow()
         self.queue.push(self.keys)

@@ -1,4 +1,4 @@
-"""A slow copy of the network, and a queue of its outputs: the two parts of momentum contrast.
+"""The two parts of momentum contrast: a momentum encoder, and a queue of its outputs.
 
 Both are modules of the method, so that they are in the state of a run and never in a checkpoint.
 
@@ -18,7 +18,7 @@ from trainers.half import autocast
 
 
 class MomentumEncoder(nn.Module):
-    """A copy of modules in a row whose weights follow the originals': w <- m w + (1 - m) original.
+    """A copy of sequential modules whose weights follow the originals': w <- m w + (1 - m) original.
 
     It never gets a gradient. The originals are not registered: they belong to the caller that trains them.
 
@@ -67,7 +67,7 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Move a step towards the originals."""
+        """Update towards the originals by one step."""
         for copy, live in zip(self.copies, self._live, strict=True):
             for ours, original in zip(copy.parameters(), live.parameters(), strict=True):
                 ours.lerp_(original.to(ours.dtype), 1 - self.momentum)
@@ -78,7 +78,7 @@ def _depends_on_batch(module: nn.Module) -> bool:
 
 
 class Queue(nn.Module):
-    """The newest ``length`` keys, oldest out first; random directions until it is full.
+    """The newest ``length`` keys, oldest dropped first; random directions until full.
 
     Args:
         length: K, a multiple of the batch.
@@ -95,14 +95,14 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def push(self, keys: Tensor) -> None:
-        """Put keys, shape (N, M), where the oldest ones are."""
+        """Replace the oldest keys by new ones, shape (N, M)."""
         places = (self.at + torch.arange(len(keys), device=self.keys.device)) % len(self.keys)
         self.keys[places] = keys.to(self.keys.dtype)
         self.at.add_(len(keys)).remainder_(len(self.keys))
 
 
 def fitted_queue(length: int, batch_size: int, n: int) -> int:
-    """Return the longest queue of at most this length that batches fill evenly, of n images; a batch at least.
+    """Return the longest queue up to this length that is a multiple of the batch, for n images; at least a batch.
 
     >>> fitted_queue(4096, 256, 3000)
     2816
@@ -111,7 +111,7 @@ def fitted_queue(length: int, batch_size: int, n: int) -> int:
 
 
 def check_queue(length: int, batch_size: int, n: int) -> None:
-    """Raise ``InputError`` unless batches fill a queue evenly, and it holds no image twice.
+    """Raise ``InputError`` unless the queue is a multiple of the batch, and holds no image twice.
 
     Args:
         length: of the queue.

@@ -41,7 +41,7 @@ def _share(default: float, what: str) -> float:
 
 @dataclass(frozen=True)
 class ProxySettings(Settings):
-    """The shared part of the three methods."""
+    """The common settings of the three methods."""
 
     latent_dim: int = setting(512, "width M of the embedding, a sphere", least=2, most=MOST_WIDTH)
     proxy_lr: float = _share(10.0, "the proxies' directions")
@@ -83,7 +83,7 @@ P = TypeVar("P", bound=ProxySettings)
 
 
 class Proxies(Method[P]):
-    """The shared part of the three methods: proxies, and mu and kappa of images. The loss is left to each."""
+    """The common part of the three methods: proxies, and mu and kappa of images; each adds its loss."""
 
     needs_labels = True
     embeds = True
@@ -108,11 +108,11 @@ class Proxies(Method[P]):
         return NormHeadSpec(settings.latent_dim)
 
     def rates(self) -> dict[str, float]:
-        """Return the rate of the directions as a multiple of lr."""
+        """Return the learning rate of the directions as a multiple of lr."""
         return {"directions": self.settings.proxy_lr}
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return the loss of a batch over all its views, and the share of images whose nearest proxy is theirs."""
+        """Return the loss of a batch over all its views, and the share of images whose nearest proxy is correct."""
         if labels is None:
             raise ValueError("proxies need labels")
         mu, kappa = mu_and_kappa(features.flatten(0, 1), head, self.projector)
@@ -127,18 +127,18 @@ class Proxies(Method[P]):
         return Step(loss, measures)
 
     def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of this method, and its own measures."""
+        """Return the loss of this method, and its measures."""
         raise TypeError(f"{type(self).__name__} has no loss")
 
 
 class ProxyNCA(Proxies[ProxyNCASettings]):
-    """ProxyNCA++: cross-entropy of cosines to the proxies, over a low temperature."""
+    """ProxyNCA++: cross-entropy of cosines to the proxies, with a low temperature."""
 
     paper = "Teh et al. 2020, arXiv:2004.01113"
     Settings = ProxyNCASettings
 
     def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return equation 6 of the paper; norms do not count."""
+        """Return equation 6 of the paper; norms are ignored."""
         cosine = images.mu @ proxy_mu.T
         return proxy_nca(-cosine, labels, self.settings.temperature), {}
 
@@ -150,7 +150,7 @@ class ProxyAnchor(Proxies[ProxyAnchorSettings]):
     Settings = ProxyAnchorSettings
 
     def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return equation 4 of the paper; norms do not count."""
+        """Return equation 4 of the paper; norms are ignored."""
         settings = self.settings
         return proxy_anchor(images.mu @ proxy_mu.T, labels, alpha=settings.alpha, delta=settings.delta), {}
 
@@ -172,11 +172,11 @@ class NivMF(Proxies[NivMFSettings]):
 
     @classmethod
     def head(cls, settings: NivMFSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return a kappa head, or a projection whose length is kappa; each begins near ``kappa_init``."""
+        """Return a kappa head, or a projection whose length is kappa; both start near ``kappa_init``."""
         return kappa_head(settings.kappa, settings.kappa_init, settings.latent_dim)
 
     def rates(self) -> dict[str, float]:
-        """Return the rates of proxies, their kappas and the temperature as multiples of lr."""
+        """Return the learning rates of proxies, their kappas and the temperature as multiples of lr."""
         multiples = {"log_kappas": self.settings.kappa_lr, "log_temperature": self.settings.temperature_lr}
         return super().rates() | multiples
 
@@ -190,7 +190,7 @@ class NivMF(Proxies[NivMFSettings]):
         return total, {"proxy_kappa": kappas.detach().mean(), "temperature": temperature.detach()}
 
     def distance(self, proxies: Directions, images: Directions) -> Tensor:
-        """Return how far images are from classes, shape (B, C)."""
+        """Return the distance of images to classes, shape (B, C)."""
         name, published = self.settings.distance, self.settings.density == "published"
         if name in ISOTROPIC:
             return ISOTROPIC[name](Directions(proxies.mu, proxies.kappa.squeeze(1)), images)

@@ -1,11 +1,11 @@
-"""Losses of deep metric learning with proxies: one point, or one distribution, for every class."""
+"""Losses of deep metric learning with proxies: one point, or one distribution, per class."""
 
 import torch.nn.functional as F
 from torch import Tensor
 
 
 def proxy_nca(distances: Tensor, labels: Tensor, temperature: Tensor | float) -> Tensor:
-    """Return -log of the weight of the right class, e^(-d/t) over all classes, averaged over images, in nats.
+    """Return -log of the softmax weight e^(-d/t) of the right class, averaged over images, in nats.
 
     Args:
         distances: of images from classes, shape (B, C).

@@ -12,7 +12,7 @@ LATER = object()  # instead of a value that a cache fixes: it fixes none
 
 @dataclass(frozen=True)
 class About:
-    """The meaning of one setting, and the values that it takes.
+    """The meaning of a setting, and its allowed values.
 
     Attributes:
         meaning: with the unit, for display.
@@ -34,7 +34,7 @@ class About:
 
     @property
     def values(self) -> str:
-        """The values that it takes, in words; empty where any of its type will do."""
+        """The allowed values in words; empty if any value of its type is allowed."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         bounds = (("at least", self.least), ("above", self.above), ("at most", self.most), ("below", self.below))
@@ -42,11 +42,11 @@ class About:
 
     @property
     def is_of_views(self) -> bool:
-        """Whether it is about views of images, which a cache has already."""
+        """Whether it concerns views of images, which a cache already has."""
         return self.cached is not LATER
 
     def allows(self, value: Any) -> bool:
-        """Return whether a value, already of the right type, is one of them; a number must be finite."""
+        """Return whether a value of the right type is allowed; a number must be finite."""
         if self.choices:
             return value in self.choices
         if isinstance(value, str | bool):
@@ -81,7 +81,7 @@ class Settings:
 
     @classmethod
     def about(cls) -> dict[str, About]:
-        """Return the meaning and range of each setting, in their order."""
+        """Return the meaning and range of each setting, in order."""
         return {field.name: field.metadata["about"] for field in fields(cls)}
 
 
@@ -95,7 +95,7 @@ class Shown:
 
 
 def shown(kind: type[Settings]) -> list[Shown]:
-    """Return the settings of a method, in their order, for help and documents."""
+    """Return the settings of a method, in order, for help and documents."""
     rows = []
     for name, about in kind.about().items():
         default = getattr(kind, name)

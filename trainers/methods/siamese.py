@@ -1,4 +1,4 @@
-"""SimSiam and VI-SimSiam: two views that predict one another, without negatives.
+"""SimSiam and VI-SimSiam: two views that predict each other, without negatives.
 
 They differ in the loss alone. Both project features to z, predict mu from z, and stop the gradient through the target.
 """
@@ -22,7 +22,7 @@ PREDICTORS = ("direct", "mlp")
 
 @dataclass(frozen=True)
 class SiameseSettings(Settings):
-    """The shared part of the two methods; the defaults are as in Nakamura et al. 2023, appendix B, where given."""
+    """The common settings of the two methods; defaults as in Nakamura et al. 2023, appendix B, where given."""
 
     latent_dim: int = setting(
         2048, "width M of the space in which views are compared, a sphere", least=2, most=MOST_WIDTH
@@ -58,14 +58,14 @@ class MLPPredictor(nn.Sequential):
         )
 
     def follow(self, z: Tensor) -> None:
-        """Take note of a batch of z; a learned predictor has no need to."""
+        """Receive a batch of z; a learned predictor ignores it."""
 
     def renew(self) -> None:
-        """Recompute the weights; a learned predictor is left to the optimiser."""
+        """Recompute the weights; a learned predictor is trained by the optimiser."""
 
 
 class DirectPredictor(nn.Module):
-    """A linear predictor that is computed, not learned, from the correlation F of z.
+    """A linear predictor computed from the correlation F of z instead of being learned.
 
     W = Q diag(max(sqrt(e) + eps, 1e-4)) Q^T, where e are F's eigenvalues over the largest, and F is a running mean
     of z z^T for z of unit length, not centred.
@@ -93,7 +93,7 @@ class DirectPredictor(nn.Module):
 
     @torch.no_grad()
     def follow(self, z: Tensor) -> None:
-        """Fold the directions of a batch of z, shape (B, M), into the running correlation."""
+        """Add the directions of a batch of z, shape (B, M), to the running correlation."""
         unit = F.normalize(z.detach().float(), dim=1)
         batch = unit.T @ unit / len(unit)
         rho = torch.where(self.seen == 0, 0.0, self.rho)
@@ -147,7 +147,7 @@ def pairs(n_views: int, n_standard: int) -> tuple[list[int], list[int]]:
 
 @lru_cache(maxsize=32)
 def _places(n_views: int, n_standard: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return ``pairs`` as tensors; kept, since a copy to a GPU waits for all its work."""
+    """Return ``pairs`` as tensors; cached, since a copy to a GPU waits for all its work."""
     targets, others = pairs(n_views, n_standard)
     with torch.inference_mode(False):
         return torch.tensor(targets, device=device), torch.tensor(others, device=device)
@@ -186,24 +186,24 @@ class SimSiam(Method[SiameseSettings]):
         return self.loss(cosine, kappa, z.shape[-1], measures)
 
     def loss(self, cosine: Tensor, kappa: Tensor | None, dim: int, measures: dict[str, Tensor]) -> Step:
-        """Return the step of this method from what both methods share."""
+        """Return the step of this method from the common quantities."""
         return Step(simsiam_loss(cosine), measures)
 
     def after_step(self, step: int) -> None:
-        """Renew a computed predictor, every so many steps."""
+        """Recompute a DirectPred predictor every so many steps."""
         if step % self.settings.predictor_every == 0:
             self.predictor.renew()
 
 
 class VISimSiam(SimSiam):
-    """SimSiam as variational inference: a kappa head says how far a prediction can be trusted."""
+    """SimSiam as variational inference: the kappa head estimates how far a prediction can be trusted."""
 
     paper = "Nakamura et al. 2023, arXiv:2203.11437"
     defaults: ClassVar = {}
 
     @classmethod
     def head(cls, settings: SiameseSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return a kappa head that is scaled for the latent space."""
+        """Return a kappa head scaled for the latent space."""
         return KappaHeadSpec(HEAD_HIDDEN, float(settings.latent_dim - 1))
 
     def loss(self, cosine: Tensor, kappa: Tensor | None, dim: int, measures: dict[str, Tensor]) -> Step:

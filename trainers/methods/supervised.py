@@ -1,4 +1,4 @@
-"""Cross-entropy on labels: a backbone for other methods to start from."""
+"""Cross-entropy on labels: a backbone to start other methods from."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from trainers.methods.settings import Settings
 
 
 class Supervised(Method[Settings]):
-    """A linear classifier on the features, label smoothing 0.1."""
+    """A linear classifier on the features, with label smoothing 0.1."""
 
     needs_labels = True
     n_standard = 1

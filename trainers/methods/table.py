@@ -1,4 +1,4 @@
-"""Every method by name; a class is imported when it is looked up, so that help can name all at no cost."""
+"""Every method by name, imported when it is used, so that help can list all at no cost."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ WHERE: dict[str, str] = {  # to add a method, add a line
 
 
 class MethodTable(Lazy[Any]):
-    """The methods above, then those that other packages add by an entry point of the group ``curate.methods``."""
+    """The built-in methods, then those of other packages by the entry point group ``curate.methods``."""
 
     def __getitem__(self, name: str) -> Any:
         if name in self.where:

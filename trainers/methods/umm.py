@@ -1,4 +1,4 @@
-"""UMM: an image is a Gaussian, or several, and is separated from other images by draws from it.
+"""UMM: an image is a Gaussian, or a mixture, separated from other images by draws from it.
 
 Three learners say what the other view of an image is, and what it is separated from: both views go through the network
 and the other images of the batch are the negatives (end-to-end), a slow copy reads the other view and a queue holds
@@ -75,7 +75,7 @@ class UMMSettings(Settings):
 
 
 def schedule(text: str) -> list[tuple[float, int]]:
-    """Return from which share of the steps on how many draws are made, in order.
+    """Return the number of draws from each share of the steps on, in order.
 
     Raises:
         InputError: for a text that is no such list.
@@ -118,7 +118,7 @@ class Bank(nn.Module):
         self.register_buffer("held", torch.stack([mean, torch.full_like(mean, -math.log(shape[1]))], dim=1))
 
     def others(self, rows: Tensor, count: int) -> Tensor:
-        """Return Gaussians of other images than these, drawn again, shape (count, 2, C, M)."""
+        """Return Gaussians of other images than these, resampled, shape (count, 2, C, M)."""
         order = torch.randperm(len(self.held), device=rows.device)
         return self.held[order[~torch.isin(order, rows)][:count]]
 
@@ -130,7 +130,7 @@ class Bank(nn.Module):
 
 
 class UMM(Method[UMMSettings]):
-    """An image as a Gaussian, or a mixture: its covariance says how sure the network is of its place."""
+    """An image as a Gaussian, or a mixture: its covariance is the uncertainty."""
 
     paper = "Zhou et al. 2022, arXiv:2107.08892"
     Settings = UMMSettings
@@ -163,12 +163,12 @@ class UMM(Method[UMMSettings]):
 
     @classmethod
     def reads_pixels(cls, settings: UMMSettings) -> bool:
-        """Return whether a slow copy reads the other view."""
+        """Return whether a momentum encoder reads the other view."""
         return settings.learner == "moco"
 
     @classmethod
     def fitted(cls, settings: UMMSettings, batch_size: int, n: int) -> UMMSettings:
-        """Return a queue and groups, or draws from the bank, that fit."""
+        """Return settings with a queue and groups, or draws from the bank, that fit."""
         if settings.learner == "moco":
             queue = fitted_queue(settings.queue, batch_size, n)
             return replace(settings, queue=queue, key_groups=fitted_groups(settings.key_groups, batch_size))
@@ -192,16 +192,16 @@ class UMM(Method[UMMSettings]):
 
     @property
     def samples(self) -> int:
-        """How many draws of each Gaussian the next step makes."""
+        """The number of draws of each Gaussian in the next step."""
         return [k for start, k in schedule(self.settings.samples) if start <= self._batch.share][-1]
 
     def before_step(self, batch: Batch) -> None:
-        """Note the images, and let the slow copy read their other view."""
+        """Note the images, and run their other view through the momentum encoder."""
         self._batch = batch
         self._other = None if self.slow is None else self.slow(batch.pixels[0][1])
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return L_S + lambda_n L_N + lambda_r L_R, of which L_S has a weight, too."""
+        """Return L_S + lambda_n L_N + lambda_r L_R; L_S has a weight too."""
         if head is None:
             raise ValueError("UMM needs a head of Gaussians")
         n_read = self.n_standard - self.n_unread
@@ -215,7 +215,7 @@ class UMM(Method[UMMSettings]):
         return self.loss(predicted[0], predicted[1] if n_read == 2 else self.other())
 
     def other(self) -> Tensor:
-        """Return the other view's Gaussians, shape (N, 2, C, M), by the slow copy or out of the bank."""
+        """Return the other view's Gaussians, shape (N, 2, C, M), by the momentum encoder or from the bank."""
         if self.bank is not None:
             return self.bank.held[self._batch.rows]
         if self._other is None:
@@ -242,7 +242,7 @@ class UMM(Method[UMMSettings]):
         return Step(torch.stack(list(terms.values())).sum(), {**{k: v.detach() for k, v in terms.items()}, **shown})
 
     def set_loss(self, sets: Tensor, others: Tensor) -> Tensor:
-        """Return L_S against the batch, or against the queue or the bank, whose sets are known by their means."""
+        """Return L_S against the batch, or against the queue or the bank, whose sets are represented by their means."""
         settings = self.settings
         if self.queue is not None:
             negatives = self.queue.keys
@@ -254,7 +254,7 @@ class UMM(Method[UMMSettings]):
         return queue_loss(sets.mean(1), others.mean(1), negatives, temperature=settings.temperature)
 
     def after_step(self, step: int) -> None:
-        """Let the slow copy, the queue and the bank follow."""
+        """Update the momentum encoder, the queue and the bank."""
         if self.slow is not None and self.queue is not None:
             self.slow.follow()
             self.queue.push(self._keys)

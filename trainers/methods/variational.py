@@ -1,4 +1,4 @@
-"""SimVAE, VAE, beta-VAE and CR-VAE: a posterior of each view, and a decoder that makes the view of it again.
+"""SimVAE, VAE, beta-VAE and CR-VAE: a posterior of each view, and a decoder that reconstructs it.
 
 They share the head with its decoder, the views and the likelihood, and differ in what holds the posterior: log p(z|y)
 of the views of an image together, the divergence from N(0, I), or that and the divergence between two views.
@@ -26,7 +26,7 @@ def _views(default: int, least: int) -> int:
 
 @dataclass(frozen=True)
 class VariationalSettings(Settings):
-    """The shared part of the four methods; the defaults are as in Bizeul et al. 2024, appendix A.7.4."""
+    """The common settings of the four methods; defaults as in Bizeul et al. 2024, appendix A.7.4."""
 
     latent_dim: int = setting(64, "width M of z, whose mean is the embedding", least=1, most=MOST_WIDTH)
     channels: int = setting(256, "of the map that a decoder starts from; each doubling halves them", least=1, most=4096)
@@ -63,7 +63,7 @@ class CRVAESettings(VariationalSettings):
 
 @dataclass(frozen=True)
 class Encoded:
-    """An encoded batch, as the losses read it.
+    """An encoded batch for the losses.
 
     Attributes:
         mean: of q(z|x), shape (V, N, M).
@@ -80,7 +80,7 @@ V = TypeVar("V", bound=VariationalSettings)
 
 
 class Variational(Method[V]):
-    """The shared part of the four methods: posterior, draw, decoder and likelihood. The bound is left to each."""
+    """The common part of the four methods: posterior, draw, decoder and likelihood; each adds its bound."""
 
     needs_pixels = True
     embeds = True
@@ -108,7 +108,7 @@ class Variational(Method[V]):
         return PosteriorHeadSpec(settings.latent_dim, size, settings.channels)
 
     def before_step(self, batch: Batch) -> None:
-        """Keep the views of the next features, in [0, 1]: they are what is decoded."""
+        """Keep the views of the next features, in [0, 1], as targets of the decoder."""
         self._seen = batch.pixels[0] * self.std + self.mean
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
@@ -139,12 +139,12 @@ class Variational(Method[V]):
         return Step(-bound.mean() / (len(seen) * seen[0, 0].numel()), shown)
 
     def bound(self, seen: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the bound of each image with all its views, shape (N,), nats, and what to show of its terms."""
+        """Return the bound of each image with all its views, shape (N,), nats, and its terms for display."""
         raise TypeError(f"{type(self).__name__} has no bound")
 
 
 class SimVAE(Variational[SimVAESettings]):
-    """Views of an image decoded from posteriors around one centre, which is integrated out."""
+    """Views of an image reconstructed from posteriors around one centre, which is integrated out."""
 
     paper = "Bizeul et al. 2024, arXiv:2402.01399"
     Settings = SimVAESettings
@@ -157,7 +157,7 @@ class SimVAE(Variational[SimVAESettings]):
 
 
 class BetaVAE(Variational[BetaVAESettings]):
-    """A VAE whose divergence from the prior weighs beta times as much."""
+    """A VAE whose KL to the prior has weight beta."""
 
     paper = "Higgins et al. 2017 (ICLR)"
     Settings = BetaVAESettings
@@ -169,7 +169,7 @@ class BetaVAE(Variational[BetaVAESettings]):
 
 
 class VAE(Variational[VariationalSettings]):
-    """The baseline of the family: each view on its own, against a standard normal prior."""
+    """The baseline of the family: each view separately, with a standard normal prior."""
 
     paper = "Kingma & Welling 2014, arXiv:1312.6114"
     Settings = VariationalSettings
@@ -181,7 +181,7 @@ class VAE(Variational[VariationalSettings]):
 
 
 class CRVAE(Variational[CRVAESettings]):
-    """A VAE of images and their views whose posteriors are held together."""
+    """A VAE of images and their views whose posteriors are pulled together."""
 
     paper = "Sinha & Dieng 2021, arXiv:2105.14859"
     Settings = CRVAESettings

@@ -1,4 +1,4 @@
-"""VICReg: views of an image agree, while every dimension keeps its variance and is uncorrelated with the others."""
+"""VICReg: views of an image agree, while every dimension keeps its variance and dimensions are decorrelated."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -70,7 +70,7 @@ class VICRegSettings(Settings):
 
 
 def expander(width: int, hidden_dim: int, latent_dim: int) -> nn.Sequential:
-    """Return features (B, D) -> (B, M): Linear, BN, ReLU, twice, and a Linear without bias, as the authors run it."""
+    """Return features (B, D) -> (B, M): Linear, BN, ReLU, twice, and a Linear without bias, as in the authors' code."""
     layers: list[nn.Module] = []
     for before in (width, hidden_dim):
         layers += [nn.Linear(before, hidden_dim), nn.BatchNorm1d(hidden_dim), nn.ReLU()]
@@ -78,7 +78,7 @@ def expander(width: int, hidden_dim: int, latent_dim: int) -> nn.Sequential:
 
 
 class VICReg(Method[VICRegSettings]):
-    """Two views agree; spread and decorrelation, not negatives, keep them from one point. No uncertainty."""
+    """Two views agree; variance and decorrelation, not negatives, prevent collapse. No uncertainty."""
 
     paper = "Bardes et al. 2022, arXiv:2105.04906"
     Settings = VICRegSettings
