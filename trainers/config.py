@@ -52,7 +52,7 @@ def rate_steps(text: str) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The recipe of one run; defaults are those of Nakamura et al. 2023, appendix B, where it gives a value.
+    """The recipe of one run; defaults are from Nakamura et al. 2023, appendix B, where it gives a value.
 
     ``settings`` are the method's own, by default those that it starts with.
 

@@ -39,7 +39,7 @@ class Start:
     options: dict[str, Any] = field(default_factory=dict)
 
     def size(self, side: int | None, *, frozen: bool) -> int:
-        """Return the view size in pixels: as requested, else that of the start.
+        """Return the view size in pixels: as requested, else the start's.
 
         Raises:
             InputError: if a frozen start is requested another size than its own.

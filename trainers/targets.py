@@ -1,4 +1,4 @@
-"""A digest of the labels and losses of a cache, which identifies them besides the features."""
+"""A digest of the labels and losses of a cache, which is part of its identity."""
 
 import hashlib
 

@@ -52,7 +52,7 @@ class Views(Protocol):
 
 
 class _Reading:
-    """Runs views through the backbone, each resolution at once, and gathers those of all processes."""
+    """Runs views through the backbone, each resolution at once, and gathers the results of all processes."""
 
     def __init__(self, config: TrainConfig, model: ScoringModel, method: Method[Any], backbone: Backbone) -> None:
         self._config, self._model, self._backbone = config, model, backbone
@@ -283,7 +283,7 @@ def views_of(
     backbone: Backbone,
     device: torch.device,
 ) -> Views:
-    """Return a reader of the views of some data; the arguments are those of its class."""
+    """Return a reader of the views of some data; the arguments are the same as of its class."""
     if isinstance(data, CachedFeatures):
         return CachedViews(config, data, method, device=device)
     if isinstance(data, TrainingSet):

@@ -1,1 +1,1 @@
-"""The commands, one thin file each: parse, call the library, report."""
+"""The commands, one thin file each: parse, call the library, print."""

@@ -1,4 +1,4 @@
-"""``curate balance``: parse, balance, report."""
+"""``curate balance``: parse, balance, print."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -58,7 +58,7 @@ def _report(result: "BalanceResult", dry_run: bool) -> None:
 
 
 def _cells(result: "BalanceResult", line: Callable[[str], None], table: Callable[..., None]) -> None:
-    """The largest cells, before and after."""
+    """Return the largest cells, before and after."""
     before, after = sum(n for n, _, _ in result.cells.values()), max(1, result.kept)
     largest = sorted(result.cells.items(), key=lambda item: -item[1][0])
     table(

@@ -79,7 +79,7 @@ def _report(result: "CleanResult") -> None:
 
 
 def _next(result: "CleanResult") -> list[str]:
-    """Return the command that is usually run next; none where nothing is left to do."""
+    """Return the usual next command; empty if nothing is left to do."""
     from curate.cleaning.steps import SCORES
 
     if result.to_review:

@@ -1,4 +1,4 @@
-"""``curate compare``: what differs between two tables, and whether that is beyond chance."""
+"""``curate compare``: the differences of two tables, and whether they are significant."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Completions of option values in the shell: names in curate's tables, and the user's columns."""
+"""Shell completion of option values: names in curate's tables, and the user's columns."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -8,7 +8,7 @@ import typer
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the columns that begin so, of the table on the line; none without a table to read."""
+    """Return the columns of the table on the line that start with a text; empty without a readable table."""
     from curate.tables.table import open_table
     from scoring.errors import InputError
 
@@ -21,7 +21,7 @@ def columns(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def names_of(place: str) -> Callable[[str], list[str]]:
-    """Return a completion of the names of a literal table.
+    """Return a completion of the names of a literal type.
 
     Args:
         place: where it is, ``module:TABLE``; imported when Tab is pressed.

@@ -1,4 +1,4 @@
-"""A command made from a request: the fields are its options."""
+"""A command built from a request, whose fields are its options."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ PATHS = {"table": options.table_argument, "output": options.output_argument, "lo
 def command_of(
     request: Callable[..., R], **after: str
 ) -> Callable[[Callable[Concatenate[R, Extras], None]], Callable[..., None]]:
-    """Return the decorator of a command: Typer sees the options of a request, and the command gets the request.
+    """Return a decorator with which Typer sees the options of a request, and the command receives the request.
 
     Args:
         request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``.
@@ -61,7 +61,7 @@ def command_of(
 def _in_order(
     parameters: dict[str, inspect.Parameter], extras: Mapping[str, inspect.Parameter], after: Mapping[str, str]
 ) -> list[inspect.Parameter]:
-    """Return all parameters in the order of help."""
+    """Return all parameters in the order of the help."""
     names = [name for name in parameters if name not in LAST]
     names += [name for name in extras if name not in LAST and name not in after]
     for name, place in reversed([*after.items()]):
@@ -71,7 +71,7 @@ def _in_order(
 
 
 def parameter(field: Field) -> inspect.Parameter:
-    """Return a field as Typer reads it."""
+    """Return a field as a Typer parameter."""
     about = field.about
     if not isinstance(about, Option):
         raise TypeError(f"{field.name} is no option")
@@ -96,7 +96,7 @@ def parameter(field: Field) -> inspect.Parameter:
 
 
 def typed_as(kind: Any, *, by_name: bool = False) -> Any:
-    """Return the type of what is typed for a keyword of a type; ``by_name``, a path is a text.
+    """Return the type that is typed for a keyword's type; with ``by_name``, a path is a text.
 
     >>> typed_as(str | Path | None), typed_as(str | Sequence[str] | None)
     (pathlib.Path | None, list[str] | None)

@@ -1,4 +1,4 @@
-"""``curate dedup``: keep one of each group that is the same, and say why."""
+"""``curate dedup``: keep one of each group of duplicates, with reasons."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -97,7 +97,7 @@ def run(
 
 
 def _refuse_sheet(sheet: Path | None, request: DedupOptions) -> None:
-    """Mistakes about the image, before hours of work."""
+    """Refuse mistakes about the sheet before hours of work."""
     from curate.sheets.picture import check_picture
     from curate.tables.images import require_images
     from curate.tables.table import open_table
@@ -116,7 +116,7 @@ def _refuse_sheet(sheet: Path | None, request: DedupOptions) -> None:
 
 
 def _draw(result: "DedupResult", request: DedupOptions, sheet: Path) -> int:
-    """Draw the groups, and return how many there was room for."""
+    """Draw the groups, and return how many fit."""
     from curate.sheets.groups import group_sheet
     from curate.tables.table import open_table
 

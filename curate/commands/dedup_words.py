@@ -1,4 +1,4 @@
-"""Messages on a deduplication: on the quality of kept copies, and on planted copies."""
+"""Messages about a deduplication: quality of kept copies, and planted copies."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ N_UNREAD = 5  # images that could not be used, named in the report
 
 
 def lower_words(n: int) -> str:
-    """Return how many groups keep a copy of lower quality than one that is dropped."""
+    """Return how many groups keep a copy of lower quality than a dropped one."""
     if not n:
         return "no group keeps a copy of lower quality than one it drops"
     groups = "1 group keeps a copy of lower quality than one it drops"
@@ -21,12 +21,12 @@ def lower_words(n: int) -> str:
 
 
 def recall_header(report: "RecallReport") -> tuple[str, ...]:
-    """Return the titles of ``recall_table``."""
+    """Return the header of ``recall_table``."""
     return ("edit", "what was done", "found", "recall", "95 %", *report.overall.by_finder)
 
 
 def recall_table(report: "RecallReport") -> list[tuple[str, ...]]:
-    """Return a row of text for each kind of edit, and one for all."""
+    """Return a row of text for each kind of edit, and one for the total."""
     rows = []
     for kind in [*report.kinds, report.overall]:
         finders = [f"{n / kind.n:.2f}" for n in kind.by_finder.values()]
@@ -36,7 +36,7 @@ def recall_table(report: "RecallReport") -> list[tuple[str, ...]]:
 
 
 def recall_lines(report: "RecallReport") -> list[str]:
-    """Return notes on the table, one sentence a line."""
+    """Return notes on the table, one sentence per line."""
     overall, images = report.overall, counted(report.images, "image")
     lines = [
         f"recall of planted copies {overall.detected / overall.n:.3f} (95 %: {overall.low:.3f} to {overall.high:.3f}): "

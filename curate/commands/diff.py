@@ -1,4 +1,4 @@
-"""``curate diff``: two subsets next to one another, by row, value and setting."""
+"""``curate diff``: two subsets compared by row, value and setting."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""``curate doctor``: what this machine and this installation can do."""
+"""``curate doctor``: what this machine and installation can do."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``curate evaluate``: how good the score columns are."""
+"""``curate evaluate``: the quality of score columns."""
 
 import os
 from dataclasses import replace

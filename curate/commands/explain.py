@@ -1,4 +1,4 @@
-"""``curate explain``: all that happened to an image, step by step."""
+"""``curate explain``: everything that happened to an image, step by step."""
 
 from collections.abc import Mapping
 from dataclasses import replace

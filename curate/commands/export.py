@@ -1,4 +1,4 @@
-"""``curate export``: a subset as another tool takes it."""
+"""``curate export``: a subset for another tool."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -68,7 +68,7 @@ def run(
 
 
 def _notes(result: "ExportResult") -> list[str]:
-    """Return notes for the user: rows that are left out, and notes of the format."""
+    """Return notes on rows left out, and notes of the format."""
     notes = []
     if result.left_out:
         notes.append(f"{counted(result.left_out, 'row')} left out, because the image could not be scored")

@@ -1,4 +1,4 @@
-"""``curate filter``: parse the rules in the order typed, apply them, report."""
+"""``curate filter``: parse the rules in the order typed, apply them, print."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -67,7 +67,7 @@ def run(
 
 
 def filter_notes(result: "Result") -> list[str]:
-    """Return notes on the rules: what they used, which requested more rows than exist, and whether none is left."""
+    """Return notes on the rules: inputs, amounts that exceed the rows, and an empty result."""
     return [*result.notes, *([] if result.kept else ["no row is left: the subset is empty"])]
 
 
@@ -76,7 +76,7 @@ def _no_value(why: str) -> str:
 
 
 def _meant_shares(rules: Sequence[tuple[str, str]]) -> list[str]:
-    """Notes on amounts that are counts of rows and could have been meant as per cent."""
+    """Return notes on amounts that are counts of rows but may have been meant as per cent."""
     amounts = [(name.replace("_", "-"), amount) for name, amount in rules if name in AMOUNTS]
     return [
         f"--{name} {amount} is {counted(int(amount), 'row')}; {amount}% is a share"

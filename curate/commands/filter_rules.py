@@ -1,4 +1,4 @@
-"""The line of ``curate filter``: its rules in the order typed, also those that other packages add."""
+"""The command line of ``curate filter``: rules in the order typed, including rules of other packages."""
 
 import inspect
 from typing import Any
@@ -13,7 +13,7 @@ from scoring.errors import InputError
 
 
 class RuleCommand(OrderedCommand):
-    """A command that has the options of rules, too; rules of other packages are imported when they are needed."""
+    """A command that also has the options of rules; rules of other packages are imported on demand."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         self._params: list[Any] = []
@@ -23,7 +23,7 @@ class RuleCommand(OrderedCommand):
 
     @property
     def params(self) -> list[Any]:
-        """The parameters; InputError for a package whose rule takes a name that is taken."""
+        """Return the parameters; InputError for a package whose rule uses a name twice."""
         if not self._is_complete:
             from curate.policies.filter.options import with_rules
             from curate.policies.filter.table import OF_RULES, RULES
@@ -40,7 +40,7 @@ class RuleCommand(OrderedCommand):
         self._params = params
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
-        """Read a line; a package whose rule is typed and cannot be used, or clashes, ends it in one line."""
+        """Parse a line; a package whose rule cannot be used, or clashes, ends it with one message."""
         from curate.policies.filter.table import RULES
 
         try:

@@ -1,4 +1,4 @@
-"""``curate fit``: a score that is fitted to the dataset."""
+"""``curate fit``: scores fitted to a dataset."""
 
 import shlex
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Commands in plain text: under headings, in the order of a reviewer's work, with words for what an option takes."""
+"""Commands as plain text: grouped by task, with words for option values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ TAKES = {
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help names what an option takes, N, FILE or COLUMN, and no type of Python's."""
+    """A command whose help names option values as N, FILE or COLUMN instead of Python types."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -34,7 +34,7 @@ class PlainCommand(TyperCommand):
                 param.metavar = _metavar(param)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options, and below them the names of the options that many commands have."""
+        """Write arguments and options, then the names of the common options."""
         records = [(param, param.get_help_record(ctx)) for param in self.get_params(ctx)]
         specific = [(param, record) for param, record in records if record is not None and not is_common(param)]
         for heading, kind in (("Arguments", "argument"), ("Options", "option")):
@@ -48,12 +48,12 @@ class PlainCommand(TyperCommand):
 
 
 def is_common(param: Any) -> bool:
-    """Whether an option does here what it does in every command that has it."""
+    """Whether an option has the meaning that it has in every command."""
     return bool(param.opts) and param.opts[0] in COMMON and param.help == f"{MEANS[param.opts[0]]}."
 
 
 def _metavar(param: Any) -> str:
-    """Return a word for what an option takes: by its type, and of text by its name."""
+    """Return a word for an option's value: by its type, and for text by its name."""
     word = str(param.name).strip("_").rpartition("_")[2]
     described = getattr(param, "type_descriptor", None)
     kind = str(getattr(param, "type", "") if described is None else described.annotation).lower()
@@ -65,12 +65,12 @@ class PlainTyper(typer.Typer):
     """A ``typer.Typer`` whose commands are ``PlainCommand``."""
 
     def command(self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **named: Any) -> Any:
-        """Return the decorator of a command, as ``typer.Typer``."""
+        """Return the decorator of a command, as ``typer.Typer`` does."""
         return super().command(name, cls=cls or PlainCommand, **named)
 
 
 def plain_app(*, add_completion: bool = False, **named: Any) -> typer.Typer:
-    """Return an empty ``typer.Typer`` that prints plain text and shows tracebacks as Python does."""
+    """Return an empty ``typer.Typer`` with plain text and Python's tracebacks."""
     return PlainTyper(
         rich_markup_mode=None,
         add_completion=add_completion,
@@ -81,7 +81,7 @@ def plain_app(*, add_completion: bool = False, **named: Any) -> typer.Typer:
 
 
 def grouped(*headings: str, brief: Sequence[str] = ()) -> type[TyperGroup]:
-    """Return a class for ``typer.Typer(cls=...)`` whose help lists commands under headings, in plain text.
+    """Return a class for ``typer.Typer(cls=...)`` whose help lists commands under headings, as plain text.
 
     Args:
         headings: every ``rich_help_panel`` that a command has, in the order to list.
@@ -89,14 +89,14 @@ def grouped(*headings: str, brief: Sequence[str] = ()) -> type[TyperGroup]:
     """
 
     class Grouped(TyperGroup):
-        """Sorts its commands by heading, and reads ``help COMMAND`` as ``COMMAND --help``."""
+        """Lists its commands by heading, and accepts ``help COMMAND`` for ``COMMAND --help``."""
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            """Parse the line, which may begin with ``help``."""
+            """Parse the line, which may start with ``help``."""
             return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
         def list_commands(self, ctx: Any) -> list[str]:
-            """Return the names of the commands, heading after heading."""
+            """Return the names of the commands by heading."""
             return sorted(self.commands, key=lambda name: headings.index(self._heading(name)))
 
         def _heading(self, name: str) -> str:

@@ -38,7 +38,7 @@ def run(
 
 
 def _report_start(request: RoundInitOptions, opened: "Folder") -> None:
-    """Say what was fixed, and what round 1 asks."""
+    """Print the fixed settings, and what round 1 will ask."""
     from curate.rounds.init import other_holdout
 
     fixed = opened.settings

@@ -115,7 +115,7 @@ def _becomes(about: dict[str, object]) -> str:
 
 
 def _groups(result: "IssuesResult", n: int) -> list[str]:
-    """Return lines on the groups of images unlike the rest, and the next steps."""
+    """Return lines on the groups of images unlike the rest, and on next steps."""
     if not result.groups:
         return []
     many = f"{len(result.groups)} groups" if len(result.groups) > 1 else "1 group"
@@ -133,7 +133,7 @@ def _groups(result: "IssuesResult", n: int) -> list[str]:
 
 
 def _coverage(result: "IssuesResult") -> str:
-    """Return how many rows have an issue, and of how many that could be looked at."""
+    """Return how many rows have an issue, of how many that could be checked."""
     scored = result.n_rows - result.failed
     if not result.n_issues and not scored - result.undecided:
         return "none could be checked: " + ("no image was scored" if not scored else "none has quality columns")
@@ -142,7 +142,7 @@ def _coverage(result: "IssuesResult") -> str:
 
 
 def _draw(result: "IssuesResult", request: IssuesOptions, sheet: Path, source: str | None) -> None:
-    """Draw the worst rows of each kind, each with its measure, and images of each group unlike the rest."""
+    """Draw the worst rows of each kind with their values, and images of each group unlike the rest."""
     from curate.policies.issues.kinds import GROUPS, KINDS
     from curate.sheets.picture import save_picture
     from curate.sheets.sheet import contact_sheet, refuse_too_many

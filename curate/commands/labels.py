@@ -1,4 +1,4 @@
-"""``curate labels``: which labels are wrong."""
+"""``curate labels``: which labels are probably wrong."""
 
 from curate.commands import options
 from curate.commands.declared import command_of

@@ -1,4 +1,4 @@
-"""The words of ``curate labels`` for annotators."""
+"""Messages of ``curate labels``."""
 
 from math import isnan
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ N_CLASSES, N_PAIRS, N_ROWS, N_ANNOTATORS = 20, 10, 10, 20
 
 
 def report(result: "LabelsResult", *, requested: bool, below: float) -> None:
-    """Print what came of examining labels."""
+    """Print the result of checking labels."""
     from curate.policies.labels.explain import share_text
     from curate.policies.uneven import uneven_notes
 
@@ -82,7 +82,7 @@ def _more(line: Any, n: int, singular: str, several: str) -> None:
 
 
 def verdict_lines(verdicts: "Verdicts") -> list[str]:
-    """Return the results of answers, one sentence a line."""
+    """Return the results of verdicts, one sentence per line."""
     from curate.policies.sampled import NOT_COUNTED
 
     counts = verdicts.counts
@@ -102,7 +102,7 @@ def verdict_lines(verdicts: "Verdicts") -> list[str]:
 
 
 def _readings(share: "Share") -> str:
-    """Both readings of unsure answers, or one where they are the same."""
+    """Return both readings of unsure verdicts, or one if they are the same."""
 
     def of(interval: "Interval") -> str:
         value = "unknown" if isnan(interval.value) else f"{100 * interval.value:.1f} %"

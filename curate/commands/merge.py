@@ -1,4 +1,4 @@
-"""``curate merge``: scored tables put together, or one whose images moved."""
+"""``curate merge``: merge scored tables, or update the paths of moved images."""
 
 import shlex
 from dataclasses import replace

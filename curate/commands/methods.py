@@ -1,4 +1,4 @@
-"""`curate train METHOD --help`: what a method is, its paper, and its own settings."""
+"""`curate train METHOD --help`: a method, its paper, and its settings."""
 
 from itertools import pairwise
 from typing import Any
@@ -10,10 +10,10 @@ from scoring.errors import InputError
 
 
 class MethodCommand(PlainCommand):
-    """A command whose first argument is a method, and whose help is of that method where one is named."""
+    """A command whose first argument is a method, and whose help describes the method if one is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Show the help of a method where the line names one before it asks for help; else parse as usual."""
+        """Show the help of a method if the line names one before `--help`; else parse as usual."""
         if args and not args[0].startswith("-") and _asks_for_recipes(args):
             typer.echo(recipes_help(args[0]))
             raise typer.Exit
@@ -29,7 +29,7 @@ def _asks_for_recipes(args: list[str]) -> bool:
 
 
 def recipes_help(name: str) -> str:
-    """Return the recipes of a method, as lines: where each comes from, and the options that it sets."""
+    """Return the recipes of a method as lines: their source, and the options they set."""
     from trainers.named_recipes import recipes_of
 
     kind_of(name)
@@ -58,7 +58,7 @@ def kind_of(name: str) -> Any:
 
 
 def method_help(command: str, name: str) -> str:
-    """Return the help of a method, as lines.
+    """Return the help of a method as lines.
 
     Args:
         command: as typed, for the last line.
@@ -100,7 +100,7 @@ def _about(kind: Any) -> str:
 
 
 def _shared(name: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return a method's defaults, of its options and of the settings that all methods have, with their meaning."""
+    """Return a method's defaults for its options and the common settings, with their meaning."""
     from dataclasses import fields
 
     from curate.training.recipe import SHARED, SharedSettings, recipe

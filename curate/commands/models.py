@@ -1,4 +1,4 @@
-"""``curate models``: what ships, and what a model's card says."""
+"""``curate models``: shipped models, and model cards."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def run(request: ModelsOptions, json_: options.Json = False) -> None:
 
 
 def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:
-    """Return the columns of a model and its backbone, in one line."""
+    """Return the columns of a model and its backbone on one line."""
     from scoring.heads import head_from_json
     from scoring.scorers import main_column
 
@@ -63,7 +63,7 @@ def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:
 
 
 def about_lines(stem: str, card: dict[str, Any]) -> list[str]:
-    """Return the use of a model, and the packages of its backbones, each installed here or not."""
+    """Return the use of a model, and its backbone's packages with whether each is installed."""
     from scoring.checkpoint import parts_of
     from scoring.errors import InputError
 
@@ -84,7 +84,7 @@ def about_lines(stem: str, card: dict[str, Any]) -> list[str]:
 
 
 def card_lines(card: dict[str, Any], indent: int = 0) -> list[str]:
-    """Return a card as indented lines, one a value."""
+    """Return a card as indented lines, one per value."""
     lines = []
     for name, value in card.items():
         if isinstance(value, dict) and value:

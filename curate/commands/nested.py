@@ -1,4 +1,4 @@
-"""A command with commands below it: `curate models NAME`, and `curate models convert FILE`."""
+"""A command with subcommands: `curate models NAME`, and `curate models convert FILE`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from curate.commands.groups import PlainCommand, plain_app
 
 
 def with_subcommands(**runs: Callable[..., None]) -> type[TyperCommand]:
-    """Return a class for ``app.command(cls=...)``: its first argument may be the name of another command.
+    """Return a class for ``app.command(cls=...)`` whose first argument may name another command.
 
     Args:
         **runs: the other commands by name, each a function that Typer reads as usual; a file of such a name is
@@ -22,10 +22,10 @@ def with_subcommands(**runs: Callable[..., None]) -> type[TyperCommand]:
         apps[name].command(name, no_args_is_help=True)(run)
 
     class WithSubcommands(PlainCommand):
-        """Hands the rest of the line on where it starts with the other command's name."""
+        """Passes the rest of the line on if it starts with the other command's name."""
 
         def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
-            """Return the context of whichever command the line is for."""
+            """Return the context of the command that the line is for."""
             name = args[0] if args else ""
             if name in apps:
                 inner = typer.main.get_command(apps[name])

@@ -1,4 +1,4 @@
-"""Options that several commands share: one name, one thing, and one text that says what it is."""
+"""Options shared by several commands: one name, one meaning, one help text."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ _SINGLE_SLASH = re.compile(r"(s3a?|gc?s|hf):/(?!/)", re.IGNORECASE)
 
 
 def shared(name: str, more: str = "", *, alone: bool = False, **named: Any) -> Any:
-    """Return the option of that name as Typer takes it.
+    """Return the option of a name as Typer takes it.
 
     Args:
         name: a name in ``MEANS``.
@@ -30,27 +30,27 @@ def shared(name: str, more: str = "", *, alone: bool = False, **named: Any) -> A
 
 
 def typed(context: typer.Context, arguments: Mapping[str, Any]) -> set[str]:
-    """Return the names of what a command was given that were typed, whether or not they are the defaults."""
+    """Return the names of the parameters that were typed, whether or not they equal the defaults."""
     sources = {name: context.get_parameter_source(name) for name in arguments}
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
 def path_argument(text: str) -> Path:
-    """Return a path as typed; an empty text, which would mean the folder one is in, is refused."""
+    """Return a path as typed; an empty text, which would mean the current folder, is refused."""
     if not str(text):
         raise typer.BadParameter("expected the path of a file or a folder, got an empty text")
     return Path(text)
 
 
 def table_argument(text: str) -> Any:
-    """Return a path of what is read, as typed, or a `StorePath`, which has the same names."""
+    """Return an input path as typed, or a `StorePath` with the same attributes."""
     from curate.manifest.store_path import path_to_read
 
     return _place(text, path_to_read)
 
 
 def output_argument(text: str) -> Any:
-    """Return a path of what is written, as typed, or a `StorePath` of a store that can be written to."""
+    """Return an output path as typed, or a `StorePath` of a writable store."""
     from curate.manifest.store_path import path_or_store
 
     return _place(text, path_or_store)
@@ -70,7 +70,7 @@ def _place(text: str, parse: Callable[[str], Any]) -> Any:
 
 
 def refuse_urls(arguments: Mapping[str, Any]) -> None:
-    """Refuse a URL where a path of this machine is read or written: it would name a folder here, called `s3:`.
+    """Refuse a URL for a local path: it would become a folder named `s3:`.
 
     Args:
         arguments: what a command was given, by name.

@@ -1,4 +1,4 @@
-"""A command that remembers the order in which its options were typed, across different options."""
+"""A command that remembers the order of its options, across different options."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ META = "curate.typed"
 
 
 class OrderedCommand(PlainCommand):
-    """Records every option with its value, in the order of the command line, before the usual parsing.
+    """Records every option with its value in command line order, before the usual parsing.
 
     The parser hands each option its own values in order but not how options interleave. It does say which
     option came when; taking the next value of that option each time gives the whole line back.
@@ -25,5 +25,5 @@ class OrderedCommand(PlainCommand):
 
 
 def typed(ctx: typer.Context) -> list[tuple[str, str]]:
-    """Return (parameter, value) of the repeatable options, in the order of the command line."""
+    """Return (parameter, value) of the repeatable options, in command line order."""
     return list(ctx.meta.get(META, []))

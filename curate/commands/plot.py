@@ -1,4 +1,4 @@
-"""``curate plot``: a chart of a table for papers, and the numbers behind it."""
+"""``curate plot``: a chart of a table for papers, and its numbers."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def run(
 
 
 def _kinds() -> str:
-    """The kinds as lines of the help."""
+    """Return the kinds as lines of the help."""
     wide = max(map(len, KINDS))
     return "\b\n" + "\n".join(f"    {name:{wide}}  {kind.shows}; of {kind.needs}" for name, kind in KINDS.items())
 

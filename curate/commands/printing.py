@@ -1,4 +1,4 @@
-"""Output of commands: the result on stdout, notes on stderr."""
+"""Output of commands: results on stdout, notes on stderr."""
 
 import io
 import json
@@ -24,22 +24,22 @@ UNSAID = 80  # columns of a terminal that says it has none, as one of a containe
 
 
 def say(text: str) -> None:
-    """Print a note for display, on stderr."""
+    """Print a note on stderr."""
     typer.echo(single_line(text), err=True)
 
 
 def show(text: str) -> None:
-    """Print a line of what was requested, on stdout."""
+    """Print a line of the result on stdout."""
     typer.echo(single_line(text))
 
 
 def emit(value: Any) -> None:
-    """Print data for machines, on stdout, as one JSON value."""
+    """Print JSON on stdout."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=True, default=str))
 
 
 def check_report(out: Path | None, *, overwrite: bool = False) -> None:
-    """Refuse a report's name that is no ``.json``, that is taken, or whose folder is missing: before the work."""
+    """Refuse a report name without ``.json``, that exists, or whose folder is missing, before the work."""
     from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
@@ -52,7 +52,7 @@ def check_report(out: Path | None, *, overwrite: bool = False) -> None:
 
 
 def write_json(value: Any, out: Path, *, overwrite: bool = False) -> None:
-    """Write a report as JSON, whole or not at all."""
+    """Write a report as JSON, atomically."""
     from scoring.atomic import AtomicFile
 
     with AtomicFile(out, overwrite=overwrite) as file:
@@ -60,7 +60,7 @@ def write_json(value: Any, out: Path, *, overwrite: bool = False) -> None:
 
 
 def say_files(result: "Result", *, dry_run: bool) -> None:
-    """Print the paths of the files of a policy, or, on stderr, that none was written."""
+    """Print the output paths of a policy, or, on stderr, that none was written."""
     if dry_run:
         say(DRY_RUN)
     for name, path in result.paths().items():
@@ -73,18 +73,18 @@ def say_files(result: "Result", *, dry_run: bool) -> None:
 
 
 def say_next(command: str) -> None:
-    """Print what is usually done next, on a terminal, but not of a step of `curate run`, which prints all on stderr."""
+    """Print the usual next command on a terminal, but not in a step of `curate run`, which prints all on stderr."""
     if sys.stderr.isatty() and sys.stdout is not sys.stderr:
         say(f"next: {command}")
 
 
 def say_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:
-    """Print rows as aligned columns for display, on stderr; see ``show_table``."""
+    """Print rows as aligned columns on stderr; see ``show_table``."""
     _print_table(sys.stderr, rows, header, right)
 
 
 def show_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:
-    """Print rows as aligned columns of what was requested, on stdout.
+    """Print rows of the result as aligned columns on stdout.
 
     Args:
         rows: values, turned into text; counts get thousands separators.
@@ -95,7 +95,7 @@ def show_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), 
 
 
 def show_in_parts(rows: Iterable[Sequence[str]], *, header: Sequence[str], right: int | None = None) -> None:
-    """Print a table as several of some columns each where the terminal is narrow, so that no name or cell is broken.
+    """Print a table in parts if the terminal is narrow, so that no name or cell is broken.
 
     Args:
         rows: text; the first column is in every part.
@@ -111,7 +111,7 @@ def show_in_parts(rows: Iterable[Sequence[str]], *, header: Sequence[str], right
 
 
 def print_lines(lines: Iterable[str | Grid], line: Callable[[str], None], table: Callable[..., None]) -> None:
-    """Print what a result says, as ``curate.counted.Printed`` gives it.
+    """Print the messages of a result, as ``curate.counted.Printed`` returns them.
 
     Args:
         lines: from the top.
@@ -126,7 +126,7 @@ def print_lines(lines: Iterable[str | Grid], line: Callable[[str], None], table:
 
 
 def printers(*, requested: bool) -> tuple[Callable[[str], None], Callable[..., None]]:
-    """Return printers of a line and of a table: to stdout where they are the result, as of a dry run."""
+    """Return printers of a line and of a table: to stdout if they are the result, as in a dry run."""
     return (show, show_table) if requested else (say, say_table)
 
 
@@ -152,14 +152,14 @@ def _print_table(stream: TextIO, rows: Iterable[Sequence[object]], header: Seque
 
 
 def _width(stream: TextIO) -> int:
-    """The columns of a terminal; lines to a file or another program are not broken, unless COLUMNS says so."""
+    """Return the terminal's width; output to a file or program is not broken, unless COLUMNS is set."""
     if os.environ.get("COLUMNS", "0").isdecimal() and int(os.environ.get("COLUMNS", "0")):
         return int(os.environ["COLUMNS"])
     return os.get_terminal_size(stream.fileno()).columns or UNSAID if stream.isatty() else UNBROKEN
 
 
 def columns_that_fit(titles: Sequence[str], columns: Sequence[Sequence[str]]) -> list[list[int]]:
-    """Return which columns stand together in a table of the terminal's width, so that no name or cell is broken.
+    """Return which columns fit next to each other in the terminal's width.
 
     Args:
         titles: the first column, which every table has, with its header.

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, a line now and then in a log."""
+"""Progress on stderr: a bar on a terminal, a line from time to time in a log."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """A bar on a terminal, and elsewhere, as in a log file, a line every half minute."""
+    """A bar on a terminal; in a log file a line every half minute."""
 
     LINE_SECONDS = 30.0
     MANY = 1_000_000  # of which a log has a line at the start, too
@@ -33,7 +33,7 @@ class Bar:
             self._bar.close()
 
     def show(self, done: int, total: int, start: int, words: str) -> None:
-        """Move the bar to ``done`` of ``total``; ``start`` was done before this run."""
+        """Move the bar to ``done`` of ``total``; ``start`` were done before this run."""
         if self._quiet:
             return
         if not sys.stderr.isatty():
@@ -47,7 +47,7 @@ class Bar:
         self._bar.update(done - self._bar.n)
 
     def _log(self, done: int, total: int, start: int, words: str) -> None:
-        """Write a line where it is time for one; its rate is that since the line before."""
+        """Write a log line if it is time; its rate is that since the previous line."""
         now = time.monotonic()
         begins = self._since is None and done == start and total >= self.MANY
         if self._since is None or self._since[1] == start:  # what had to be made ready before is no part of the rate
@@ -72,33 +72,33 @@ def _minutes(seconds: float) -> str:
 
 
 class ScoreBar(Bar):
-    """Images per second, time left and failures, while scoring goes on."""
+    """Images per second, time left and failures during scoring."""
 
     def update(self, progress: "ScoreProgress") -> None:
-        """Show where the run is."""
+        """Show the progress."""
         failed = f"{progress.failed:,} failed" if progress.failed else ""
         self.show(progress.done, progress.total, progress.resumed, failed)
 
 
 class CacheBar(Bar):
-    """Images of all epochs, while a cache is made."""
+    """Images of all epochs while a cache is written."""
 
     def update(self, progress: "CacheProgress") -> None:
-        """Show where the work is."""
+        """Show the progress."""
         self.show(progress.done, progress.total, 0, f"epoch {progress.epoch}")
 
 
 class ExportBar(Bar):
-    """Images per second, bytes written and images that are gone, while an export goes on."""
+    """Images per second, bytes written and missing images during an export."""
 
     def update(self, progress: "ExportProgress") -> None:
-        """Show where the run is."""
+        """Show the progress."""
         missing = f", {progress.missing:,} cannot be read" if progress.missing else ""
         self.show(progress.done, progress.total, progress.resumed, f"{progress.n_bytes / 1e6:,.0f} MB{missing}")
 
 
 class TrainBar(Bar):
-    """Steps, loss, mean kappa and warnings, while training goes on."""
+    """Steps, loss, mean kappa and warnings during training."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         super().__init__("steps", quiet=quiet)
@@ -106,7 +106,7 @@ class TrainBar(Bar):
         self._first: int | None = None
 
     def update(self, progress: "Progress") -> None:
-        """Show where the run is; a new kind of warning gets its own line."""
+        """Show the progress; each new kind of warning gets its own line."""
         measured = ", ".join(f"{name} {value:.4g}" for name, value in progress.measures.items())
         speed = f"{progress.images_per_second:,.0f} images/s"
         if self._first is None:

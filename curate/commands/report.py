@@ -1,4 +1,4 @@
-"""``curate report``: one page of what the scores and policies found."""
+"""``curate report``: scores and policies on one page."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""``curate retrieve``: images that are like some, with how certain either is."""
+"""``curate retrieve``: similar images, with the certainty of each match."""
 
 from dataclasses import replace
 from pathlib import Path

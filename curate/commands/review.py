@@ -1,4 +1,4 @@
-"""``curate review``: decide groups of suspected images, and browse a table, in the browser."""
+"""``curate review``: decide on groups of suspected images, and browse a table, in the browser."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,7 +55,7 @@ def run(
 
 
 def _serve(server: "Server", *, browser: bool) -> None:
-    """Answer until Ctrl-C, which is how it ends and no mistake."""
+    """Serve until Ctrl-C, which is the normal end."""
     import sys
     import threading
     import webbrowser

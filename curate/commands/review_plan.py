@@ -1,4 +1,4 @@
-"""``curate review plan``: how many images to judge for a filter with a guarantee, and which."""
+"""``curate review plan``: how many images, and which, to judge for a filter with a guarantee."""
 
 from curate.commands import options
 from curate.commands.declared import command_of

@@ -1,4 +1,4 @@
-"""``curate review verdicts``: what annotators' answers show, of images, of pairs or of labels."""
+"""``curate review verdicts``: what verdicts show about images, pairs or labels."""
 
 from math import isnan
 from typing import TYPE_CHECKING
@@ -49,7 +49,7 @@ def run(request: ReviewVerdictsOptions, json_: options.Json = False) -> None:
 
 
 def precision_lines(measured: "Precision") -> list[str]:
-    """Return the measured numbers, one sentence a line; the counts add up to the pairs drawn."""
+    """Return the measured numbers, one sentence per line; the counts add up to the pairs drawn."""
     from curate.policies.sampled import NOT_COUNTED
 
     count = {
@@ -77,7 +77,7 @@ def precision_lines(measured: "Precision") -> list[str]:
 
 
 def _readings(share: "Share") -> str:
-    """Both readings of unsure answers, or one where they are the same."""
+    """Return both readings of unsure verdicts, or one if they are the same."""
 
     def of(interval: "Interval") -> str:
         value = "unknown" if isnan(interval.value) else f"{interval.value:.3f}"
@@ -89,7 +89,7 @@ def _readings(share: "Share") -> str:
 
 
 def suggestion_line(each: "Suggestion") -> str:
-    """Return a suggested threshold, or why none is given, in one sentence."""
+    """Return a suggested threshold, or why there is none, in one sentence."""
     goal = f"precision {each.target_precision:g} with confidence {each.confidence:g}"
     if each.threshold is not None:
         low = max(test.low for test in each.tested if test.passed and test.threshold == each.threshold)

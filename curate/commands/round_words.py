@@ -1,4 +1,4 @@
-"""Messages on rounds of labelling: on their state, of labels that came back, of batches chosen again."""
+"""Messages about labelling rounds: state, imported labels, and verified batches."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ N_KEYS = 5  # of answers that were replaced
 
 
 def headline(status: "Status") -> str:
-    """Return in one sentence whether to continue, how good the model is and how many labels are left."""
+    """Return in one sentence whether to continue, the accuracy of the model, and the labels left."""
     seen: dict[str, dict[str, Any]] = {advice.name: dict(advice.seen) for advice in status.advice}
     left = seen["pool"]["left"] if "pool" in seen else 0
     reached = [rule.rule for rule in status.rules if rule.reached]
@@ -49,7 +49,7 @@ def headline(status: "Status") -> str:
 
 
 def lift_words(lift: "ArmLift") -> str:
-    """Return the lift of the strategy over random labels, or what is missing to decide."""
+    """Return the lift of the strategy over random labels, or what is missing to measure it."""
     from curate.rounds.measures.lift import LEAST_CONTROL, LEAST_HELD_OUT
 
     if lift.strategy is None or lift.control is None or lift.low is None or lift.high is None:
@@ -72,7 +72,7 @@ def lift_words(lift: "ArmLift") -> str:
 
 
 def pair_lift_words(lift: "PairLift") -> str:
-    """Return how far the two models at hand are apart."""
+    """Return the accuracy difference of the two current models."""
     ends = lift.anytime
     return (
         f"the first {lift.n:,} labels of the strategy reach {lift.strategy:.1%}, as many random ones "
@@ -83,7 +83,7 @@ def pair_lift_words(lift: "PairLift") -> str:
 
 
 def rule_words(rule: "RuleCheck") -> str:
-    """Return the numbers that a stopping rule used, and those it lacks."""
+    """Return the numbers that a stop rule used, and those missing."""
     if rule.why == "too few labels":
         return "nothing is measured yet: that needs labels of held-out images" + (
             ", and of images drawn at random" if rule.measure == "lift" else ""
@@ -123,7 +123,7 @@ SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stop
 
 
 def advice_words(advice: "Advice") -> str:
-    """Return the numbers that a stopping criterion used."""
+    """Return the numbers that a stop criterion used."""
     if "needed" not in advice.seen:
         return SEEN[advice.name](advice.seen)
     if advice.seen["needed"] == 1:
@@ -132,7 +132,7 @@ def advice_words(advice: "Advice") -> str:
 
 
 def status_notes(status: "Status") -> list[str]:
-    """Return notes on what cannot be determined yet, and why."""
+    """Return notes on what is not known yet, and why."""
     notes = []
     if not status.rounds:
         notes.append(f"no batch was made yet; make a batch with `curate round next {status.path}`")
@@ -156,7 +156,7 @@ def status_notes(status: "Status") -> list[str]:
 
 
 def import_notes(imported: "ImportResult") -> list[str]:
-    """Return notes on labels that an import did not count, and on those it replaced."""
+    """Return notes on labels that an import did not count or replaced."""
     from curate.exporting.labels import shown
 
     notes = []
@@ -177,7 +177,7 @@ def import_notes(imported: "ImportResult") -> list[str]:
 
 
 def check_words(check: "RoundCheck") -> str:
-    """Return whether a round was chosen again alike, or what is not."""
+    """Return whether a batch was reproduced, or the differences."""
     if check.identical:
         return f"round {check.number}: ok, {counted(check.n_rows, 'row was', 'rows were')} chosen again, all the same"
     problems = list(check.problems)

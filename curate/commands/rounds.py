@@ -1,4 +1,4 @@
-"""``curate round``: rounds of labelling as files; each of its commands is a thin one."""
+"""``curate round``: labelling in rounds; each of its commands is a thin one."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""``curate run``: the steps of a file, one after another, with one receipt."""
+"""``curate run``: the steps of a file in order, with one receipt."""
 
 import sys
 from collections.abc import Container
@@ -70,7 +70,7 @@ def run(
 
 
 class Typed:
-    """The commands of the command line, in this process; what they print goes to stderr.
+    """Runs commands as typed, in this process; their output goes to stderr.
 
     Args:
         group: of the command line.
@@ -86,14 +86,14 @@ class Typed:
         return list(self.group.commands[command].params)
 
     def check(self, command: str, words: list[str]) -> None:
-        """Raise ``InputError`` where the command cannot read the line."""
+        """Raise ``InputError`` if the command cannot parse the line."""
         try:
             self.group.commands[command].make_context(command, list(words))
         except USAGE as error:
             raise InputError(f"curate {command}: {error.format_message()}") from None
 
     def run(self, command: str, words: list[str]) -> int:
-        """Run a command and return its exit code; in a cleaned folder verdicts then follow renamed images."""
+        """Run a command and return its exit code; in a cleaned folder verdicts follow renamed images."""
         from curate.cleaning.changes import note_renamed
 
         called = self.group.commands[command]

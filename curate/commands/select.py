@@ -77,7 +77,7 @@ def _report(result: "SelectResult", dry_run: bool) -> None:
 
 
 def _span(gains: list[float | None]) -> str:
-    """The first and the last gain in words, or the least and the greatest where they rise in between."""
+    """Return the first and last gain in words, or the least and greatest if they are not monotone."""
     known = [gain for gain in gains if gain is not None]
     if not known:
         return ""

@@ -1,4 +1,4 @@
-"""``curate sheet``: an image of the most and the least certain images."""
+"""``curate sheet``: an image of the most and least certain rows."""
 
 import os
 import shlex
@@ -43,7 +43,7 @@ def run(
 
 
 def how_to_show(picture: Path, environment: Mapping[str, str]) -> str | None:
-    """Return the command line that shows an image in the terminal that one sits at; None where none is known."""
+    """Return the command that shows an image in this terminal; None if none is known."""
     by_program = {"iTerm.app": "imgcat", "WezTerm": "wezterm imgcat", "ghostty": "kitten icat"}
     program = by_program.get(environment.get("TERM_PROGRAM", ""))
     if "KITTY_WINDOW_ID" in environment:

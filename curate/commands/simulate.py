@@ -1,4 +1,4 @@
-"""``curate round simulate``: strategies replayed on a table whose labels are all known."""
+"""``curate round simulate``: strategies simulated on a fully labelled table."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Replay strategies on a table whose labels are known.
+    """Simulate labelling strategies on a fully labelled table.
 
     Example:
 

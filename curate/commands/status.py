@@ -58,7 +58,7 @@ def run(
 
 
 def _status_json(status: "Status") -> dict[str, Any]:
-    """Facts, each with its explanation."""
+    """Return facts, each with its explanation."""
     facts = status.to_json()
     for facts_of, advice in zip(facts["advice"], status.advice, strict=True):
         facts_of["text"] = advice_words(advice)
@@ -85,7 +85,7 @@ def _show_status(status: "Status", *, details: bool) -> None:
 
 
 def _show_details(status: "Status") -> None:
-    """Counts, classes, agreement, the curve, and what each criterion says."""
+    """Print counts, classes, agreement, the curve, and the advice of each criterion."""
     counts = ", ".join(f"{count:,} {name}" for name, count in status.counts.items())
     show(f"{status.path}: {counted(status.rounds, 'round')}, {counted(status.requested, 'image')} requested: {counts}")
     show(f"with a class: {status.held_out[1]:,} of {counted(status.held_out[0], 'held-out image')}")
@@ -114,7 +114,7 @@ def _show_details(status: "Status") -> None:
 
 
 def _show_curve(status: "Status") -> None:
-    """Show accuracy by labels, with both intervals and their names."""
+    """Print accuracy by labels with both intervals."""
     share = f"{100 * status.confidence:.10g} %"
     rows = [
         (

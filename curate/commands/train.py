@@ -23,7 +23,7 @@ def run(
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Train a model, or a head on a model that you trust.
+    """Train a model, or a head on an existing model.
 
     --set sets parameters of the method, its views and its steps; curate train METHOD --help lists them with the paper,
     whose values are the defaults. Repeat the command to resume a killed run, from a state at most a minute old. `curate

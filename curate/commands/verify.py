@@ -1,4 +1,4 @@
-"""``curate verify``: derive a subset, or the batches of rounds, again from what is noted next to them."""
+"""``curate verify``: a subset, or the batches of rounds, recomputed from their receipts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -67,7 +67,7 @@ def run(
 
 
 def _refuse(request: VerifyOptions, what: str, names: tuple[str, ...]) -> None:
-    """Refuse options that say nothing about what is verified."""
+    """Refuse options that do not apply to what is verified."""
     for name in names:
         if getattr(request, name):
             raise InputError(f"expected no --{name.replace('_', '-')} with {what}; it is for the receipt of a subset")

@@ -1,4 +1,4 @@
-"""Messages on a subset that was derived again: each difference in a sentence."""
+"""Messages about a recomputed subset: one sentence per difference."""
 
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,7 @@ def finding_words(each: "Finding") -> str:
 
 
 def lines_of(result: "Verification") -> dict[str, list[str]]:
-    """Return the messages of a verification: ``notes``, and the first rows that are ``different``."""
+    """Return the messages of a verification: ``notes``, and the first ``different`` rows."""
     return {
         "notes": [finding_words(each) for each in result.notes],
         "different": [difference_words(each) for each in result.different],
@@ -76,7 +76,7 @@ def lines_of(result: "Verification") -> dict[str, list[str]]:
 
 
 def proof_lines(proof: "Proof") -> list[str]:
-    """Return the report on a subset: what differs, step by step, then the pixels, and the total."""
+    """Return the report on a subset: differences by step, then images, and the total."""
     several = bool(proof.earlier)
     lines: list[str] = []
     named = [(proof.receipt, proof), *((step.receipt, step.verification) for step in proof.earlier)]
@@ -99,7 +99,7 @@ ORIGIN = {"kind": ("kind", ""), "model": ("by", ""), "model_digest": ("weights",
 
 
 def _sum(result: "Verification") -> str:
-    """Say whether one step is the same."""
+    """Return whether one step is the same."""
     is_same = not result.n_different and not result.problems
     if is_same:
         return f"identical: {counted(result.n_rows, 'row was', 'rows were')} decided again, and every one is the same"

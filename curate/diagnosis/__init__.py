@@ -1,1 +1,1 @@
-"""The checks of `curate doctor`: whether this machine and this installation can do the work, and how fast."""
+"""The checks of `curate doctor`: whether this machine and installation can do the work, and how fast."""

@@ -1,4 +1,4 @@
-"""The finding of a check."""
+"""The result of a check."""
 
 from dataclasses import dataclass
 

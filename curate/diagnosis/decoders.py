@@ -1,4 +1,4 @@
-"""Whether every format of image that curate reads can be decoded here: a small image of each is decoded."""
+"""Whether every image format can be decoded here, tested on a small image of each."""
 
 import io
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ GREY = 8  # the largest mean difference of a decoded image from what was encoded
 
 
 def decoders() -> Iterator[MachineFact]:
-    """Yield the decoder of every format; one that returns no image, or a wrong one, is a problem."""
+    """Yield the decoder of every format; one that returns no image or a wrong one is a problem."""
     pillow = f"Pillow {Image.__version__}"
     jpeg = f"libjpeg-turbo through simplejpeg; the rest by {pillow}"
     by = {"jpeg": jpeg, "avif": f"{pillow}, libavif {features.version('avif') or 'unknown'}", "heif": "pillow-heif"}
@@ -45,13 +45,13 @@ def fault_of(name: str) -> str:
 
 
 def ramp() -> np.ndarray:
-    """Return an image with a smooth change from one corner to the other, uint8, shape (64, 64, 3)."""
+    """Return an image with a smooth gradient, uint8, shape (64, 64, 3)."""
     y, x = np.mgrid[0:SIDE, 0:SIDE]
     return np.stack([x * 4, y * 4, (x + y) * 2], axis=2).astype(np.uint8)
 
 
 def encoded(picture: np.ndarray, name: str) -> bytes:
-    """Return an image as a file of a format."""
+    """Return an image encoded in a format."""
     stream = io.BytesIO()
     image = Image.fromarray(picture)
     if name == "heif":

@@ -1,4 +1,4 @@
-"""The hardware that this process may use: processors, memory, graphics cards and disks."""
+"""The hardware available to this process: processors, memory, GPUs and disks."""
 
 import os
 import platform
@@ -25,7 +25,7 @@ NVIDIA = Path("/proc/driver/nvidia/version")
 
 
 def processors() -> Iterator[MachineFact]:
-    """Yield the processor, how much of it this process may use, and the threads of the model."""
+    """Yield the processor, the share of it available to this process, and the threads of the model."""
     cores = usable_cores()
     yield MachineFact("processor", "model", _cpu_name())
     yield MachineFact("processor", "cores", f"{cores} of {os.cpu_count() or 1} usable by this process")
@@ -43,7 +43,7 @@ def processors() -> Iterator[MachineFact]:
 
 
 def memory() -> Iterator[MachineFact]:
-    """Yield how much memory there is, and how much of it is free."""
+    """Yield the total and the free memory."""
     total, free = memory_bytes()
     if not total:
         return
@@ -54,7 +54,7 @@ def memory() -> Iterator[MachineFact]:
 
 
 def cards() -> Iterator[MachineFact]:
-    """Yield the graphics cards that torch can use, and why it cannot use others."""
+    """Yield the GPUs that torch can use, and why it cannot use others."""
     build = torch.version.cuda
     yield MachineFact(
         "gpu", "torch", f"{torch.__version__}, {f'built for CUDA {build}' if build else 'built without CUDA'}"
@@ -71,7 +71,7 @@ def cards() -> Iterator[MachineFact]:
 
 
 def disks(folder: Path) -> Iterator[MachineFact]:
-    """Yield room and speed of the folder that output goes to, and room for temporary files.
+    """Yield free space and speed of the output folder, and the space for temporary files.
 
     Args:
         folder: must exist; a file of 16 MB is written to it and removed.
@@ -90,7 +90,7 @@ def disks(folder: Path) -> Iterator[MachineFact]:
 
 
 def cpu_quota(group: Path = CGROUP) -> float | None:
-    """Return how many cores' worth of time the container is granted; None if there is no bound."""
+    """Return the container's CPU quota in cores; None if unlimited."""
     with suppress(OSError, ValueError):
         quota, period = (group / "cpu.max").read_text().split()
         return float(quota) / float(period) if quota != "max" else None
@@ -98,7 +98,7 @@ def cpu_quota(group: Path = CGROUP) -> float | None:
 
 
 def memory_bytes(group: Path = CGROUP, of_system: Path = Path("/proc/meminfo")) -> tuple[int, int | None]:
-    """Return the bytes of memory that this process may use, and those that are free, if known."""
+    """Return the bytes of memory available to this process, and those free, if known."""
     total, free = 0, None
     with suppress(OSError, ValueError, AttributeError):
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -114,7 +114,7 @@ def memory_bytes(group: Path = CGROUP, of_system: Path = Path("/proc/meminfo")) 
 
 
 def flushed_speed(folder: Path) -> float:
-    """Return the bytes a second that reach the disk, flushed.
+    """Return the write speed of the disk in bytes per second, flushed.
 
     Raises:
         OSError: where nothing can be written.

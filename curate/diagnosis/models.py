@@ -1,4 +1,4 @@
-"""Whether the models that ship can be loaded."""
+"""Whether the shipped models can be loaded."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from scoring.model_names import DEFAULT
 
 
 def models() -> Iterator[MachineFact]:
-    """Yield every model that ships; one whose weights differ from those it was made with is a problem."""
+    """Yield every shipped model; one with changed weights is a problem."""
     for name, path in shipped_models().items():
         try:
             packages = [part.packaged for part in parts_of(read_header(path)) if part.packaged is not None]

@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are shown."""
+"""All checks, in display order."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,7 +32,7 @@ def require_target(folder: Path) -> None:
 
 
 def examine(folder: Path, *, seconds: float = SECONDS) -> Iterator[MachineFact]:
-    """Yield what every check finds, as it is found.
+    """Yield the results of every check as they arrive.
 
     Args:
         folder: where output would go; a small file is written to it and removed.

@@ -1,4 +1,4 @@
-"""The installation: Python, required and extra packages, settings of the environment."""
+"""The installation: Python, required and optional packages, environment variables."""
 
 import importlib.metadata
 import os
@@ -23,7 +23,7 @@ PLAIN = re.compile(r"[\w.,:+-]{1,80}")
 
 
 def packages() -> Iterator[MachineFact]:
-    """Yield the versions of Python and of required packages; one that is missing or too old is a problem."""
+    """Yield the versions of Python and required packages; a missing or old one is a problem."""
     yield MachineFact("software", "curate", __version__)
     yield MachineFact("software", "python", f"{platform.python_version()} ({platform.system()} {platform.machine()})")
     for requirement in _requirements().get("", []):
@@ -33,7 +33,7 @@ def packages() -> Iterator[MachineFact]:
 
 
 def extras() -> Iterator[MachineFact]:
-    """Yield, for every extra, whether its packages are installed; a missing one is not a problem."""
+    """Yield, for every extra, whether its packages are installed; a missing one is no problem."""
     for extra, requirements in sorted(_requirements().items()):
         if not extra or extra == FOR_DEVELOPERS:
             continue
@@ -44,7 +44,7 @@ def extras() -> Iterator[MachineFact]:
 
 
 def environment(variables: Mapping[str, str] = os.environ) -> Iterator[MachineFact]:
-    """Yield the settings of the environment that matter, from a list of names: no other is shown."""
+    """Yield the relevant environment variables from a fixed list; others are never shown."""
     for name in SHOWN:
         if name in variables:
             value = variables[name]
@@ -59,7 +59,7 @@ def environment(variables: Mapping[str, str] = os.environ) -> Iterator[MachineFa
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Return the requirements of curate by extra; an empty text for those that are always needed."""
+    """Return the requirements of curate by extra; empty text for required ones."""
     grouped: dict[str, list[str]] = {"": []}
     for line in importlib.metadata.requires(DISTRIBUTION) or []:
         requirement, _, marker = line.partition(";")

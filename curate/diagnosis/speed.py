@@ -1,4 +1,4 @@
-"""How fast `curate score` can be here: decoding alone, the model alone, and which of the two is the limit."""
+"""The speed of `curate score` here: decoding alone, the model alone, and the bottleneck."""
 
 import io
 import time
@@ -29,7 +29,7 @@ OF_A_CPU = "a GPU; pip install 'kappa-curate[openvino]' and --backend openvino; 
 
 
 def speed(seconds: float) -> Iterator[MachineFact]:
-    """Yield images a second of decoding, of the default model in each precision, and of both together.
+    """Yield images per second of decoding, of the default model in each precision, and of both together.
 
     Args:
         seconds: how long to measure, loading the model left out.
@@ -59,7 +59,7 @@ def speed(seconds: float) -> Iterator[MachineFact]:
 
 
 def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bool) -> MachineFact:
-    """Return the expected overall speed, its limit, and what would be faster.
+    """Return the expected overall speed, its bottleneck, and what would be faster.
 
     Args:
         decoding: images a second of decoding alone, on all cores.
@@ -82,13 +82,13 @@ def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bo
 
 
 def photographs(n: int) -> list[bytes]:
-    """Return n different JPEGs of 500 x 375 that compress about as photographs do, the same at every call."""
+    """Return n different JPEGs of 500 x 375 with the compression of photographs, the same at every call."""
     generator = np.random.default_rng(0)
     return [_photograph(generator) for _ in range(n)]
 
 
 def decode_rate(pictures: list[bytes], preprocessing: Preprocessing, threads: int, seconds: float) -> float:
-    """Return the images a second that as many threads decode."""
+    """Return the images per second that this many threads decode."""
     decode, threads = decoder_for(threads, MILLION)
     with closing_decoders(), ThreadPoolExecutor(threads) as pool:
 
@@ -100,7 +100,7 @@ def decode_rate(pictures: list[bytes], preprocessing: Preprocessing, threads: in
 
 
 def model_rate(model: ScoringModel, device: torch.device, precision: str, backend: str, seconds: float) -> float:
-    """Return the images a second of the model alone."""
+    """Return the images per second of the model alone."""
     runner = Runner(model, device, precision, backend=backend)
     side = model.spec.preprocessing.size
     pixels = np.random.default_rng(0).integers(0, 256, (BATCH_SIZE[device.type], side, side, 3), dtype=np.uint8)
@@ -113,7 +113,7 @@ def model_rate(model: ScoringModel, device: torch.device, precision: str, backen
 
 
 def _rate(once: Callable[[], int], seconds: float) -> float:
-    """Return the items a second of ``once``, called until the time is over; the first call warms up."""
+    """Return the items per second of ``once``, called until the time is over; the first call is a warm-up."""
     once()
     started = time.perf_counter()
     done = 0
@@ -123,7 +123,7 @@ def _rate(once: Callable[[], int], seconds: float) -> float:
 
 
 def _ways(usual: str, device: torch.device) -> dict[str, tuple[str, str]]:
-    """Return precision and backend of what can be requested here, by option."""
+    """Return precision and backend of the available options."""
     ways = {f"--precision {name}": (name, TORCH) for name in PRECISIONS if name in (usual, "fp32")}
     others = [name for name in BACKENDS if name != TORCH and find_spec(name) is not None]
     return ways | {f"--backend {name}": (usual, name) for name in others if device.type == "cpu"}

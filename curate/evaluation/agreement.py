@@ -1,4 +1,4 @@
-"""Certainty against votes of people, and against another set of images."""
+"""Certainty against annotator votes, and against another set of images."""
 
 from collections.abc import Mapping
 

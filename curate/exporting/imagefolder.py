@@ -143,7 +143,7 @@ def _is_moved(root: Path, row: dict[str, Any]) -> bool:
 
 
 def _root(path: Path) -> Path:
-    """Return the folder with the images: that of the only split, if everything else lies outside of it."""
+    """Return the folder with the images: the folder of the only split, if everything else lies outside of it."""
     folders = [entry.name for entry in _entries(path) if entry.is_dir(follow_symlinks=False)]
     inner = path / TRAIN
     if folders != [TRAIN] or (path / METADATA).exists():

@@ -59,7 +59,7 @@ class Item:
 
     @property
     def path(self) -> bytes | None:
-        """The path, if the image is a local file of its own."""
+        """The path, if the image is a whole local file."""
         if self.uri is None or ".tar::" in self.uri:
             return None
         scheme = scheme_of(self.uri)

@@ -52,7 +52,7 @@ def with_digest(path: str, key: str) -> str:
 
 @dataclass(frozen=True)
 class FileNames:
-    """The path of each key's image: that of its key, if no other image would get the same.
+    """The path of each key's image: the key's own path, if no other image would get the same.
 
     A path that has to be changed, or that another is like where case and composition do not count, ends in ``~`` and 8
     hex digits of the key's sha256. Paths of keys have no other ``~``, so no two images are one file.
@@ -101,7 +101,7 @@ class FileNames:
 
 
 class Claims:
-    """Collects the paths that keys ask for, and finds those asked for by several; 24 bytes per key.
+    """Collects the paths that keys request, and finds those requested twice; 24 bytes per key.
 
     Args:
         names: without ``shared``.

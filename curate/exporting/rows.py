@@ -83,7 +83,7 @@ class Rows:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Columns of numbers and text besides key, uri and label."""
+        """Columns of numbers and text, without key, uri and label."""
         others = (KEY, URI, self.label)
         return tuple(field.name for field in self.table.schema if field.name not in others and is_plain(field.type))
 

@@ -209,7 +209,7 @@ def sides_column(table: Table) -> str | None:
 
 
 def _taken(table: Table, kind: Format, take: str | Sequence[str] | None, label: str | None) -> tuple[str, ...]:
-    """Return the columns exported besides key and uri."""
+    """Return the columns exported in addition to key and uri."""
     if take is None:
         take = () if kind.minimal else ("*",)
     elif isinstance(take, str):

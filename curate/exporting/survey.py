@@ -133,7 +133,7 @@ def _sides(request: ExportRequest, seen: Survey) -> Sides:
 
 
 def columns_of(table: Table, columns: Sequence[str], label: str | None) -> tuple[str, ...]:
-    """Return the columns to export besides key and uri: the label and those named; `*` matches any letters.
+    """Return the columns to export in addition to key and uri: the label and those named; `*` matches any letters.
 
     By ``*`` all go out but what says the same of all rows.
 
@@ -240,7 +240,7 @@ def _paths(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, bytes | Non
 
 
 def _absence(uri: str | None, path: bytes | None) -> str:
-    """Return why an image is missing; empty if it exists, or if only reading it would tell."""
+    """Return why an image is missing; empty if it exists, or if that only shows when it is read."""
     if uri is None:
         return NO_FILE
     if path is None:

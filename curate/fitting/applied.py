@@ -1,4 +1,4 @@
-"""A table with the columns of a fitted score: no image is read."""
+"""A table with the columns of a fitted score; no image is read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from scoring.relative.columns import CLUSTER, COPIES, FITTED
 
 
 def check_applied(out: AnyPath, table: Table) -> None:
-    """Refuse a name that a table cannot have, or that is the table's own."""
+    """Refuse a name that a table cannot have, or the name of the input."""
     if out.suffix != ".parquet":
         raise InputError(f"the table is a Parquet file: expected --apply NAME.parquet, got {out}")
     if out.resolve() in {file.resolve() for file in (table.path, *table.files)}:
@@ -32,7 +32,7 @@ def write_applied(
     *,
     overwrite: bool,
 ) -> AtomicFile:
-    """Write a table with new columns, which replace columns of the same name; it waits for its name.
+    """Write a table to a temporary file with new columns, replacing columns of the same name.
 
     Args:
         out: a name ending in ``.parquet``.
@@ -71,7 +71,7 @@ def write_applied(
 
 
 def _refuse_user_columns(table: Table, columns: Mapping[str, pa.Array]) -> None:
-    """Refuse to replace a column of the user's that only shares its name with one of a fit."""
+    """Refuse to replace a user's column that has the name of a fitted one."""
     recorded = table.metadata.get("columns")
     of_fits = recorded if isinstance(recorded, dict) else {}
     user_columns = [

@@ -1,4 +1,4 @@
-"""Fit a score to a dataset: a table's embeddings in, a model and the table with its columns out; no image is read."""
+"""Fit a score to a dataset: from a table's embeddings to a model and the table with new columns; no image is read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -52,7 +52,7 @@ ROWS_A_CLUSTER = 10  # of fewer rows each in the mean, shares of clusters say no
 
 @dataclass(frozen=True)
 class Fitted:
-    """The images of a table, what was fitted to them or taken for them, and what that says of each.
+    """The images of a table, the fit to them, and its columns.
 
     Attributes:
         dataset: the images.
@@ -75,7 +75,7 @@ class Fitted:
     notes: list[str] = field(default_factory=list)
 
     def columns(self) -> dict[str, pa.Array]:
-        """Return the columns of the table that the fit gives."""
+        """Return the columns of the fit."""
         columns = self.dataset.in_table(self.scores.columns)
         if self.junk is not None and len(self.junk.probability):
             columns = {JUNK: column_array(self.junk.probability, np.zeros(len(self.junk.probability), bool)), **columns}
@@ -83,7 +83,7 @@ class Fitted:
 
 
 def run_fit(options: FitOptions) -> FitResult:
-    """Fit a score to the dataset that a table holds; write a model that gives it, the table with its columns, or both.
+    """Fit a score to the dataset of a table; write the model, the table with its columns, or both.
 
     ``scoring.relative.columns`` lists the columns, ``unc_class`` only with labels to learn from; other commands
     use ``unc_fitted``, and keep amounts by ``unc_local``. The same rows give the same fit, whatever their order.
@@ -133,7 +133,7 @@ fit = callable_of(FitOptions, run_fit)
 
 
 def _refuse_models(embedding: str | None, models: Mapping[str, str | Path | None]) -> None:
-    """Refuse a model for embeddings of an unknown model: it could not score images by what is fitted to them."""
+    """Refuse to write a model for embeddings of an unknown model, since it could not score images."""
     for flag, value in models.items():
         if embedding is not None and value is not None:
             raise InputError(
@@ -145,7 +145,7 @@ def _refuse_models(embedding: str | None, models: Mapping[str, str | Path | None
 def _places(
     table: Table, out: str | Path | None, apply: str | AnyPath | None, fitted: str | Path | None
 ) -> tuple[Path | None, AnyPath | None]:
-    """Return where model and table go, checked before any work is done."""
+    """Return the output paths of model and table, checked before the work."""
     if out is None and apply is None:
         raise InputError("expected a model to write (-o NAME.safetensors), or a table (--apply NAME.parquet), got none")
     if out is not None and fitted is not None:
@@ -169,7 +169,7 @@ def _write(
     *,
     overwrite: bool,
 ) -> None:
-    """Write model and table; where both are requested, they get their names together, the model last."""
+    """Write model and table; if both are requested, they are renamed together, the model last."""
     model, applied = places
     beside: list[AtomicFile] = []
     try:
@@ -217,7 +217,7 @@ def fit_with_groups(
 
 
 def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) -> Fitted:
-    """Apply what was fitted before: every row is judged on its own."""
+    """Apply an earlier fit: every row is scored on its own."""
     _, card = load_model(find_checkpoint(fitted))
     kept = read_fit(fitted, card)
     if kept is None:
@@ -243,7 +243,7 @@ def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) ->
 
 
 def _dataset(table: Table, names: tuple[str, ...] = (), *, once: bool = True) -> Dataset:
-    """Read the images of a table, with columns of classes that are learned from."""
+    """Read the images of a table, with the class columns to learn from."""
     dataset = read_dataset(table, names=names, once=once)
     if not len(dataset):
         raise InputError(f"{table.path} has no row with an embedding{_why(dataset.missing)}; score the images again")
@@ -271,7 +271,7 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
 
 
 def _shares(done: Fitted) -> tuple[str, list[Share]]:
-    """Return what a cut would take of each class, where most rows are in large ones, else of each cluster."""
+    """Return what a cut would drop of each class, or of each cluster if few rows are in large classes."""
     score, classes = done.scores.columns[LOCAL], done.classes
     if classes is not None:
         codes = classes.codes[done.dataset.first]
@@ -285,14 +285,14 @@ def _shares(done: Fitted) -> tuple[str, list[Share]]:
 
 
 def _of_classes(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Return the column of class entropy, where there are labels to learn from."""
+    """Return the column of class entropy, if there are labels to learn from."""
     labels = done.label_source.labels
     entropy = None if labels is None else class_entropy(done.dataset, labels, seed=seed)
     return {} if entropy is None else {CLASS: entropy}
 
 
 def _label_accuracy(done: Fitted, seed: int) -> dict[str, Any]:
-    """Return how accurate the score is by labels: by those learned from, else by the column of classes."""
+    """Return the accuracy of the score on labels: those learned from, else the class column."""
     if done.scores.learned is not None:
         return asdict(done.scores.learned)
     if done.classes is None:
@@ -304,7 +304,7 @@ def _label_accuracy(done: Fitted, seed: int) -> dict[str, Any]:
 
 
 def class_entropy(dataset: Dataset, labels: KnownLabels, *, seed: int) -> NDArray[np.float32] | None:
-    """Return the entropy of the classes that a linear classifier expects of each row, nats, shape (M,).
+    """Return the entropy of the classes predicted by a linear classifier for each row, nats, shape (M,).
 
     A labelled row is judged by classifiers of the other folds, in which copies of it are not either; any other row by
     one of all labels. None where the labels are of too many classes, or too few rows differ.
@@ -336,7 +336,7 @@ def _units(embeddings: NDArray) -> torch.Tensor:
 
 
 def digest_of(model: str | Path) -> str:
-    """Return the digest of the model whose embeddings a checkpoint gives: a fitted one has its base's."""
+    """Return the digest of the model that computes a checkpoint's embeddings: for a fitted one its base."""
     card = load_model(model)[1] if is_published(model) else read_header(find_checkpoint(model))
     return str(card.get("base", card["digest"]))
 
@@ -363,7 +363,7 @@ def base_of(table: Table, model: str | Path | None) -> str | Path:
 
 
 def check_same(table: Table, model: str | Path) -> None:
-    """Refuse a model whose embeddings cannot be compared with a table's.
+    """Refuse a model whose embeddings are not comparable with a table's.
 
     Raises:
         InputError: naming both; a table that does not say who made its embeddings is taken at its word.

@@ -1,4 +1,4 @@
-"""Where the junk score of a fit comes from: the table, or corrupted copies of its images."""
+"""The junk score of a fit: from the table, or from corrupted copies of its images."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ NO_IMAGES = (
 def junk_of(
     dataset: Dataset, table: Table, model: str | Path | None, source: str | None = None
 ) -> tuple[Dataset, Junk | None, list[str]]:
-    """Return the images with their log odds of junk, what is known of the score, and notes for the user.
+    """Return the images with their log odds of junk, facts about the score, and notes.
 
     A table that has ``p_junk`` keeps it. One without gets it from corrupted copies of its images, where these can be
     read; where they cannot, the fit goes without.

@@ -1,4 +1,4 @@
-"""Labels to learn from: a column of the table, a file of keys and classes, or what came back to a folder of rounds."""
+"""Labels to learn from: a column of the table, a file of keys and classes, or a folder of rounds."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from scoring.relative.propagated import KnownLabels
 
 @dataclass(frozen=True)
 class LabelSource:
-    """Labels of rows, and where they are from.
+    """Labels of rows, and their source.
 
     Attributes:
         labels: of rows of the dataset; None without.
@@ -50,7 +50,7 @@ def labels_to_learn(dataset: Dataset, table: Table, label: str | None, labelled:
 
 
 def label_source(dataset: Dataset, table: Table, label: str | None, labelled: str | Path | None) -> LabelSource:
-    """Return the labels of rows of a dataset, many or few.
+    """Return the labels of all or some rows of a dataset.
 
     Args:
         dataset: read with the column ``label``, where that is one of the table.
@@ -88,7 +88,7 @@ def _read(path: str | Path, label: str | None) -> Known:
 
 
 def classes_in(dataset: Dataset, table: Table) -> Codes | None:
-    """Return the classes of all rows: as the dataset was read, else of a column ``label``, or None."""
+    """Return the classes of all rows: from the dataset, else from a column ``label``, or None."""
     if dataset.rows.names:
         return next(iter(dataset.rows.names.values()))
     if LABEL not in table.schema.names or not is_plain(table.schema.field(LABEL).type):
@@ -103,7 +103,7 @@ def labels_in(dataset: Dataset, codes: Codes) -> KnownLabels:
 
 
 def _labels(dataset: Dataset, rows: np.ndarray, codes: np.ndarray, classes: tuple[str, ...]) -> KnownLabels:
-    """Return the labels of rows of the table that have a class and an embedding; of copies the first that has one."""
+    """Return the labels of rows with a class and an embedding; of copies the first that has one."""
     usable = (codes >= 0) & np.isin(rows, dataset.at)
     place, first = np.unique(dataset.copies.place[np.searchsorted(dataset.at, rows[usable])], return_index=True)
     present, numbers = np.unique(codes[usable][first], return_inverse=True)

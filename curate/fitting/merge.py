@@ -1,4 +1,4 @@
-"""Score tables of one model put together in one, and fitted together; or one table whose images moved."""
+"""Merging score tables of one model with one fit; or updating the paths of moved images in a table."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ class MergeResult:
 
 
 def run_merge(options: MergeOptions) -> MergeResult:
-    """Put scored tables of one model together, with one fit; or write one table again with where its images are now.
+    """Merge scored tables of one model with one fit; or write a table again with new image paths.
 
     Raises:
         InputError: for tables of different models or settings, keys that two tables have, a column of two types, or an
@@ -122,7 +122,7 @@ def _has_fit(table: Table) -> bool:
 
 
 def _model_of(table: Table) -> str | Path | None:
-    """Return the model that scored a table, for corrupted copies; None where it is not found, which the fit reports."""
+    """Return the model that scored a table, for corrupted copies; None, which the fit reports, if it is not found."""
     try:
         return model_as_scored(table, None)
     except InputError:
@@ -130,7 +130,7 @@ def _model_of(table: Table) -> str | Path | None:
 
 
 def _named(report: Callable[[str], None], draft: str, place: str, text: str) -> None:
-    """Report a line with the final path instead of the path of the draft."""
+    """Report a line with the final path instead of the temporary one."""
     report(text.replace(draft, place))
 
 
@@ -149,7 +149,7 @@ def _refuse_places(tables: Sequence[Table], out: Path, root: str | None) -> None
 
 
 def _refuse_different(tables: Sequence[Table]) -> list[str]:
-    """Return a note where last digits may differ between tables; refuse tables whose scores cannot be compared."""
+    """Return a note if tables may differ in the last digits; refuse tables whose scores are not comparable."""
     settings = []
     for table in tables:
         of = table.metadata.get("settings")
@@ -173,7 +173,7 @@ def _refuse_different(tables: Sequence[Table]) -> list[str]:
 
 
 def _keys(tables: Sequence[Table], *, prefix: bool) -> list[pl.Series]:
-    """Return the keys of each table as they are in the merged one; refuse those that occur twice."""
+    """Return the keys of each table in the merged one; refuse duplicates."""
     of_tables = [pl.Series(KEY, table.read([KEY]).column(0)) for table in tables]
     if prefix:
         names = [table.path.stem if table.path.suffix else table.path.name for table in tables]
@@ -196,7 +196,7 @@ def _keys(tables: Sequence[Table], *, prefix: bool) -> list[pl.Series]:
 
 
 def _moved(table: Table, keys: pl.Series, root: str) -> tuple[pl.Series, int]:
-    """Return where each image is below a folder, and how many rows have another path than before."""
+    """Return the path of each image below a folder, and how many rows have a new path."""
     manifest = open_manifest(root, SourceOptions())
     if not is_text(table.schema.field(KEY).type) or URI not in manifest.schema.names:
         raise InputError(f"expected keys that are paths below {root}, got {keys.dtype}; score the images again")
@@ -225,7 +225,7 @@ def _fitted_columns(tables: Sequence[Table]) -> list[str]:
 
 
 def _schema(tables: Sequence[Table], key: pl.DataType, dropped: Sequence[str]) -> pa.Schema:
-    """Return the columns of all tables, beginning with the first table's; refuse one that has two types."""
+    """Return the columns of all tables, the first table's first; refuse one that has two types."""
     fields: dict[str, pa.Field] = {}
     for table in tables:
         for field in table.stored.schema:
@@ -245,13 +245,13 @@ def _schema(tables: Sequence[Table], key: pl.DataType, dropped: Sequence[str]) -
 
 
 def _may_be_null(name: str, tables: Sequence[Table]) -> bool:
-    """Return whether a column of the merged table may hold nulls: not where every table has it without."""
+    """Return whether a column of the merged table may hold nulls: unless every table has it without nulls."""
     schemas = [table.stored.schema for table in tables]
     return any(name not in schema.names or schema.field(name).nullable for schema in schemas)
 
 
 def _metadata(tables: Sequence[Table], schema: pa.Schema) -> dict[str, Any]:
-    """Return the notes of the merged table: the first table's, what all were made of, and all classes."""
+    """Return the metadata of the merged table: the first table's, all sources, and all classes."""
     first = tables[0].metadata
     if len(tables) == 1:
         return first
@@ -282,7 +282,7 @@ def _described(table: Table) -> dict[str, Any]:
 
 
 def _classes(tables: Sequence[Table], schema: pa.Schema) -> dict[str, list[str]]:
-    """Return the classes of each column, later tables add theirs last; refuse numbers that mean different classes."""
+    """Return the classes of each column, later ones appended; refuse numbers that mean different classes."""
     classes: dict[str, list[str]] = {}
     for table in tables:
         lists = table.metadata.get(CLASSES)
@@ -299,7 +299,7 @@ def _classes(tables: Sequence[Table], schema: pa.Schema) -> dict[str, list[str]]
 
 
 def _copies(tables: Sequence[Table]) -> list[str]:
-    """Return a note where tables hold images of the same bytes."""
+    """Return a note if tables hold images of the same bytes."""
     if len(tables) < 2 or any(SHA256 not in table.schema.names for table in tables):
         return []
     parts = (pl.DataFrame(table.read([SHA256])).with_columns(table=pl.lit(at)) for at, table in enumerate(tables))
@@ -315,7 +315,7 @@ def _copies(tables: Sequence[Table]) -> list[str]:
 def _rows(
     tables: Sequence[Table], keys: Sequence[pl.Series], uris: pl.Series | None, schema: pa.Schema
 ) -> Iterator[pa.Table]:
-    """Yield the rows of one table after the other, with the columns of all."""
+    """Yield the rows of the tables in turn, with the columns of all."""
     for table, table_keys in zip(tables, keys, strict=True):
         names = [name for name in schema.names if name in table.stored.schema.names]
         start = 0

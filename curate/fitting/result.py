@@ -1,4 +1,4 @@
-"""The result of a fit, and its messages: notes on the columns, and how much a cut would drop."""
+"""The result of a fit and its messages: notes on the columns, and how much a cut would drop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,7 +19,7 @@ CHANCE_LEVEL = 0.5
 
 @dataclass(frozen=True)
 class FitResult(Printed):
-    """The result of a fit, as its command prints it.
+    """The result of ``curate fit``.
 
     Attributes:
         rows: that it was fitted to, or that were judged by a model that was fitted before.
@@ -59,11 +59,11 @@ class FitResult(Printed):
         return asdict(self) | {name: None if path is None else str(path) for name, path in self.paths().items()}
 
     def paths(self) -> dict[str, AnyPath | None]:
-        """Return the files written, by what they are called."""
+        """Return the paths of the files written, by name."""
         return {"path": self.path, "applied": self.applied}
 
     def lines(self) -> list[str | Grid]:
-        """Return the printed lines: what to know before using the columns, shares, and where the files lie."""
+        """Return the printed lines: what to know about the columns, shares, and the files."""
         if self.fitted_before:
             notes = _of_rows_outside(self.outside, self.rows)
         else:
@@ -85,13 +85,13 @@ def _of_rows_left_out(without: Mapping[str, int]) -> list[str]:
 
 
 def _of_rows_outside(outside: float, rows: int) -> list[str]:
-    """Return a warning where a large share of the rows lies outside of the dataset that a model was fitted to."""
+    """Return a warning if many rows lie outside of the dataset that a model was fitted to."""
     far = far_from(round(outside * rows), rows)
     return [far] if far else []
 
 
 def _of_size(rows: int, references: int, recall: float) -> list[str]:
-    """Return notes on the number of rows: few show little, and of many only a part is kept or found."""
+    """Return notes on the number of rows: too few to judge, or so many that only a sample is kept."""
     lines = []
     if rows < FEW_ROWS:
         lines.append(f"fitted to {counted(rows, 'image')}: fewer than {FEW_ROWS} are too few to use")

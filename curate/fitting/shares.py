@@ -1,4 +1,4 @@
-"""How much of each class or cluster a cut by a score would drop: rare is not bad."""
+"""How much of each class or cluster a cut by a score would drop, since rare is not bad."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class Share:
 
 
 def shares_of(score: NDArray, codes: NDArray[np.integer], names: list[str]) -> list[Share]:
-    """Return how much of each group keeping the most certain 70 % would drop, the largest group first.
+    """Return how much of each group a cut that keeps the most certain 70 % would drop, largest group first.
 
     Args:
         score: higher is less certain, shape (M,).

@@ -1,4 +1,4 @@
-"""Fit a model again to what it was fitted to, and say whether it is the same."""
+"""Verification of a fit: fit again and compare."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ class FitVerification:
 
 @dataclass(frozen=True)
 class Origin:
-    """The data that a model was fitted to, by its card: files, their digests, and the seed."""
+    """The data that a model was fitted to, from its card: files, digests, and the seed."""
 
     table: AnyPath
     digest: str
@@ -58,7 +58,7 @@ class Origin:
 
     @classmethod
     def of(cls, about: dict[str, Any]) -> Self:
-        """Return the origin in that section.
+        """Return the origin recorded in that section.
 
         Raises:
             AttributeError, KeyError, TypeError, ValueError: if a part is missing or of the wrong type.
@@ -79,7 +79,7 @@ class Origin:
 
 
 def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVerification:
-    """Fit a model again to its table, by its own settings, and compare.
+    """Fit a model again to its table with its recorded settings, and compare.
 
     Args:
         model: that ``curate fit`` wrote.
@@ -120,7 +120,7 @@ def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVeri
 
 
 def _where_now(place: AnyPath, model: Path) -> AnyPath:
-    """Where a file is: where it was, or else next to the model."""
+    """Return the path of a file: as recorded, or else next to the model."""
     if place.exists():
         return place
     beside = model.parent / place.name

@@ -256,7 +256,7 @@ def _refuse_overlap(paths: list[bytes]) -> None:
     for outer, inner in pairwise(sorted(os.path.join(path, b"") for path in paths)):
         if inner.startswith(outer):
             raise InputError(
-                f"expected each image once, got {os.fsdecode(inner[:-1])!r} twice, by its path or by that of a folder "
+                f"expected each image once, got {os.fsdecode(inner[:-1])!r} twice, by its path or the path of a folder "
                 "around it; pass it once"
             )
 

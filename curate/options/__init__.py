@@ -1,1 +1,1 @@
-"""Options declared once: the fields of a request, from which the option, the keyword and the reference are made."""
+"""Options declared once: request fields from which the option, the keyword and the reference are made."""

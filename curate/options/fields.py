@@ -1,4 +1,4 @@
-"""Fields that several commands have."""
+"""Fields shared by several commands."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A function of Python made from a request: the fields are its keywords."""
+"""A Python function built from a request, whose fields are its keywords."""
 
 import inspect
 import os
@@ -32,7 +32,7 @@ _TAKEN: dict[Any, tuple[Any, str]] = {  # type -> what is accepted for it, and i
 
 
 def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T]:
-    """Return a function that takes the fields of a request as keywords, and runs it.
+    """Return a function that takes the fields of a request as keywords and runs it.
 
     Args:
         request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``; a field ``explicit`` has
@@ -73,7 +73,7 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
 
 
 def checked(kind: Any, value: Any, name: str, of: str) -> Any:
-    """Return the value of a keyword in plain Python types, so that NumPy values and generators can be recorded.
+    """Return the value of a keyword as plain Python types, so that NumPy values and generators can be recorded.
 
     True is no number, and a text or a mapping is no list of its letters or keys.
 
@@ -112,7 +112,7 @@ def checked(kind: Any, value: Any, name: str, of: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number, a text or a path as a plain one of Python; anything else as it is."""
+    """Return a NumPy number, a text or a path as a plain Python value; others unchanged."""
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # of numpy or torch
         return value.item()
     if isinstance(value, bool | Path):
@@ -133,7 +133,7 @@ def _taken(kind: Any) -> tuple[Any, str]:
 
 
 def _with_arguments(text: str, request: Any) -> str:
-    """Return a docstring with a paragraph on the fields, before what is returned and raised."""
+    """Return a docstring with a paragraph on the fields, before "Returns" and "Raises"."""
     lines = ["Args:"]
     for field in declared(request):
         about = field.about
@@ -144,7 +144,7 @@ def _with_arguments(text: str, request: Any) -> str:
 
 
 def _of_python(text: str) -> str:
-    """Return the text of an option for a keyword.
+    """Return the help text of an option, for a Python keyword.
 
     >>> _of_python("Drop this kind (repeatable); see --drop-group.")
     'Drop this kind; one or several; see ``drop_group``.'

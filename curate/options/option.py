@@ -1,4 +1,4 @@
-"""A field of a request, as an option of the command and as a keyword of the function."""
+"""A field of a request: an option of the command and a keyword of the function."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
@@ -84,7 +84,7 @@ class Field:
 
 
 def shared(name: str, more: str = "", *, default: bool = False, **named: Any) -> Option:
-    """Return an option that several commands have.
+    """Return an option shared by several commands.
 
     Args:
         name: a name in ``MEANS``.
@@ -97,7 +97,7 @@ def shared(name: str, more: str = "", *, default: bool = False, **named: Any) ->
 
 
 def declared(request: Any) -> Iterator[Field]:
-    """Yield the fields of a request, in their order.
+    """Yield the fields of a request, in order.
 
     Raises:
         TypeError: for a field that does not say what it is.

@@ -1,4 +1,4 @@
-"""The text of an option, the same in every command, and its second spelling."""
+"""The help text of each option, the same in every command, and its short form."""
 
 # A command may add what it does with the option.
 MEANS: dict[str, str] = {

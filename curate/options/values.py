@@ -1,4 +1,4 @@
-"""The values of options, converted for the parts of a command."""
+"""Conversion of option values for the parts of a command."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def part_of(kind: type[T], options: object, **others: Any) -> T:
-    """Return a dataclass whose fields are options of the same name, or given here.
+    """Return a dataclass filled from options of the same name and the given values.
 
     Raises:
         AttributeError: for a field that is neither.

@@ -101,7 +101,7 @@ def _certainty(name: str, judged: Outcomes) -> Floats:
 
 
 def _is_chance(name: str, values: Floats) -> bool:
-    """Whether a column holds probabilities: the user's own, or those of ``curate calibrate``."""
+    """Whether a column holds probabilities: the user's own, or from ``curate calibrate``."""
     if name in ERROR_COLUMNS:
         return True
     return not describe(name).higher and bool(((values >= 0) & (values <= 1)).all())

@@ -110,7 +110,7 @@ class Facts:
         )
 
     def listed(self) -> NDArray[np.int64]:
-        """Return the rows that a document lists: the sample, and those of galleries and the map."""
+        """Return the rows that a document lists: from the sample, the galleries and the map."""
         of_map = self.places.row if self.places is not None else np.zeros(0, np.int64)
         return np.unique(np.concatenate([self.drawn, np.array(self.in_galleries(), np.int64), of_map]))
 
@@ -278,7 +278,7 @@ def _places(
 
 
 def _title(table: Table) -> str:
-    """Return the name of the folder that curate clean wrote around a table, else that of the table."""
+    """Return the name of the folder that curate clean wrote around a table, else the table's."""
     if isinstance(table.path, Path) and (table.path.parent.parent / CLEANED).is_file():
         return table.path.parent.parent.resolve().name
     return table.path.stem

@@ -135,7 +135,7 @@ def _write(
 
 
 def _copies(scored: TableRows, standing: RoundRows, picked: BatchRows) -> list[str]:
-    """Return a note if the batch holds copies of its own images or of ones already sent out."""
+    """Return a note if the batch holds copies within itself or of images already sent out."""
     places = scored.rows.place
     copies = find_picked_copies(scored.table, places[picked.rows], places[standing.away])
     return copies.words() if copies else []

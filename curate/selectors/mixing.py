@@ -56,7 +56,7 @@ def gate(pool: Pool, least: float) -> Pool:
 
 
 def discount(pool: Pool, selector: Ranked) -> Pool:
-    """Return the pool with ``uncertainty`` as the rank of a score times that of quality, for ``HighestScore``.
+    """Return the pool with ``uncertainty`` as the rank of a score times the rank of quality, for ``HighestScore``.
 
     With e the score, a = -quality and rank the place of a candidate among the candidates: rank(e) * (1 - rank(a)).
     Ranks are used because the scales of scores differ from model to model.

@@ -1,1 +1,1 @@
-"""The contract of scores, tried on the user's own images: what must change a score, and what must not."""
+"""Tests of scores on the user's own images: what must change a score, and what must not."""

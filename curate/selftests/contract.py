@@ -1,4 +1,4 @@
-"""The finding of a check of a score."""
+"""The result of checking a score."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SECTIONS: Mapping[str, str] = {  # what is tried, in the order shown
 
 @dataclass(frozen=True)
 class Check:
-    """One clause of the contract, tried on one column.
+    """One check of one column.
 
     Attributes:
         section: a key of ``SECTIONS``.

@@ -1,4 +1,4 @@
-"""Copies, which must make an image less unique."""
+"""Copies must make an image less unique."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
@@ -21,7 +21,7 @@ JPEG_QUALITY = 50
 
 
 def half_size(images: Tensor) -> Tensor:
-    """Return the images at half their side, and at full size again."""
+    """Return the images reduced to half their side and enlarged again."""
     side = images.shape[-1]
     return resize(resize(images, max(1, side // 2)), side)
 
@@ -39,7 +39,7 @@ KINDS: Mapping[str, tuple[Callable[[Tensor], Tensor], float]] = {  # what is mad
 
 
 def less_unique(encoded: Iterable[bytes], scorer: BatchScorer, dataset: NDArray) -> list[Check]:
-    """Return a check for each kind of copy: is it nearer to the image than every other image that is not a copy?
+    """Return a check for each kind of copy: whether it is nearer to its image than every other image.
 
     Args:
         encoded: images, all to be decoded: N of them.

@@ -1,4 +1,4 @@
-"""Corruptions, which must make a score less certain, strength by strength."""
+"""Corruptions must make a score less certain, the more the stronger they are."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ DIGITS = 2
 
 @dataclass(frozen=True)
 class Climbed:
-    """Scores of N images as they are, and of corrupted versions of them.
+    """Scores of N images and of their corrupted versions.
 
     Attributes:
         embedding: of the images as they are, shape (N, D), rows of unit length.
@@ -44,7 +44,7 @@ class Climbed:
     steps: Mapping[str, Sequence[Mapping[str, Floats]]]
 
     def shares(self, kind: str, column: str) -> Floats:
-        """Return each image's part in the mean share of unchanged images that are more certain, at every strength.
+        """Return each image's contribution to the mean share of unchanged images that are more certain, by strength.
 
         Returns:
             Shape (S + 1, N), the first of the images as they are: one half.
@@ -54,7 +54,7 @@ class Climbed:
 
 
 def rank_among(base: Floats, values: Floats, name: str) -> Floats:
-    """Return the share of the images as they are that are more certain, equal ones by half, shape (N,).
+    """Return the share of the unchanged images that are more certain, equal ones counting half, shape (N,).
 
     Args:
         base: of the images as they are, shape (M,).
@@ -68,7 +68,7 @@ def rank_among(base: Floats, values: Floats, name: str) -> Floats:
 
 
 def shares_among(base: Floats, values: Floats, name: str) -> Floats:
-    """Return for each image what it adds to the mean share of images as they are that are more certain, shape (N,).
+    """Return each image's contribution to the mean share of unchanged images that are more certain, shape (N,).
 
     Its mean equals the mean of ``rank_among``. An image counts twice: by how many are more certain than its version,
     and, as one of the images as they are, by how many versions it is more certain than; so the spread of these
@@ -88,7 +88,7 @@ def shares_among(base: Floats, values: Floats, name: str) -> Floats:
 
 
 class BatchScorer:
-    """Scores batches by a model, and by what was fitted to a dataset; ``white`` is the white of 16-bit images."""
+    """Scores batches with a model and a dataset fit; ``white`` is the white level of 16-bit images."""
 
     def __init__(self, runner: Runner, fit: DatasetFit | None, columns: Sequence[str], white: int) -> None:
         self.runner, self.fit, self.columns, self.white = runner, fit, columns, white
@@ -106,7 +106,7 @@ class BatchScorer:
 
 
 def square_batches(encoded: Iterable[bytes], scorer: BatchScorer) -> Iterator[tuple[list[int], Tensor]]:
-    """Yield numbers and central squares of encoded images, shape (B, 3, S, S), of one size at a time."""
+    """Yield numbers and central squares of encoded images, shape (B, 3, S, S), one size at a time."""
     side = LARGER * scorer.side
     decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(encoded))
     return batches((number, square) for number, square in decoded if square is not None)
@@ -125,7 +125,7 @@ def quality_of(images: Tensor) -> dict[str, Floats]:
 
 
 def climb(encoded: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str], seed: int) -> Climbed:
-    """Score images and corrupted versions of them, some at a time.
+    """Score images and their corrupted versions in batches.
 
     Args:
         encoded: images, all to be decoded; the central square is scored, as of any image.
@@ -157,7 +157,7 @@ def climb(encoded: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str]
 
 
 def less_certain(climbed: Climbed) -> list[Check]:
-    """Return a check for each column and kind: is it less certain, and the more so the stronger?
+    """Return a check for each column and kind: whether it gets less certain, the more the stronger.
 
     Next to them is the sharpness of the image: a baseline, which is not judged.
     """

@@ -1,4 +1,4 @@
-"""Changes that must not change a score: batch size, order, other images, device, engine, precision."""
+"""Changes that must not affect a score: batch size, order, other images, device, engine, precision."""
 
 import subprocess
 import sys
@@ -75,7 +75,7 @@ def unchanged(
     ways: Sequence[Way] = WAYS,
     announce: Callable[[str], None] = lambda text: None,
 ) -> list[Check]:
-    """Score images in every way and compare with the first, on a CPU in single precision; a check a way and column.
+    """Score images in every way and compare with single precision on a CPU; one check per way and column.
 
     Args:
         sample: of which the first 200 are taken.
@@ -114,7 +114,7 @@ def _missing(way: Way) -> str:
 
 
 class _Work:
-    """Scores the same images in one way after another."""
+    """Scores the same images in several ways."""
 
     def __init__(self, sample: ImageSample, folder: Path, model: str, fit: bool) -> None:
         self.sample, self.folder, self.model = sample, folder, model
@@ -124,7 +124,7 @@ class _Work:
         self.tried = 0
 
     def scored(self, way: Way) -> Scored:
-        """Score the images in a way; column -> key -> value."""
+        """Return the scores of one way: column -> key -> value."""
         self.tried += 1
         source, out = self.folder / f"way{self.tried}.parquet", self.folder / f"way{self.tried}.scores.parquet"
         rows = np.arange(len(self.keys))
@@ -142,7 +142,7 @@ class _Work:
 
 
 def _by_command(source: Path, out: Path, model: str, settings: Mapping[str, Any]) -> None:
-    """Score in its own process."""
+    """Score in a separate process."""
     line = [sys.executable, "-m", "curate", "score", str(source), "-o", str(out), "--model", model]
     line += [
         "--key",
@@ -201,7 +201,7 @@ def _differences(way: Way, name: str, before: NDArray[np.float64], after: NDArra
 
 
 def _ranks(way: Way, name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> Check:
-    """Compare values by their order."""
+    """Compare values by rank correlation."""
     known = ~(np.isnan(before) | np.isnan(after))
     rank = spearman(before[known], after[known])
     least = DATASET_RANK if name in OF_DATASET else RANK

@@ -12,7 +12,7 @@ CLEARLY_BETTER = 0.6  # an AUROC that may be as high as this is not called a fai
 
 
 def better_than_chance_level(table: AnyPath, label: str, options: SelftestOptions) -> list[Check]:
-    """Return a check for each column: is it higher where a prediction of the labels is wrong?
+    """Return a check for each column: whether it is higher where a prediction of the labels is wrong.
 
     Predictions are made as in ``curate evaluate``: by a linear classifier out of fold where there can be one, else by
     neighbours. A column holds where the 95 % interval of its AUROC lies above one half, is no better than chance where

@@ -1,4 +1,4 @@
-"""The result of a test of scores, as a value, in words and as an image."""
+"""The result of testing scores, as a value, text and chart."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ FLAGS: Mapping[str, str] = {BROKEN: " X", UNSURE: " ?"}  # after a number
 
 @dataclass(frozen=True)
 class SelfTest(Printed):
-    """The checks of scores, and which hold.
+    """The checks of scores and their results.
 
     Attributes:
         name: of the images.
@@ -46,12 +46,12 @@ class SelfTest(Printed):
 
     @property
     def broken(self) -> list[Check]:
-        """The checks that do not hold."""
+        """The checks that failed."""
         return [check for check in self.checks if check.state == BROKEN]
 
     @property
     def passed(self) -> bool:
-        """Whether everything that was tried holds."""
+        """Whether every check passed."""
         return not self.broken
 
     def to_json(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class SelfTest(Printed):
         }
 
     def lines(self) -> list[str | Grid]:
-        """Return the printed lines: a table of each section, and what is broken."""
+        """Return the printed lines: a table per section, and the failures."""
         unread = (
             f"; {counted(self.unread, 'more that cannot be read', 'more that cannot be read')}" if self.unread else ""
         )
@@ -82,7 +82,7 @@ class SelfTest(Printed):
         return lines
 
     def verdict(self) -> list[str | Grid]:
-        """Return the checks that are broken, a line each by column, what was not tried, and how many hold."""
+        """Return the failed checks by column, what was not tested, and how many passed."""
         lines: list[str | Grid] = []
         tried = [check for check in self.checks if check.state != UNTRIED]
         if self.broken:
@@ -101,7 +101,7 @@ class SelfTest(Printed):
         return lines
 
     def figure(self) -> "Figure":
-        """Return how certainty changes with strength, drawn: the first five columns, and the baseline."""
+        """Return certainty over strength as a chart: the first five columns, and the baseline."""
         from curate.plots.judged import Band
         from curate.plots.strengths import MOST_COLUMNS, Steps, Strengths
 
@@ -119,7 +119,7 @@ class SelfTest(Printed):
 
 
 def curves_of(climbed: "Climbed") -> dict[str, Any]:
-    """Return the mean share of unchanged images that an image is less certain than, at every strength."""
+    """Return the mean share of unchanged images that are more certain, at every strength."""
     curves: dict[str, Any] = {}
     for kind in climbed.steps:
         columns = {}
@@ -132,7 +132,7 @@ def curves_of(climbed: "Climbed") -> dict[str, Any]:
 
 
 def _kinds(checks: Sequence[Check]) -> Grid:
-    """Return a line a column, and across it how it moves with each kind."""
+    """Return one line per column with its response to each kind."""
     kinds = dict.fromkeys(check.what for check in checks)
     cells = {(check.what, check.column): _cell(check) for check in checks}
     columns = dict.fromkeys(check.column for check in checks)
@@ -147,7 +147,7 @@ def _cell(check: Check) -> str:
 
 
 def _ways(checks: Sequence[Check]) -> Grid:
-    """Return a line a way to score: the columns that break, or those that hold least."""
+    """Return one line per way to score: the columns that fail, or those closest to failing."""
     return Grid([_way(what, [c for c in checks if c.what == what]) for what in dict.fromkeys(c.what for c in checks)])
 
 

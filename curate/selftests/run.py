@@ -1,4 +1,4 @@
-"""Try the contract of scores on the user's own images."""
+"""Run the tests of scores on the user's own images."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ class _Tested:
 
 
 def run_selftest(options: SelftestOptions) -> SelfTest:
-    """Test whether scores mean what they claim, on the images of a scored table or of a source.
+    """Test on the images of a scored table or a source whether scores mean what they claim.
 
     Raises:
         InputError: for a source, table, column or kind that cannot be used, or fewer than 20 images that can be read.
@@ -171,7 +171,7 @@ def _fitted(
 
 
 def _check_label(table: Table, name: str, label: str | None, labelled: str | Path | None) -> None:
-    """Refuse a column of classes that is missing, before the work."""
+    """Refuse a missing class column before the work."""
     if label is not None and labelled is None and label not in table.schema.names:
         raise InputError(f"--label: {name} has no column {label!r} (columns: {name_list(table.schema.names, label)})")
 

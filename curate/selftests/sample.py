@@ -1,4 +1,4 @@
-"""Some of the user's own images, drawn by their keys, in small tables that can be scored repeatedly."""
+"""A sample of the user's images, drawn by key, in small tables that can be scored repeatedly."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ STEP = 65_536  # rows of a source looked at together
 
 @dataclass(frozen=True)
 class ImageSample:
-    """N images whose bytes are in their own table.
+    """N images with their bytes in their own table.
 
     Attributes:
         path: of a Parquet file with ``key``, ``image`` and the user's own columns; a row group each.
@@ -52,7 +52,7 @@ class ImageSample:
             return file.read_row_groups(range(min(n, file.num_row_groups)))
 
     def keywords(self) -> dict[str, Any]:
-        """Return the keywords with which ``score`` reads it."""
+        """Return the keyword arguments with which ``score`` reads it."""
         return {"key": KEY, "image_column": IMAGE, "white": self.white}
 
 
@@ -106,7 +106,7 @@ def of_source(
 
 
 def _drawn(manifest: Manifest, n: int, seed: int) -> NDArray[np.int64]:
-    """Return up to n rows, those whose keys hash lowest, the lowest first."""
+    """Return up to n rows whose keys hash lowest, lowest first."""
     best, rows = np.zeros(0, np.uint64), np.zeros(0, np.int64)
     for start in range(0, manifest.n_rows, STEP):
         keys = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY).combine_chunks()
@@ -118,7 +118,7 @@ def _drawn(manifest: Manifest, n: int, seed: int) -> NDArray[np.int64]:
 
 
 class _Writer:
-    """Writes images one by one, so that only one is held; those that do not decode are counted and left out."""
+    """Writes images one by one; those that do not decode are counted and left out."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -128,7 +128,7 @@ class _Writer:
         self._file: pq.ParquetWriter | None = None
 
     def add(self, key: str, data: bytes | None, *, user_columns: pa.Table | None = None, problem: str = "") -> None:
-        """Add an image, with a table of one row of the user's columns; or count one that cannot be read."""
+        """Add an image with one row of the user's columns, or count one that cannot be read."""
         if data is None or not _decodes(data):
             self._unread += 1
             self.problem = self.problem or (f"; {problem}" if data is None else "")

@@ -1,1 +1,1 @@
-"""Images and pages for people: contact sheets, groups and pairs, charts."""
+"""Images and pages for review: contact sheets, groups and pairs, charts."""

@@ -37,7 +37,7 @@ def folder_panel(folder: Path, table: str | Path | None) -> Panel:
 
 
 def folder_curves(folder: Path, table: str | Path | None = None) -> tuple[list[Curve], list[Curve]]:
-    """Return accuracy by labels with its interval, that of both arms at equal numbers of labels, and the stop bounds.
+    """Return accuracy by labels with its interval, for both arms at equal numbers of labels, and the stop bounds.
 
     Raises:
         InputError: as ``run_round_status``; if no model was measured yet.

@@ -83,7 +83,7 @@ def normalized_mutual_information(table: NDArray) -> float:
 
 
 def adjusted_rand_index(table: NDArray) -> float:
-    """Return the agreement of two groupings on pairs of rows, adjusted for chance; 1 if they are equal.
+    """Return the agreement of two groupings on pairs of rows, beyond chance; 1 if they are equal.
 
     0 is what groups of these sizes give at random; below 0 is less than that.
 

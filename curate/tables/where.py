@@ -62,7 +62,7 @@ ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[..., pl.Expr]]] = {
 
 
 def _of_all(choose: np.ufunc) -> Callable[..., pl.Expr]:
-    """Return a function of numbers that is null if one of them is, unlike that of Polars."""
+    """Return a function of numbers that is null if one of them is; in Polars it is not."""
 
     def chosen(values: Sequence[pl.Series]) -> pl.Series:
         return pl.Series(reduce(choose, [np.broadcast_to(each.to_numpy(), len(values[0])) for each in values[1:]]))

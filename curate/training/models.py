@@ -10,7 +10,7 @@ from curate.training.train import check_out
 
 
 def run_models(options: ModelsOptions) -> dict[str, Any]:
-    """Return the card of a model; without a name those of all shipped models, by name.
+    """Return the card of a model; without a name the cards of all shipped models, by name.
 
     Raises:
         InputError: for a name that no model has, or a file whose contents do not match its digest.

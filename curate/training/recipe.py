@@ -153,7 +153,7 @@ def _require_no_images(typed: dict[str, Any], settings: Mapping[str, str], confi
 
 
 def _require_label(label: str, cache: "CachedFeatures") -> None:
-    """Raise ``InputError`` if the label column differs from that of the cache."""
+    """Raise ``InputError`` if the label column differs from the cache's."""
     held = cache.about["columns"].get("label")
     if label not in (DEFAULT_LABEL, held):
         raise InputError(

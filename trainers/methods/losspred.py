@@ -229,7 +229,7 @@ class LossPred(Method[LossPredSettings]):
         return within * within_image + (1 - within) * between
 
     def _classify(self, flat: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return the classifiers' loss, each image's loss under the classifier of its own fold, and measures."""
+        """Return the classifiers' loss, each image's loss under its fold's classifier, and measures."""
         folds = self.settings.folds
         logits = self.classifier(flat).view(len(flat), folds, self.n_classes)  # type: ignore[misc]
         fold = fold_of(rows, folds, self.seed)

@@ -85,7 +85,7 @@ def gap(first: NDArray, second: NDArray, chance_level: ChanceLevel, weight: Floa
 
 
 def gap_of_draws(value: float, draws: Floats) -> Gap:
-    """Return the difference of a number of the subset to that of random subsets, shape (R,), R >= 2.
+    """Return by how much a number of the subset exceeds its value in random subsets, shape (R,), R >= 2.
 
     The interval holds 0 in 95 % of random subsets.
     """

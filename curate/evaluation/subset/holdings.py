@@ -69,7 +69,7 @@ def diversity(pool: SubsetPool, sides: TrainingSides, *, seed: int) -> Diversity
 
 
 def coverage(pool: SubsetPool, sides: TrainingSides, *, seed: int) -> SubsetCoverage:
-    """Return the distances of all rows to the subset, next to those of random subsets."""
+    """Return the distances of all rows to the subset, and to random subsets."""
     generator = np.random.default_rng([seed, 4])
     looked_at = np.sort(generator.permutation(len(sides.all_rows))[:LOOKED_AT])
     rows = pool.vectors[sides.all_rows[looked_at]]

@@ -18,7 +18,7 @@ from scoring.metrics.proportions import clopper_pearson
 
 @dataclass(frozen=True)
 class Anytime:
-    """An interval that is valid jointly with those of all other looks.
+    """An interval that is valid jointly with the intervals of all other looks.
 
     Attributes:
         look: imports that the model knows, from 1.
