@@ -120,11 +120,15 @@ def _enlarged(values: Mapping[str, Values]) -> Flags:
 
 
 def _shapeless(values: Mapping[str, Values]) -> Flags:
-    """All but a faint shape on a plain ground: few shades for its contrast, and detail that is no single pixel."""
+    """All but a faint shape on a plain ground: few shades for its contrast, and detail that is no single pixel.
+
+    Where p_junk is known, one colour or a p_junk above 0.5: cells in blue on black have little contrast, too.
+    """
     contrast, entropy, sharpness = (values.get(name, np.float32(np.nan)) for name in SHAPE)
     with np.errstate(invalid="ignore"):
         shape = (2**entropy < NOISE_SHADES * 255 * contrast / 2) & (sharpness < SPECKS)
-    return np.broadcast_to(~shape, np.broadcast(contrast, entropy, sharpness).shape)
+    is_blank = np.broadcast_to(~shape, np.broadcast(contrast, entropy, sharpness).shape)
+    return is_blank & ~((values[JUNK] <= JUNK_CUT) & (contrast >= CONSTANT)) if JUNK in values else is_blank
 
 
 BY_JUNK = Witness((JUNK,), _is_junk, True, "p_junk above 0.5")
@@ -147,7 +151,11 @@ BY_SHADES = Witness(
     "p_junk above 0.5, a short side of 64 pixels or more, and more shades and colours than drawings have",
 )
 BY_SHAPE = Witness(
-    SHAPE, _shapeless, False, "no shape on a plain ground: no detail, or half the shades of noise of its contrast"
+    (JUNK, *SHAPE),
+    _shapeless,
+    False,
+    "no shape on a plain ground: no detail, or half the shades of noise of its contrast; and, where known, p_junk "
+    "above 0.5 or one colour",
 )
 BY_CONTRAST = Witness((JUNK, "quality_contrast"), _low_contrast, False, "p_junk above 0.1, or contrast below 0.1")
 BY_GRID = Witness(
