@@ -17,7 +17,7 @@ from torch.distributions.constraints import Constraint
 from scoring.distributions import nivmf, power_spherical, vmf
 
 UNIT = 1e-3  # how far a length may be from 1
-NODES, SPAN = 96, 10.0  # of Gauss-Legendre in each angle; standard deviations that they cover
+NODES, SPAN = 96, 10.0  # of Gauss-Legendre in each part of an angle; standard deviations that they cover
 SEED = 0
 
 
@@ -200,39 +200,41 @@ def _kl_nivmf(p: NonIsotropicVMF, q: NonIsotropicVMF) -> Tensor:
 @register_kl(PowerSpherical, PowerSpherical)
 def _kl_power_spherical(p: PowerSpherical, q: PowerSpherical) -> Tensor:
     """-H(p) - log N(q) - kappa_q E_p[log(1 + mu_q.z)]; the expectation is integrated over two angles."""
-    expected = _mean_log1p(p.concentration, torch.einsum("...m,...m->...", p.loc.double(), q.loc.double()), p.dim)
+    near, far = ((p.loc.double() + sign * q.loc.double()).norm(dim=-1) for sign in (-1, 1))
+    expected = _mean_log1p(p.concentration, 2 * torch.atan2(near, far), p.dim)
     return -p.entropy() - power_spherical.log_normalizer(q.concentration, q.dim) - q.concentration.double() * expected
 
 
-def _mean_log1p(kappa: Tensor, cosine: Tensor, dim: int) -> Tensor:
-    """Return E[log(1 + mu'.z)] of a power spherical z around mu, where mu.mu' is ``cosine``.
+def _mean_log1p(kappa: Tensor, alpha: Tensor, dim: int) -> Tensor:
+    """Return E[log(1 + mu'.z)] of a power spherical z around mu, where alpha is the angle between mu and mu'.
 
-    With theta the angle of z from mu and phi the angle of its tangent from mu's,
-    mu'.z = cos theta cosine + sin theta sin(mu, mu') cos phi; their densities are of a beta and of a uniform
-    direction of M - 1 dimensions.
+    With 2x the angle of z from mu and phi the angle of its tangent from mu's,
+    1 + mu'.z = 2 cos^2(x + alpha/2) + 2 sin 2x sin alpha cos^2(phi/2); the densities of x and phi are of a beta and of
+    a uniform direction of M - 1 dimensions. The logarithm has its pole at x = (pi - alpha)/2, where both sides of the
+    integral begin, with nodes that are denser near it.
     """
-    kappa, cosine = torch.broadcast_tensors(kappa.double(), cosine.double().clamp(-1, 1))
+    kappa, alpha = torch.broadcast_tensors(kappa.double(), alpha)
     points, weights = (torch.from_numpy(array).to(kappa.device) for array in np.polynomial.legendre.leggauss(NODES))
     a, b = (dim - 1) / 2 + kappa, (dim - 1) / 2
-    # x = theta / 2 has the density cos^(2a-1) x sin^(2b-1) x, with its mode at the angle below
+    # x has the density cos^(2a-1) x sin^(2b-1) x, with its mode at the angle below
     mode = torch.atan2(torch.tensor(max(2 * b - 1, 0.0)).sqrt().double().to(kappa), (2 * a - 1).clamp(min=1e-12).sqrt())
     reach = SPAN / (2 * (a + b).sqrt())
-    x, log_x = _angles((mode - reach).clamp(min=0).detach(), (mode + reach).clamp(max=math.pi / 2).detach(), points)
+    ends = (mode - reach).clamp(min=1e-12).detach(), (mode + reach).clamp(max=math.pi / 2).detach()
+    pole = ((math.pi - alpha) / 2).clamp(*ends)
+    share = (1 + points) / 2  # of the way from the pole to an end, to the third power
+    length = torch.stack([end - pole for end in ends], -1).unsqueeze(-1)  # (..., 2, 1)
+    x = (pole[..., None, None] + length * share**3).flatten(-2)  # (..., nodes)
+    area = (length.abs() * share.square() * weights).flatten(-2)
     log_density = (2 * a - 1).unsqueeze(-1) * x.cos().log() + (2 * b - 1) * x.sin().log()
-    share = torch.softmax(log_density + weights.log() + log_x, dim=-1)  # (..., nodes)
-    along, across = (2 * x).cos() * cosine.unsqueeze(-1), (2 * x).sin() * (1 - cosine.square()).sqrt().unsqueeze(-1)
+    density = (log_density - log_density.amax(-1, keepdim=True)).exp() * area
     if dim == 2:  # the tangent goes one way or the other
-        turn, of_turn = kappa.new_tensor([-1.0, 1.0]), kappa.new_tensor([0.5, 0.5])
+        turn, of_turn = kappa.new_tensor([0.0, 1.0]), kappa.new_tensor([0.5, 0.5])
     else:
-        far = min(math.pi / 2, SPAN / math.sqrt(dim - 1))
-        phi = math.pi / 2 + far * points
-        turn = phi.cos()
+        phi = math.pi / 2 + min(math.pi / 2, SPAN / math.sqrt(dim - 1)) * points
+        turn = (phi / 2).cos().square()
         of_turn = torch.softmax((dim - 3) * phi.sin().log() + weights.log(), dim=-1)
-    inside = 1 + along.unsqueeze(-1) + across.unsqueeze(-1) * turn  # (..., nodes, turns)
-    return (share * (inside.clamp(min=1e-30).log() * of_turn).sum(-1)).sum(-1)
-
-
-def _angles(low: Tensor, high: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """Return nodes between two ends, shape (..., nodes), and the logarithm of half the length, shape (..., 1)."""
-    half = ((high - low) / 2).unsqueeze(-1)
-    return (low + high).unsqueeze(-1) / 2 + half * points, half.log()
+    half = alpha.unsqueeze(-1) / 2
+    along, across = 2 * (x + half).cos().square(), 2 * (2 * x).sin() * (2 * half).sin()
+    inside = along.unsqueeze(-1) + across.unsqueeze(-1) * turn  # (..., nodes, turns)
+    mean = (inside.clamp(min=1e-30).log() * of_turn).sum(-1)
+    return (density * mean).sum(-1) / density.sum(-1)

@@ -76,6 +76,33 @@ def test_the_divergence_of_power_sphericals_is_the_mean_over_draws(dim):
     assert kl_divergence(p, uniform).item() == pytest.approx((uniform.entropy() - p.entropy()).item(), rel=1e-9)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.7, math.pi / 2, 2.3, math.pi])
+def test_the_divergence_of_power_sphericals_on_a_circle_and_a_sphere_is_its_integral(alpha):
+    mu, other = (torch.tensor([math.cos(angle), math.sin(angle), 0.0]).double() for angle in (0.0, alpha))
+    kappa, of_other = torch.tensor(3.0).double(), torch.tensor(200.0).double()
+
+    def apart(dim, mean_log1p):  # of log(1 + mu'.z) over p
+        p, q = PowerSpherical(mu[:dim], kappa), PowerSpherical(other[:dim], of_other)
+        at_pole = q.log_prob(other[:dim]) - of_other * math.log(2)
+        assert kl_divergence(p, q).item() == pytest.approx((-p.entropy() - at_pole - 200 * mean_log1p).item(), rel=1e-6)
+
+    def on_circle(theta):  # (1 + cos theta)^3 integrates to 5 pi
+        return (
+            (1 + mpmath.cos(theta)) ** 3
+            / (5 * mpmath.pi)
+            * 2
+            * mpmath.log(abs(2**0.5 * mpmath.cos((theta - alpha) / 2)))
+        )
+
+    apart(2, float(mpmath.quad(on_circle, sorted({-math.pi, alpha - math.pi, math.pi}))))
+
+    def on_sphere(t):  # (1 + t)^3 integrates to 4; the mean of log(a + b cos phi) is log((a + sqrt(a^2 - b^2)) / 2)
+        c = math.cos(alpha)
+        return (1 + t) ** 3 / 4 * mpmath.log((1 + t * c + abs(t + c)) / 2)
+
+    apart(3, float(mpmath.quad(on_sphere, sorted({-1.0, -math.cos(alpha), 1.0}))))
+
+
 def test_the_non_isotropic_one_is_a_von_mises_fisher_where_its_concentrations_are_equal():
     mu, other, k = direction(32), direction(32, 1), torch.full((32,), 9.0).double()
     p, plain = NonIsotropicVMF(mu, k), VonMisesFisher(mu, torch.tensor(9.0).double())
