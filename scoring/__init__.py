@@ -1,1 +1,1 @@
-"""Models that know how sure they are: tensors in, tensors out. Nothing here knows of Parquet or folders."""
+"""Models with uncertainty: tensors in, tensors out, without Parquet or folders."""

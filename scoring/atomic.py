@@ -1,4 +1,4 @@
-"""Files that get their name last: written under a temporary name, flushed, then renamed."""
+"""Atomic files: written under a temporary name, flushed, then renamed."""
 
 import errno
 import glob
@@ -32,7 +32,7 @@ PLACE_ERRORS: dict[int, str] = {
 
 @contextmanager
 def place_errors(path: str | Path) -> Iterator[None]:
-    """Turn the error of a disk or folder that refuses into a one-line ``InputError``; others pass unchanged."""
+    """Turn file system errors into a one-line ``InputError``; others pass unchanged."""
     try:
         yield
     except OSError as error:
@@ -43,7 +43,7 @@ def place_errors(path: str | Path) -> Iterator[None]:
 
 
 def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse a place where no file can be written: a folder, or a file that may not be replaced.
+    """Refuse a path where no file can be written: a folder, or a file that may not be replaced.
 
     To be requested before the work, not after it; ``AtomicFile`` asks again. What dead processes left of it goes.
 
@@ -64,7 +64,7 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
 
 
 def _refuse_finished(path: Path) -> None:
-    """Say so if a file is what a process made that was killed just after it had given the file its name."""
+    """Report a finished file if the process that wrote it was killed just after the rename."""
     for temporary in path.parent.glob(f"{glob.escape(temporary_stem(path))}*"):
         with suppress(FileNotFoundError), hold_if_free(temporary) as free:
             if free and path.is_file() and not path.is_symlink() and temporary.samefile(path):
@@ -76,7 +76,7 @@ def _refuse_finished(path: Path) -> None:
 
 
 def require_folder(out: Path) -> None:
-    """Raise ``InputError`` unless the folder of ``out`` can be written, or can be made: before the work, not after it.
+    """Raise ``InputError`` unless the folder of ``out`` is writable or can be created, before the work.
 
     A missing folder is made with the file, by ``make_held``: nothing is made here.
     """
@@ -126,11 +126,11 @@ class AtomicFile:
 
     @property
     def closed(self) -> bool:
-        """Whether no more bytes can be written."""
+        """Whether the file is closed."""
         return self._file.closed
 
     def write(self, data: bytes | memoryview) -> int:
-        """Append bytes; return how many."""
+        """Append bytes; return how many were written."""
         self._hash.update(data)
         with place_errors(self.path):
             n = self._file.write(data)
@@ -138,7 +138,7 @@ class AtomicFile:
         return n
 
     def flush(self) -> None:
-        """Hand buffered bytes to the system."""
+        """Flush buffered bytes to the system."""
         with place_errors(self.path):
             self._file.flush()
 
@@ -147,7 +147,7 @@ class AtomicFile:
         return self.n_bytes
 
     def seal(self) -> None:
-        """Flush to the disk and close; the file is complete but still has its temporary name."""
+        """Flush to disk and close; the complete file keeps its temporary name."""
         if self._file.closed:
             return
         with place_errors(self.path):
@@ -157,11 +157,11 @@ class AtomicFile:
         self.sha256 = self._hash.hexdigest()
 
     def publish(self) -> None:
-        """Give the sealed file its name; a name taken in the meantime is refused unless ``overwrite``."""
+        """Rename the sealed file; a name taken in the meantime is refused unless ``overwrite``."""
         commit_together([self])
 
     def take_name(self) -> None:
-        """Give the sealed file its name; where nothing was there, it keeps its temporary one until ``discard``."""
+        """Rename the sealed file; if the name was free, keep the temporary name too until ``discard``."""
         if not RENAMES_OPEN_FILES:
             self._let_go()
         with place_errors(self.path):
@@ -171,7 +171,7 @@ class AtomicFile:
                 _name_if_free(self.temporary, self.path)
 
     def discard(self) -> None:
-        """Remove what was written; the final name is not touched."""
+        """Remove the temporary file; the final name is not touched."""
         with suppress(OSError):  # the flush inside close may meet the same full disk again
             self._file.close()
         if not RENAMES_OPEN_FILES:
@@ -198,7 +198,7 @@ class AtomicFile:
 
 
 def _name_if_free(temporary: Path, path: Path) -> None:
-    """Rename, never replacing: a hard link fails if the name is taken; without links, look first."""
+    """Rename without replacing: by a hard link, or, without links, after a check."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -212,7 +212,7 @@ def _name_if_free(temporary: Path, path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in ``folder`` survive a power cut, on systems where a folder can be synced."""
+    """Make renames in ``folder`` survive a power loss, if the system can sync folders."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
@@ -223,7 +223,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def commit_together(files: Sequence[AtomicFile]) -> None:
-    """Seal every file, then give them their names in the order given; the last one represents all of them.
+    """Seal all files, then rename them in the given order; the last one stands for the whole set.
 
     It gets its name when the others have theirs on the disk, and is the first to go where files are replaced: where
     it is, all are of one run, whatever cut that off. ``undo_unfinished`` takes the names of a set without it back. If
@@ -264,13 +264,13 @@ def commit_together(files: Sequence[AtomicFile]) -> None:
 
 
 def sweep_outputs(paths: Sequence[Path]) -> None:
-    """Remove what dead processes left of several outputs: before the first that is there is refused."""
+    """Remove leftovers of killed processes for several outputs, before existing ones are refused."""
     for path in paths:
         sweep(path.parent, temporary_stem(path))
 
 
 def undo_unfinished(paths: Sequence[Path]) -> None:
-    """Take back the names that a process gave to some files of a set before it died, so that it can be made again.
+    """Undo the renames of a process that was killed in the middle of a set, so that it can be written again.
 
     Args:
         paths: in the order of ``commit_together``. Only where the last is missing, and only a file that is still

@@ -1,4 +1,4 @@
-"""Folders that get their name last: filled under a temporary name, flushed, then renamed."""
+"""Atomic folders: filled under a temporary name, flushed, then renamed."""
 
 import ctypes
 import os
@@ -47,7 +47,7 @@ class AtomicFolder:
         return self
 
     def write(self, name: str, data: bytes) -> None:
-        """Write one file of the folder, flushed to the disk; ``name`` is ours, never untrusted input."""
+        """Write one file of the folder, flushed to disk; ``name`` must be trusted."""
         target = self.temporary / name
         with place_errors(self.path):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ class AtomicFolder:
             shutil.rmtree(self.temporary, ignore_errors=True)
 
     def publish(self) -> None:
-        """Give the folder its name; one that was taken in the meantime is refused."""
+        """Rename the folder; a name taken in the meantime is refused."""
         with place_errors(self.path):
             for folder, _, _ in os.walk(self.temporary):
                 sync_folder(Path(folder))
@@ -80,7 +80,7 @@ class AtomicFolder:
 
 @contextmanager
 def held_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to a path, removed at the end; one that a killed process left is swept.
+    """Yield a temporary folder next to a path, removed at the end; leftovers of killed processes are removed too.
 
     Raises:
         InputError: if the place refuses.
@@ -100,7 +100,7 @@ def _made(folder: Path) -> int:
 
 
 def exchange(path: Path, other: Path) -> bool:
-    """Let two files or folders take one another's names in one step; False where the system or the disk cannot."""
+    """Swap the names of two files or folders atomically; False if the system or disk cannot."""
     if os.name == "nt":
         return False
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -109,7 +109,7 @@ def exchange(path: Path, other: Path) -> bool:
 
 
 def replace_folder(path: Path, new: Path) -> None:
-    """Let a new folder take the place of the one that is there, which gets its name back if that fails."""
+    """Replace an existing folder by a new one; the old one gets its name back on failure."""
     if exchange(path, new):
         sync_folder(path.parent)
         shutil.rmtree(new, ignore_errors=True)  # under its temporary name: what is kept is swept

@@ -76,7 +76,7 @@ def require_options(options: Mapping[str, Any]) -> None:
 
 
 def parse_backbone_options(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the values typed as ``--backbone-set NAME=VALUE``, by name, each as the option takes it.
+    """Return the values of ``--backbone-set NAME=VALUE`` by name, with the type of each option.
 
     Raises:
         InputError: for an unknown option, or a value that it does not take.
@@ -98,7 +98,7 @@ def parse_backbone_options(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def stored_backbone(name: str, options: Mapping[str, Any] | None = None) -> nn.Module:
-    """Return ``create_backbone`` for weights that are loaded into it, without timm for the shipped models."""
+    """Return ``create_backbone`` for weights to be loaded, without timm for the shipped models."""
     return NETWORKS[name]() if name in NETWORKS and not options else create_backbone(name, options=dict(options or {}))
 
 
@@ -171,7 +171,7 @@ def _of_package(point: EntryPoint, options: Mapping[str, Any]) -> nn.Module:
 
 
 def timm_hint(name: str) -> str:
-    """Return how to name timm's model of this name, or of one near it, for a message; else an empty text.
+    """Return how to name timm's model of this or a similar name, for a message; else an empty text.
 
     >>> timm_hint("resnet50"), timm_hint("resnet5O"), timm_hint("nothing like it")
     ("; timm has it: 'timm:resnet50'", "; did you mean 'timm:resnet50'?", '')
@@ -186,7 +186,7 @@ def timm_hint(name: str) -> str:
 
 
 def _require_tag(name: str) -> None:
-    """Raise ``InputError`` for weights that timm does not know of an architecture."""
+    """Raise ``InputError`` for pretrained weights that timm does not have for an architecture."""
     import timm
 
     try:
@@ -197,7 +197,7 @@ def _require_tag(name: str) -> None:
 
 
 def fetched_before(name: str) -> dict[str, Any]:
-    """Return the option with which timm reads published weights from the disk, or none where it is to fetch them.
+    """Return the option with which timm reads cached pretrained weights; empty if it must download them.
 
     Raises:
         OSError: at once, where they are not on the disk and their host does not answer; timm would ask for a minute.
@@ -223,13 +223,13 @@ def fetched_before(name: str) -> dict[str, Any]:
 
 
 def published_licence(backbone: nn.Module) -> str:
-    """Return the licence that timm records for a model's published weights."""
+    """Return the licence that timm records for a model's pretrained weights."""
     record = getattr(backbone, "pretrained_cfg", None) or {}
     return str(record.get("license") or "not stated")
 
 
 def size_options(name: str, size: int | None) -> dict[str, Any]:
-    """Return the timm options that let a model read images of ``size``, and others where it can.
+    """Return the timm options for images of ``size``, and for other sizes if the model allows them.
 
     None represents the size that its published weights are for. Convolutional networks read any size. Transformers
     are built for one; most of timm's also read others with ``dynamic_img_size``.
@@ -252,7 +252,7 @@ def size_options(name: str, size: int | None) -> dict[str, Any]:
 
 
 def published_preprocessing(backbone: nn.Module, size: int | None = None) -> Preprocessing:
-    """Return how images were prepared for the weights that timm publishes for a model.
+    """Return the preprocessing of timm's pretrained weights for a model.
 
     Args:
         backbone: from ``create_backbone``.
@@ -283,7 +283,7 @@ def published_preprocessing(backbone: nn.Module, size: int | None = None) -> Pre
 
 
 def published_shapes(name: str, options: Mapping[str, Any] | None = None) -> dict[str, torch.Size]:
-    """Return the shapes of a model's published weights, classifier included: name -> shape, in their order."""
+    """Return the shapes of a model's pretrained weights with the classifier: name -> shape, in order."""
     require_options(options or {})
     with torch.device("meta"):
         if name in NETWORKS and not options:
@@ -296,32 +296,32 @@ def published_shapes(name: str, options: Mapping[str, Any] | None = None) -> dic
 
 
 def pads_same(conv: nn.Conv2d) -> bool:
-    """Return whether a convolution pads as TensorFlow does, by the size of what it reads."""
+    """Return whether a convolution pads as in TensorFlow, depending on the input size."""
     layers = sys.modules.get("timm.layers")  # a network of timm's is there only where timm was imported
     return isinstance(conv, SamePaddedConv) or (layers is not None and isinstance(conv, layers.Conv2dSame))
 
 
 def synchronize_batchnorm(backbone: nn.Module) -> nn.Module:
-    """Return a network with its weights, whose batch normalisation sees the batches of all processes, on GPUs."""
+    """Return a network with its weights and batch normalisation synchronised over all processes, on GPUs."""
     from timm.layers import convert_sync_batchnorm
 
     return convert_sync_batchnorm(backbone)
 
 
 def feature_width(backbone: nn.Module) -> int:
-    """Return D, the width of what the backbone gives for one image."""
+    """Return D, the width of the backbone's output for one image."""
     width = getattr(backbone, "head_hidden_size", None) or backbone.num_features
     return int(width)  # type: ignore[arg-type]
 
 
 def canonical_name(backbone: nn.Module) -> str | None:
-    """Return timm's present name of a model, with the tag of its weights; None where it does not say."""
+    """Return timm's current name of a model with the tag of its weights; None if unknown."""
     record = getattr(backbone, "pretrained_cfg", None) or {}
     architecture, tag = record.get("architecture"), record.get("tag")
     return f"{architecture}.{tag}" if architecture and tag else architecture
 
 
 def classifier_names(backbone: nn.Module) -> tuple[str, ...]:
-    """Return the names of the layers that timm's weights hold for classification, and our backbones do not."""
+    """Return the names of classification layers in timm's weights, which our backbones lack."""
     names = (getattr(backbone, "pretrained_cfg", None) or {}).get("classifier") or ()
     return (names,) if isinstance(names, str) else tuple(names)

@@ -1,4 +1,4 @@
-"""Every backend by name: what runs the backbones of a model; imported when it is looked up."""
+"""Every backend by name, imported when it is used: what runs the backbones of a model."""
 
 import importlib.metadata
 from collections.abc import Callable, Mapping
@@ -22,5 +22,5 @@ BACKENDS: "Mapping[str, Prepare]" = Lazy(WHERE)
 
 
 def backend_versions(name: str) -> dict[str, str]:
-    """Return the package that decides the last digits in addition to torch, and its version; it has to be installed."""
+    """Return the package that decides the last digits together with torch, and its version; it must be installed."""
     return {name: importlib.metadata.version(name)} if name == "openvino" else {}

@@ -1,4 +1,4 @@
-"""Changes of images: grey, blur and colour jitter, for training views and for corrupted versions alike.
+"""Image changes for training views and corrupted copies: grey, blur and colour jitter.
 
 All take RGB images in batches, shape (N, 3, H, W), float32 in [0, 255], on any device.
 """
@@ -16,14 +16,14 @@ _YIQ = (LUMA, (0.596, -0.274, -0.322), (0.211, -0.523, 0.312))
 
 @lru_cache(maxsize=32)
 def _luma_weights(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the weights of the channels, shape (1, 3, 1, 1); kept, since a copy to a GPU waits for all its work."""
+    """Return the weights of the channels, shape (1, 3, 1, 1); cached, since a copy to a GPU waits for all its work."""
     with torch.inference_mode(False):
         return torch.tensor(LUMA, dtype=dtype, device=device).view(1, 3, 1, 1)
 
 
 @lru_cache(maxsize=32)
 def _yiq(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the matrix to YIQ and its inverse, shape (3, 3) each; kept as the weights are."""
+    """Return the matrix to YIQ and its inverse, shape (3, 3) each; cached like the weights."""
     with torch.inference_mode(False):
         matrix = torch.tensor(_YIQ, dtype=dtype)
         return matrix.to(device), torch.linalg.inv(matrix).to(device)
@@ -73,7 +73,7 @@ def _turn_hue(images: Tensor, angle: Tensor) -> Tensor:
 
 
 def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
-    """Return each image blurred by its own Gaussian; the border is weighted by what lies inside.
+    """Return each image blurred by its own Gaussian, normalised at the border.
 
     Args:
         images: shape (N, C, H, W), float.

@@ -1,4 +1,4 @@
-"""One model in one file: safetensors with a JSON header. Nothing is ever unpickled."""
+"""One model in one file: safetensors with a JSON header; nothing is unpickled."""
 
 import hashlib
 import json
@@ -33,12 +33,12 @@ REQUIRED = ("method", "backbone", "heads", "preprocessing", "training", "metrics
 
 
 def shipped_models() -> dict[str, Path]:
-    """Return the models that came with the package: name -> file, in the order of their names."""
+    """Return the models shipped with the package: name -> file, sorted by name."""
     return {path.stem: path for path in sorted(SHIPPED.glob("*.safetensors"))}
 
 
 def find_checkpoint(name: str | Path) -> Path:
-    """Return the file of a shipped model by name, or the path itself if there is such a file.
+    """Return the file of a shipped model by name, or the path itself if it is a file.
 
     Raises:
         InputError: if it is neither.
@@ -75,7 +75,7 @@ def save_checkpoint(
     foretell: Callable[[str], None] = lambda digest: None,
     overwrite: bool = True,
 ) -> str:
-    """Write a model and its card; the file appears whole or not at all.
+    """Write a model and its card atomically.
 
     Args:
         path: where.
@@ -119,7 +119,7 @@ def write_checkpoint(
     foretell: Callable[[str], None] = lambda digest: None,
     overwrite: bool,
 ) -> str:
-    """Write tensors and a card, which gets their digest; return that.
+    """Write tensors and a card with their digest; return the digest.
 
     Args:
         path: where.
@@ -176,7 +176,7 @@ def read_header(path: str | Path) -> dict[str, Any]:
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the card and all tensors of a checkpoint, as they are stored.
+    """Return the card and all tensors of a checkpoint, as stored.
 
     Raises:
         InputError: as ``read_header``, or if the contents do not match the digest in the card.
@@ -195,7 +195,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def checkpoint_of(name: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the card and tensors of a model by any of its names, as a checkpoint of it holds them.
+    """Return the card and tensors of a model by any of its names, as in a checkpoint.
 
     Raises:
         InputError: as ``load_model``.
@@ -251,7 +251,7 @@ def _backbone_to_json(model: ScoringModel) -> dict[str, Any]:
 
 
 def parts_of(header: Mapping[str, Any]) -> list[PartSpec]:
-    """Return the backbones side by side that a card names; none for a model of one.
+    """Return the joined backbones that a card names; empty for a model with one.
 
     Raises:
         InputError: if they cannot be read.
@@ -294,7 +294,7 @@ def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
 
 
 def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
-    """Return sha256 over the card without its digest, and every tensor by name."""
+    """Return sha256 over the card without its digest, and every tensor with its name."""
     total = hashlib.sha256()
     card = {name: value for name, value in header.items() if name != "digest"}
     total.update(json.dumps(card, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""Heads that predict classes with an uncertainty: the shapes that a checkpoint records, and their columns."""
+"""Heads that predict classes with an uncertainty: shapes as stored in a checkpoint, and columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ VARIANCE = {
 
 @dataclass(frozen=True)
 class ClassifierHeadSpec(HeadSpec):
-    """The shape of a linear classifier, whose logits other scorers may ask for."""
+    """The shape of a linear classifier, whose logits other scorers may use."""
 
     kind: ClassVar[str] = "classifier"
     module: ClassVar[str] = "torch.nn:Linear"
@@ -40,7 +40,7 @@ class ClassifierHeadSpec(HeadSpec):
         check_width("a classifier needs a number of classes", self.classes)
 
     def score(self, logits: "Tensor") -> "dict[str, Tensor]":
-        """Return the entropy of the classes by their logits, shape (N, C), in nats."""
+        """Return the entropy of the class distribution of logits, shape (N, C), in nats."""
         from scoring.class_modules import entropy_and_spread
 
         return named(self.columns, entropy_and_spread(logits[:, None])[:, :1])
@@ -48,7 +48,7 @@ class ClassifierHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class EnsembleHeadSpec(HeadSpec):
-    """The shape of a shallow ensemble: several linear classifiers of the same features."""
+    """The shape of a shallow ensemble: several linear classifiers on the same features."""
 
     kind: ClassVar[str] = "ensemble"
     module: ClassVar[str] = "scoring.class_modules:EnsembleHead"
@@ -63,7 +63,7 @@ class EnsembleHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class DropoutHeadSpec(HeadSpec):
-    """The shape of a linear classifier behind dropout, which is on when it scores: ``samples`` masks, the same for all.
+    """The shape of a linear classifier behind dropout that is on for scoring: ``samples`` masks, the same for all.
 
     Source: Gal & Ghahramani 2016, "Dropout as a Bayesian Approximation".
     """
@@ -136,7 +136,7 @@ class SNGPHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class DropoutScorer:
-    """The spread of class predictions over passes with dropout; the network runs ten times more.
+    """The disagreement of class predictions over passes with dropout; runs the network ten more times.
 
     Source: Gal & Ghahramani 2016, "Dropout as a Bayesian Approximation".
     """
@@ -146,7 +146,7 @@ class DropoutScorer:
     passes: int = 10
 
     def score(self, logits: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns for logits of the passes, shape (P, N, C)."""
+        """Return the columns for logits of several passes, shape (P, N, C)."""
         from scoring.class_modules import entropy_and_spread
 
         return named(self.columns, entropy_and_spread(logits.transpose(0, 1)))

@@ -63,7 +63,7 @@ def _generator() -> torch.Generator:
 
 
 def _in_blocks(features: Tensor, n_each: int, say: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the outputs for rows, some at a time, so that ``n_each`` numbers of each fit into memory."""
+    """Return the outputs for rows in blocks, so that ``n_each`` numbers per row fit into memory."""
     return torch.cat([say(some) for some in features.float().split(max(1, BLOCK // max(n_each, 1)))])
 
 
@@ -101,7 +101,7 @@ class DropoutHead(nn.Module):
         self.register_buffer("masks", kept / (1 - rate), persistent=False)
 
     def logits(self, features: Tensor) -> Tensor:
-        """Return those under each mask, shape (N, S, C), float32; under one fresh mask an image while it learns."""
+        """Return the logits under each mask, shape (N, S, C), float32; in training under one random mask per image."""
         features = features.float()
         if self.training:
             return self.out(F.dropout(features, self.rate))[:, None]
@@ -203,7 +203,7 @@ class SNGPHead(nn.Module):
 
     @torch.no_grad()
     def forget(self) -> None:
-        """Set the precision to the prior's, as without images."""
+        """Reset the precision to the prior."""
         self.precision.zero_().fill_diagonal_(self.ridge)
         self._factor = None
 
@@ -223,7 +223,7 @@ class SNGPHead(nn.Module):
         return (self.ridge * solved.square().sum(0)).float()
 
     def logits(self, features: Tensor) -> Tensor:
-        """Return the logits, shape (N, C), float32: adjusted by the variance, but not while it learns."""
+        """Return the logits, shape (N, C), float32: adjusted by the variance except in training."""
         phi = self.random_features(features)
         logits = self.out(phi)
         if self.training:

@@ -1,4 +1,4 @@
-"""The meaning of columns of tables."""
+"""The meaning of table columns."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Third-party models -> ours: pretrained visual uncertainties, and weights of a timm model.
+"""Conversion of third-party models: pretrained visual uncertainties, and timm weights.
 
 A PyTorch file is a pickle in a zip archive. It is read with torch's restricted unpickler, which makes tensors, plain
 containers and, here, ``argparse.Namespace``; anything else in it is an error. Tensors are mapped from the file, not
@@ -33,7 +33,7 @@ MOST_PICKLE = 64 << 20  # bytes of a file's pickle; a model's with thousands of 
 def convert(
     path: str | Path, backbone: str | None = None, *, option: str = "--backbone"
 ) -> tuple[ScoringModel, dict[str, Any]]:
-    """Return a model from a file of another project, and facts for its card.
+    """Convert a model file of another project; return the model and facts for its card.
 
     Args:
         path: a ``.pth.tar`` of the pretrained visual uncertainties, or the weights of a timm model as ``.pth``
@@ -85,7 +85,7 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
 
 
 def _read_torch(path: Path) -> dict[str, Any]:
-    """Return the content of a PyTorch file, its tensors mapped from the disk."""
+    """Return the content of a PyTorch file, with memory-mapped tensors."""
     _check_archive(path)
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):
@@ -103,7 +103,7 @@ def _read_torch(path: Path) -> dict[str, Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise ``InputError`` unless the file is an archive of plain size, as ``torch.save`` has written since 2020."""
+    """Raise ``InputError`` unless the file is an uncompressed archive, as ``torch.save`` has written since 2020."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -122,7 +122,7 @@ def _check_archive(path: Path) -> None:
 
 
 def _weights(path: Path, contents: dict[str, Any]) -> tuple[dict[str, Tensor], str | None, dict[str, Any]]:
-    """Return the tensors by name, the architecture if the file says it, and facts for the card."""
+    """Return the tensors by name, the architecture if the file states it, and facts for the card."""
     inner = next(
         (contents[k] for k in ("state_dict_ema", "state_dict", "model") if isinstance(contents.get(k), dict)), contents
     )
@@ -139,7 +139,7 @@ def _weights(path: Path, contents: dict[str, Any]) -> tuple[dict[str, Tensor], s
 
 
 def _head_shape(path: Path, weights: Mapping[str, Tensor]) -> UncertaintyHeadSpec | None:
-    """Return the shape of the uncertainty module in a file, or None if absent.
+    """Return the shape of the uncertainty module in a file; None if absent.
 
     Linear layers are at 0, 2, 4, ... of a sequence; the last has one output.
     """
@@ -165,7 +165,7 @@ def _fit(
     classifiers: tuple[str, ...],
     option: str,
 ) -> dict[str, Tensor]:
-    """Return the weights by our names; the classifier's are left out, and nothing else may be missing or too many."""
+    """Return the weights by our names, without the classifier; other missing or extra weights are refused."""
     has_head = any(key.startswith(f"heads.{HEAD}.") for key in expected)
     prefix = "model." if has_head or all(key.startswith("model.") for key in weights) else ""
     ours: dict[str, Tensor] = {}
@@ -193,7 +193,7 @@ def _fit(
 
 
 def _require_room(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Raise ``InputError`` where weights would take more memory than their file has bytes: views of a few numbers."""
+    """Raise ``InputError`` if weights would need more memory than their file has bytes (views of a few numbers)."""
     claimed = sum(value.numel() * value.element_size() for value in weights.values())
     if claimed > path.stat().st_size:
         raise InputError(f"{path} claims {claimed:,} bytes of weights in {path.stat().st_size:,}; it was not read")

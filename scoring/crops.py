@@ -1,4 +1,4 @@
-"""Ten crops of an image, and how far the model's outputs on them differ."""
+"""Ten crops of an image, and the disagreement of the model's outputs on them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SHARE = 0.75  # of the side that a crop shows
 
 
 def ten_crops(pixels: "Tensor") -> "Tensor":
-    """Return the corners and the middle of each image, and the same mirrored, enlarged to its size.
+    """Return the corners and the centre of each image and their mirror images, enlarged to its size.
 
     Args:
         pixels: shape (N, 3, S, S).
@@ -37,7 +37,7 @@ def ten_crops(pixels: "Tensor") -> "Tensor":
 
 @dataclass(frozen=True)
 class CropsScorer:
-    """How far the embeddings of ten crops lie apart; the network runs ten times more."""
+    """The distance between embeddings of ten crops; runs the network ten more times."""
 
     needs: ClassVar[str] = CROPS
     passes: ClassVar[int] = 0

@@ -1,4 +1,4 @@
-"""Edited copies of an image: what annotators and platforms do to images, each of a stated strength.
+"""Edited copies of an image, as users and platforms make them, at stated strengths.
 
 Every edit but a change of format is saved as a JPEG of quality 90, as an editor would.
 """
@@ -70,7 +70,7 @@ def edited(name: str, image: Picture, seed: int) -> bytes:
 
 
 def shrunk(pixels: NDArray[np.uint8]) -> tuple[Picture, bool]:
-    """Return RGB pixels (H, W, 3) as an image of at most 2 megapixels and 8192 a side, and whether it was smaller."""
+    """Return RGB pixels (H, W, 3) as an image of at most 2 megapixels and 8192 a side, and whether it was reduced."""
     image = Image.fromarray(pixels)
     width, height = image.size
     scale = min(1.0, (MOST_PIXELS / (width * height)) ** 0.5, MOST_SIDE / max(width, height))
@@ -85,7 +85,7 @@ def _as_it_is(image: Picture, generator: np.random.Generator) -> Picture:
 
 
 def _crop(share: float) -> Change:
-    """A window of ``share`` of each side, anywhere."""
+    """Cut a window of ``share`` of each side at a random place."""
 
     def change(image: Picture, generator: np.random.Generator) -> Picture:
         width, height = (max(1, round(share * side)) for side in image.size)
@@ -110,7 +110,7 @@ def _turn(method: Image.Transpose) -> Change:
 
 
 def _tilt(degrees: float) -> Change:
-    """Either way, at the same size; the corners that come into view are black."""
+    """Rotate in either direction at the same size, with black corners."""
 
     def change(image: Picture, generator: np.random.Generator) -> Picture:
         sign = 1 if generator.integers(2) else -1
@@ -128,7 +128,7 @@ def _enhance(kind: "type[ImageEnhance.Brightness | ImageEnhance.Contrast | Image
 
 
 def _hue(degrees: float) -> Change:
-    """Turn all colours in the chroma plane; luma stays."""
+    """Rotate the chroma plane; luma is unchanged."""
     at = degrees * pi / 180
     turn = np.array([[1, 0, 0], [0, cos(at), -sin(at)], [0, sin(at), cos(at)]])
     matrix = np.linalg.inv(_YIQ) @ turn @ _YIQ
@@ -141,7 +141,7 @@ def _grey(image: Picture, generator: np.random.Generator) -> Picture:
 
 
 def _text(image: Picture, generator: np.random.Generator) -> Picture:
-    """White words with a black outline, somewhere in the lower two thirds, 8 % of the height each line."""
+    """Write white words with a black outline in the lower two thirds, 8 % of the height per line."""
     out = image.copy()
     size = max(6, round(0.08 * out.height))
     font = ImageFont.load_default(size)
@@ -153,7 +153,7 @@ def _text(image: Picture, generator: np.random.Generator) -> Picture:
 
 
 def _watermark(image: Picture, generator: np.random.Generator) -> Picture:
-    """A half-transparent white box of 30 % of the width and 15 % of the height, in one of the corners."""
+    """Draw a half-transparent white box of 30 % of the width and 15 % of the height in a corner."""
     width, height = max(1, round(0.30 * image.width)), max(1, round(0.15 * image.height))
     left = (image.width - width) * int(generator.integers(2))
     top = (image.height - height) * int(generator.integers(2))
@@ -164,12 +164,12 @@ def _watermark(image: Picture, generator: np.random.Generator) -> Picture:
 
 
 def _border(share: float) -> Change:
-    """A white frame, ``share`` of the shorter side wide."""
+    """Add a white frame, ``share`` of the shorter side wide."""
     return lambda image, generator: ImageOps.expand(image, max(1, round(share * min(image.size))), "white")
 
 
 def _letterbox(image: Picture, generator: np.random.Generator) -> Picture:
-    """Black bars above and below, each 15 % of the height."""
+    """Add black bars above and below, each 15 % of the height."""
     bar = max(1, round(0.15 * image.height))
     return ImageOps.expand(image, (0, bar, 0, bar), "black")
 

@@ -1,4 +1,4 @@
-"""A convolutional backbone as a CPU runs it fastest: normalisation folded in, an activation in its convolution.
+"""Faster convolutional backbones on a CPU: batch normalisation and activation folded into convolutions.
 
 Folding is done in float32; in bfloat16 the sums are rounded to it once. Weights are laid out for the processor at load
 instead of at each call. Each step is checked against the backbone as it was on an image of noise; a backbone with
@@ -30,13 +30,13 @@ FUSED: dict[type[nn.Module], tuple[str, list[float]]] = {
 
 
 def has_bfloat16() -> bool:
-    """Return whether this CPU multiplies in bfloat16; others only convert it, which gains nothing."""
+    """Return whether this CPU multiplies in bfloat16; others only convert it, without a gain."""
     able = torch.cpu.get_capabilities()
     return any(able.get(name) for name in ("avx512_bf16", "amx_bf16", "amx_tile", "bf16"))
 
 
 def for_inference(model: ScoringModel, device: torch.device, precision: str) -> ScoringModel:
-    """Return a model with the same heads and scores that runs faster, or the model itself where none is known.
+    """Return a faster model with the same heads and scores, or the model itself if none is known.
 
     Args:
         model: in evaluation mode, channels last, on the device.
@@ -54,7 +54,7 @@ def for_inference(model: ScoringModel, device: torch.device, precision: str) -> 
 
 
 def _fast(backbone: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
-    """Return a backbone with packed convolutions that reads images of ``size``, or the backbone as it is."""
+    """Return a backbone with packed convolutions for images of ``size``, or the backbone unchanged."""
     generator = torch.Generator().manual_seed(0)
     with torch.inference_mode(False), torch.no_grad():  # inference tensors count no changes in place
         image = torch.randn(1, 3, size, size, generator=generator).contiguous(memory_format=torch.channels_last)
@@ -76,18 +76,18 @@ def _fast(backbone: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
 
 
 def folded_alike(backbone: nn.Module, image: Tensor) -> nn.Module | None:
-    """Return the result of ``fold_batchnorm``, or None where the features of an image would differ."""
+    """Return the result of ``fold_batchnorm``, or None if it changes the features of an image."""
     folded = fold_batchnorm(backbone, image)
     return folded if folded is not None and relative_error(folded(image), backbone(image)) <= ALIKE else None
 
 
 def relative_error(features: Tensor, expected: Tensor) -> float:
-    """Return the length of the difference over the length of the expected features."""
+    """Return the norm of the difference over the norm of the expected features."""
     return float((features.float() - expected).norm() / expected.norm().clamp(min=1e-12))
 
 
 def followers(backbone: nn.Module, image: Tensor, kinds: tuple[type[nn.Module], ...]) -> list[tuple[Any, Any]]:
-    """Return (convolution, module of ``kinds``) wherever the module reads the very tensor that the convolution gave.
+    """Return (convolution, module of ``kinds``) wherever the module reads the convolution's output.
 
     That nothing else reads it is not seen here: what is made of it has to be compared with what it was.
     """
@@ -113,14 +113,14 @@ def followers(backbone: nn.Module, image: Tensor, kinds: tuple[type[nn.Module], 
 
 
 def replace_modules(backbone: nn.Module, change: Callable[[nn.Module], nn.Module]) -> None:
-    """Put ``change(module)`` instead of each module inside a backbone; a module used in two places stays one."""
+    """Replace each module in a backbone by ``change(module)``; a module used twice stays one."""
     for parent in list(backbone.modules()):
         for name, child in list(parent.named_children()):
             parent._modules[name] = change(child)
 
 
 def fold_batchnorm(backbone: nn.Module, image: Tensor) -> nn.Module | None:
-    """Return a copy whose convolutions do what the batch normalisation after them did, in float32.
+    """Return a copy in which convolutions include the batch normalisation after them, in float32.
 
     None if a normalisation follows no convolution, or anything else in the backbone has weights.
     """
@@ -147,7 +147,7 @@ def fold_batchnorm(backbone: nn.Module, image: Tensor) -> nn.Module | None:
 
 
 class PackedBackbone(nn.Module):
-    """A folded backbone whose convolutions run packed; pooling and what comes after it run in float32.
+    """A folded backbone with packed convolutions; pooling and the rest run in float32.
 
     Args:
         backbone: from ``fold_batchnorm``; taken over, not copied.
@@ -178,14 +178,14 @@ class PackedBackbone(nn.Module):
         self.backbone: Any = backbone
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return features, shape (N, D), float32, of what the backbone reads, (N, 3, S, S)."""
+        """Return features, shape (N, D), float32, of the backbone's input, (N, 3, S, S)."""
         read = images.to(self.dtype, memory_format=torch.channels_last)
         with torch.autocast("cpu", enabled=False):  # each layer has its precision
             return self.backbone.forward_head(self.backbone.forward_features(read).float(), pre_logits=True)
 
 
 class PackedConv(nn.Module):
-    """A convolution with its activation, its weights laid out for this processor.
+    """A convolution with its activation and weights packed for this processor.
 
     TensorFlow's padding, one more pixel at the far side than at the near one, would need a copy of the whole map. A
     row and a column of zeros before the kernel's own replace it, and the padding is the same at both sides.

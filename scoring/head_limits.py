@@ -1,4 +1,4 @@
-"""The interface of every head, and bounds that keep the sizes in a checkpoint within memory."""
+"""The interface of every head, and bounds on the sizes in a checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
@@ -38,7 +38,7 @@ def named(columns: Mapping[str, Column], values: "Tensor") -> "dict[str, Tensor]
 
 @dataclass(frozen=True)
 class HeadSpec:
-    """The shape of a head, as a checkpoint records it: a scorer whose module was trained.
+    """The shape of a head, as stored in a checkpoint: a scorer with a trained module.
 
     The fields of a subclass are what its module takes after the width of the features, in that order.
 
@@ -54,7 +54,7 @@ class HeadSpec:
     columns: ClassVar[Mapping[str, Column]]
 
     def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
+        """Return an untrained head for features of this width."""
         module: nn.Module = attribute(self.module)(width, *astuple(self))
         return module
 

@@ -1,4 +1,4 @@
-"""The modules of heads: features -> columns of an image, in float32 whatever the precision of the backbone."""
+"""The modules of heads: from features to columns, in float32 at any precision of the backbone."""
 
 import math
 from itertools import pairwise
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class KappaHead(nn.Module):
-    """Two layers with batch normalisation between: features (N, D) -> kappa (N,), >= 0, higher is more certain.
+    """Two layers with batch normalisation in between: features (N, D) -> kappa (N,), >= 0, higher is more certain.
 
     Source: Nakamura et al. 2023, appendix B: Linear(D, 512), BN, ReLU, Linear(512, 1), softplus.
     """
@@ -22,13 +22,13 @@ class KappaHead(nn.Module):
         self.out = nn.Linear(hidden, 1)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return kappa, shape (N,), in float32 whatever the precision of the backbone."""
+        """Return kappa, shape (N,), in float32 at any precision of the backbone."""
         hidden = F.relu(self.norm(self.hidden(features.float())))
         return self.scale * F.softplus(self.out(hidden)).squeeze(1)
 
 
 class NormHead(nn.Module):
-    """A linear map e = W f: its direction is mu, its length kappa; features (N, D) -> kappa (N,), >= 0.
+    """A linear map e = W f with direction mu and length kappa; features (N, D) -> kappa (N,), >= 0.
 
     Source: Kirchhof et al. 2023 (MCInfoNCE), sec. 4.3 and appendix C: the norm of the embedding is the concentration.
     """
@@ -48,7 +48,7 @@ class NormHead(nn.Module):
 
 
 class UncertaintyHead(nn.Module):
-    """A multi-layer perceptron: features (N, D) -> uncertainty (N,), > 0, higher is less certain; the order counts.
+    """A multi-layer perceptron: features (N, D) -> uncertainty (N,), > 0; only its order matters.
 
     Source: Kirchhof et al. 2024 (Pretrained Visual Uncertainties), sec. 3.2: hidden layers of 512 with LeakyReLU,
     then softplus and 1e-6, which keeps it above 0.
@@ -64,12 +64,12 @@ class UncertaintyHead(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return the uncertainty, shape (N,), in float32 whatever the precision of the backbone."""
+        """Return the uncertainty, shape (N,), in float32 at any precision of the backbone."""
         return self.scale * (F.softplus(self.layers(features.float())).squeeze(1) + 1e-6)
 
 
 class GaussiansHead(nn.Module):
-    """Two linear maps for each of C Gaussians of diagonal covariance: features (N, D) -> mu and log variance.
+    """Two linear maps for each of C diagonal Gaussians: features (N, D) -> mu and log variance.
 
     mu has unit length: else nothing would tie the size of Sigma to anything, as draws are brought to unit length. The
     trace of Sigma is about 1 in a fresh head, so that a draw is as far from mu as mu is from 0. It stays within a
@@ -128,7 +128,7 @@ class Prototypes(nn.Module):
 
 
 class PrototypeHead(nn.Module):
-    """The prediction of a teacher: features (N, D) -> logits (N, K), (cosine - centre) / temperature, float32.
+    """A teacher's prediction: features (N, D) -> logits (N, K), (cosine - centre) / temperature, float32.
 
     The centre is the running mean of the cosines, which training keeps.
     """
@@ -146,5 +146,5 @@ class PrototypeHead(nn.Module):
         return (cosines.float() - self.centre) / self.temperature
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return the logits, shape (N, K), in float32 whatever the precision of the backbone."""
+        """Return the logits, shape (N, K), in float32 at any precision of the backbone."""
         return self.sharpened(self.cosines(features))

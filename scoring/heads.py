@@ -1,4 +1,4 @@
-"""Heads: scorers that were trained. Each kind has a shape, which the checkpoint records, and a module of that shape."""
+"""Heads: trained scorers. Each kind has a shape, stored in the checkpoint, and a module of that shape."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -39,13 +39,13 @@ KAPPA = {"kappa_<method>": Column("concentration of the representation", "1", "m
 
 
 def columns_of_kappa(kappa: "Tensor") -> "dict[str, Tensor]":
-    """Return the columns of a concentration, shape (N,), >= 0: itself and 1/kappa, which is infinite at 0."""
+    """Return the columns of a concentration, shape (N,), >= 0: kappa and 1/kappa, which is infinite at 0."""
     return {"kappa_<method>": kappa, "unc_<method>": 1 / kappa}
 
 
 @dataclass(frozen=True)
 class KappaHeadSpec(HeadSpec):
-    """The shape of a kappa head, as a checkpoint records it.
+    """The shape of a kappa head, as stored in a checkpoint.
 
     ``scale`` multiplies the softplus. The best kappa for a cosine c is (M-1) c / (1-c): with scale = M-1 the head
     has to move within one or two units, where plain softplus would have to move by thousands.
@@ -68,7 +68,7 @@ class KappaHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class NormHeadSpec(HeadSpec):
-    """The shape of a head whose projection has a direction, mu, and a length, kappa."""
+    """The shape of a head whose projection has a direction mu and a length kappa."""
 
     kind: ClassVar[str] = "norm"
     module: ClassVar[str] = "scoring.head_modules:NormHead"
@@ -87,7 +87,7 @@ class NormHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class UncertaintyHeadSpec(HeadSpec):
-    """The shape of a head that predicts a loss: how many hidden layers, how wide, and a factor on the result."""
+    """The shape of a head that predicts a loss: number and width of hidden layers, and a factor on the result."""
 
     kind: ClassVar[str] = "uncertainty"
     module: ClassVar[str] = "scoring.head_modules:UncertaintyHead"
@@ -109,7 +109,7 @@ class UncertaintyHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class JunkHeadSpec(UncertaintyHeadSpec):
-    """The shape of a head that says -ln(1 - p), p being the probability that an image is junk and no whole image.
+    """The shape of a head that outputs -ln(1 - p), p being the probability of junk.
 
     Softplus makes it so: softplus(z) = -ln(1 - sigmoid(z)). The column is p.
     """
@@ -124,7 +124,7 @@ class JunkHeadSpec(UncertaintyHeadSpec):
 
 @dataclass(frozen=True)
 class GaussiansHeadSpec(HeadSpec):
-    """The shape of a head that makes an image one Gaussian of diagonal covariance, or an even mixture of several.
+    """The shape of a head that describes an image by one diagonal Gaussian, or an even mixture of several.
 
     One Gaussian has no column of how far several lie apart: it would be 0 for every image.
     """
@@ -154,7 +154,7 @@ class GaussiansHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class PrototypeHeadSpec(HeadSpec):
-    """The shape of a head that assigns an image to prototypes; the column is how undecided a teacher is, in nats.
+    """The shape of a head that assigns an image to prototypes; the column is the teacher's entropy, in nats.
 
     Source: Caron et al. 2021 (DINO), arXiv:2104.14294; its entropy as an uncertainty: Nakamura et al. 2023, sec. 4.
     """
@@ -182,7 +182,7 @@ class PrototypeHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class PosteriorHeadSpec(HeadSpec):
-    """The shape of a head that says q(z|x), a Gaussian of diagonal covariance, and decodes z to an image.
+    """The shape of a head with posterior q(z|x), a diagonal Gaussian, and a decoder from z to an image.
 
     Attributes:
         dim: width M of z; its mean is the representation.
@@ -208,12 +208,12 @@ EMBEDS = (NormHeadSpec, GaussiansHeadSpec, PosteriorHeadSpec)  # with ``project`
 
 
 def head_to_json(spec: HeadSpec) -> dict[str, Any]:
-    """Return a head's shape as plain JSON values."""
+    """Return a head's shape as plain JSON."""
     return {"kind": spec.kind, **asdict(spec)}
 
 
 def head_from_json(record: Mapping[str, Any]) -> HeadSpec:
-    """Return the shape that ``head_to_json`` wrote; a record without a kind is a kappa head's.
+    """Return the shape that ``head_to_json`` wrote; a record without a kind is a kappa head.
 
     Raises:
         InputError: if the kind is unknown or a value out of range.

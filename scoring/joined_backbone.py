@@ -1,4 +1,4 @@
-"""Backbones side by side: several networks that read the same decoded square, and one embedding of them all."""
+"""Joined backbones: several networks that read the same decoded square, and their joint embedding."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ PLAIN_MEAN, PLAIN_STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)  # of the decoded squar
 
 @dataclass(frozen=True)
 class PartSpec:
-    """One backbone of several.
+    """One of several backbones.
 
     Attributes:
         name: timm's name of the architecture.
@@ -49,7 +49,7 @@ class PartSpec:
         require_options(self.options)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values; ``part_from_json`` reads them back."""
+        """Return the fields as plain JSON for ``part_from_json``."""
         packaged = {} if self.packaged is None else {"packaged": self.packaged.to_json()}
         read = {"size": self.size, "mean": list(self.mean), "std": list(self.std), "share": self.share}
         return {"name": self.name, "options": self.options, **read, **packaged}
@@ -70,7 +70,7 @@ def part_from_json(record: Any) -> PartSpec:
 
 
 def require_parts(parts: Sequence[PartSpec], size: int, projection: int) -> None:
-    """Raise ``ValueError`` unless backbones can read squares of ``size`` side by side."""
+    """Raise ``ValueError`` unless backbones can read squares of ``size`` together."""
     if not 2 <= len(parts) <= MOST_PARTS:
         raise ValueError(f"expected 2 to {MOST_PARTS} backbones side by side, got {len(parts)}")
     for part in parts:
@@ -83,7 +83,7 @@ def require_parts(parts: Sequence[PartSpec], size: int, projection: int) -> None
 
 
 class JoinedBackbone(nn.Module):
-    """Several backbones as one: pixels in [0, 1], (N, 3, S, S) -> features (N, D), the parts side's by side.
+    """Several backbones as one: pixels in [0, 1], (N, 3, S, S) -> features (N, D), concatenated by part.
 
     Args:
         parts: in the order of the features.
@@ -132,7 +132,7 @@ class JoinedBackbone(nn.Module):
         return self.standardize(torch.cat(features, dim=1))
 
     def standardize(self, pooled: Tensor) -> Tensor:
-        """Return features, shape (N, D), of pooled backbone outputs, shape (N, D): centred and scaled."""
+        """Return features, shape (N, D), of pooled backbone outputs, shape (N, D), centred and scaled."""
         pieces = (pooled - self.centre).split(self.widths, dim=1)
         return torch.cat([piece / self.scale[at] for at, piece in enumerate(pieces)], dim=1)
 

@@ -1,4 +1,4 @@
-"""LARS: SGD whose step of each layer is a share of the length of its weights."""
+"""LARS: SGD with a step of each layer proportional to the norm of its weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ class LARS(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Move every parameter that has a gradient."""
+        """Update every parameter that has a gradient."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:

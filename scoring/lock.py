@@ -1,4 +1,4 @@
-"""A folder that one process holds. The lock is the kernel's, on an open file: a dead process no longer holds it."""
+"""A folder locked by one process: a kernel lock on an open file, released when the process ends."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ LOCK = "lock"
 
 
 class HeldFolder:
-    """A folder that is made if it is missing, and that at most one live process holds: a context manager.
+    """A folder, created if missing, that only one live process holds: a context manager.
 
     Args:
         folder: to hold.
@@ -42,7 +42,7 @@ class HeldFolder:
 
 
 def hold_folder(folder: Path, *, known_as: object = None) -> int:
-    """Make a folder if it is missing, and return the descriptor that holds it until it is closed.
+    """Create a folder if missing, and return the descriptor that holds it until closed.
 
     A link in the lock's place is not followed: what it points at would be emptied.
 
@@ -67,7 +67,7 @@ def hold_folder(folder: Path, *, known_as: object = None) -> int:
 
 
 def hold_beside(folder: Path, *, known_as: object = None) -> "BaseFileLock":
-    """Make a folder if it is missing, and hold it by a file next to it, ``.NAME.lock``, where there is no flock.
+    """Create a folder if missing, and lock it by a file ``.NAME.lock`` next to it, on systems without flock.
 
     Windows renames and removes no folder that holds an open file, so the lock lies outside.
 

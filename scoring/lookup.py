@@ -1,4 +1,4 @@
-"""Names that users type, looked up in a literal table."""
+"""Lookup of names that users type."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher, get_close_matches
@@ -12,7 +12,7 @@ MOST_LISTED = 12  # names in a message
 
 
 def lookup(table: Mapping[str, T], name: str, *, kind: str) -> T:
-    """Return ``table[name]``, or explain what would have worked.
+    """Return ``table[name]``, or list the valid names.
 
     Raises:
         InputError: if there is no such name; the text holds the closest one and all that exist.
@@ -26,7 +26,7 @@ def lookup(table: Mapping[str, T], name: str, *, kind: str) -> T:
 
 
 class Lazy(Mapping[str, T]):
-    """A table whose entries are imported when they are looked up: its names cost nothing.
+    """A table whose entries are imported when they are used.
 
     Args:
         where: name -> ``"package.module:attribute"``; a line that is added later counts.
@@ -69,7 +69,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def name_list(known: Iterable[str], near: str = "") -> str:
-    """Return names for a message: all in their order where they are few, else the nearest first and how many more.
+    """Return names for a message: all of few, else the nearest first and the number of others.
 
     >>> name_list(["key", "label"], "labl")
     'key, label'

@@ -1,4 +1,4 @@
-"""The map that a decoder starts from."""
+"""The size of the map that a decoder starts from."""
 
 from scoring.errors import InputError
 
@@ -6,7 +6,7 @@ LARGEST = 1 << 15  # image, in pixels a side
 
 
 def map_of_decoder(size: int) -> tuple[int, int]:
-    """Return the side of the map that a decoder starts from, 4 to 7, and how often it doubles it.
+    """Return the side of a decoder's first map, 4 to 7, and the number of doublings.
 
     Raises:
         InputError: if no such map becomes images of ``size``.

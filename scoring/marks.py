@@ -1,4 +1,4 @@
-"""Marks of images that are being decoded: by them a run that is repeated finds the one at which a process died."""
+"""Marks of images being decoded, by which a repeated run finds the one that killed a process."""
 
 from pathlib import Path
 from typing import Self
@@ -9,12 +9,12 @@ DECODING = "decoding-"  # and the number of a group of images
 
 
 def decoding_path(folder: Path, number: int) -> Path:
-    """Return the mark of a group of images that are being decoded, in the folder of its run."""
+    """Return the path of the mark for a group of images being decoded, in the folder of its run."""
     return folder / f"{DECODING}{number:06d}"
 
 
 class Marks:
-    """Files in the folder of a run, one for each group of images that is being decoded: a context manager.
+    """Files in the folder of a run, one per group of images being decoded: a context manager.
 
     Leaving the block in order removes its marks; one that is there before its group has begun is of a process
     that died, perhaps of an image in the group.
@@ -28,7 +28,7 @@ class Marks:
         self._there: dict[int, bool] = {}  # number -> whether a process had died at it
 
     def begin(self, number: int) -> bool:
-        """Mark a group; return whether each of its images is to be decoded in its own process.
+        """Mark a group; return whether each of its images must be decoded in a separate process.
 
         Raises:
             InputError: if the place refuses.
@@ -41,13 +41,13 @@ class Marks:
         return died
 
     def end(self, number: int) -> None:
-        """Take the mark of a group away; one at which a process had died keeps it, for it may be decoded again."""
+        """Remove the mark of a group; one at which a process had died is kept, since it may be decoded again."""
         if not self._there[number]:
             decoding_path(self.folder, number).unlink(missing_ok=True)
             del self._there[number]
 
     def close(self) -> None:
-        """Remove all marks: no process died."""
+        """Remove all marks of a run without crash."""
         for number in self._there:
             decoding_path(self.folder, number).unlink(missing_ok=True)
         self._there.clear()

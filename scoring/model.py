@@ -1,4 +1,4 @@
-"""One model that scores: a backbone and its heads."""
+"""A scoring model: a backbone and its heads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ DROPOUT_SEED = 0  # of repeated passes: each batch draws alike, whatever was dra
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Everything that is needed to build a model, bar its weights.
+    """Everything needed to build a model, except its weights.
 
     Attributes:
         backbone: timm's name; of several backbones side by side their names with ``+`` between them.
@@ -54,14 +54,14 @@ class ModelSpec:
             raise InputError(f"expected a head that computes the embedding, and this model has no {self.embedding!r}")
 
     def create_backbone(self) -> nn.Module:
-        """Return the backbone, or the backbones as one, for weights that are loaded into it."""
+        """Return the backbone, or the joined ones, for weights to be loaded."""
         if self.parts:
             return JoinedBackbone(self.parts, self.preprocessing.size, self.projection)
         return stored_backbone(self.backbone, self.backbone_options)
 
 
 def side_by_side(parts: Sequence[PartSpec], preprocessing: Preprocessing, projection: int = 0) -> ModelSpec:
-    """Return the spec of a headless model of several backbones.
+    """Return the spec of a headless model with several backbones.
 
     Args:
         parts: the backbones; each normalises what it reads on its own.
@@ -89,7 +89,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class BackbonePart:
-    """A backbone, and what it reads: ``scale`` x (means of squares of ``pool`` x ``pool`` pixel values) + ``shift``.
+    """A backbone and its input: ``scale`` x (means of squares of ``pool`` x ``pool`` pixel values) + ``shift``.
 
     Attributes:
         backbone: (N, 3, S, S) -> pooled features, (N, D).
@@ -105,14 +105,14 @@ class BackbonePart:
 
 
 class ScoringModel(nn.Module):
-    """A timm backbone, or several side by side, and the heads that read the features."""
+    """A timm backbone, or several joined, and the heads that read the features."""
 
     mean: Tensor
     std: Tensor
     quick: nn.Module | None  # gives the features sooner on the device where it runs; see scoring.quick
 
     def __init__(self, spec: ModelSpec, *, backbone: nn.Module | None = None) -> None:
-        """Build the model; ``backbone`` takes the place of a fresh one of that name."""
+        """Build the model; ``backbone`` is used instead of a new one."""
         super().__init__()
         self.spec = spec
         self.register_module("quick", None)
@@ -150,7 +150,7 @@ class ScoringModel(nn.Module):
         return self.backbone(self.normalize(pixels)) if self.quick is None else self.quick(pixels)
 
     def backbone_parts(self) -> list["BackbonePart"]:
-        """Return the backbones, one or several, each with how it reads pixel values."""
+        """Return the backbones, one or several, each with its preprocessing of pixel values."""
         mean, std = (torch.tensor(value) for value in (self.spec.preprocessing.mean, self.spec.preprocessing.std))
         if not isinstance(self.backbone, JoinedBackbone):
             return [BackbonePart(self.backbone, 1, 1 / (255 * std), -mean / std)]
@@ -184,7 +184,7 @@ class ScoringModel(nn.Module):
         return outputs
 
     def read(self, features: Tensor, pixels: Tensor | None = None) -> Outputs:
-        """Return the scores of the heads for features, shape (N, D), and the embedding that they give.
+        """Return the heads' scores for features, shape (N, D), and the embedding.
 
         Args:
             features: from ``features``.
@@ -230,7 +230,7 @@ class ScoringModel(nn.Module):
         return torch.stack(crops)
 
     def repeated(self, pixels: Tensor, passes: int) -> Tensor:
-        """Return features of several passes with dropout on, shape (P, N, D); the same ones at every call."""
+        """Return features of several passes with dropout on, shape (P, N, D); the same at every call."""
         layers = self.dropouts()
         with torch.random.fork_rng(devices=[pixels.device] if pixels.is_cuda else []):
             torch.manual_seed(DROPOUT_SEED)
@@ -243,12 +243,12 @@ class ScoringModel(nn.Module):
                     layer.eval()
 
     def dropouts(self) -> list[nn.Module]:
-        """Return the layers of the backbone that drop anything in training."""
+        """Return the dropout layers of the backbone."""
         return [layer for layer in self.backbone.modules() if isinstance(layer, DROPOUTS) and layer.p > 0]
 
 
 def require_needs(model: ScoringModel, scorers: Mapping[str, Scorer]) -> None:
-    """Raise ``InputError`` unless a model can give scorers what they need, under column their own names."""
+    """Raise ``InputError`` unless a model provides what scorers need, and their column names are free."""
     taken = columns_of(model.spec.heads)
     for name, scorer in scorers.items():
         if scorer.needs == LOGITS and model.classifier is None:

@@ -1,4 +1,4 @@
-"""Names of models as users type them."""
+"""Names of models as typed."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ FILE = "@"  # between the name and a file of weights; no name of timm's holds it
 
 
 def is_published(name: str | Path) -> bool:
-    """Return whether a model is named as one of timm's."""
+    """Return whether a name refers to a pretrained timm model."""
     return isinstance(name, str) and name.startswith(PREFIX)
 
 
 def with_weights(name: str, weights: str | Path | None) -> str:
-    """Return the name of a model whose weights are in their own file; the name itself without one.
+    """Return the name of a model whose weights are in a separate file; the name itself otherwise.
 
     Raises:
         InputError: if the model is not among timm's, or names a file already.

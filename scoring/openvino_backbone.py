@@ -1,4 +1,4 @@
-"""A backbone run by OpenVINO on a CPU: any network that it can trace, in float32 or bfloat16.
+"""A backbone run by OpenVINO on a CPU: any traceable network, in float32 or bfloat16.
 
 Images are run in groups of one size, the last filled up with zeros, so that an image's features are the same
 whatever else is in its batch. OpenVINO is imported when a backbone is made, not before.
@@ -23,7 +23,7 @@ HINTS = {"fp32": "f32", "bf16": "bf16"}
 
 
 def import_openvino() -> Any:
-    """Return the package, without the part of it that reports its use to its maker at every import and conversion.
+    """Import the package without its telemetry.
 
     Nothing changes in a process that imported it before.
     """
@@ -57,7 +57,7 @@ def with_openvino(model: ScoringModel, device: torch.device, precision: str) -> 
 
 
 class OpenvinoBackbone(nn.Module):
-    """A backbone as OpenVINO compiled it: images (N, 3, S, S), float32 -> pooled features (N, D), float32.
+    """A backbone compiled by OpenVINO: images (N, 3, S, S), float32 -> pooled features (N, D), float32.
 
     Args:
         backbone: the same in torch, in evaluation mode.
@@ -103,7 +103,7 @@ class OpenvinoBackbone(nn.Module):
 
 
 class ChannelsLast(nn.Module):
-    """A backbone that reads (N, S, S, 3), the order that images are in."""
+    """A backbone that reads (N, S, S, 3), the memory order of images."""
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class ChannelsLast(nn.Module):
 
 
 def in_groups(images: Tensor, size: int) -> Iterator[tuple[Tensor, int]]:
-    """Yield groups of ``size`` images, the last filled up with zeros, each with how many of it are images.
+    """Yield groups of ``size`` images, the last padded with zeros, each with its number of images.
 
     So an image's features are the same whatever else is in its batch.
 
@@ -129,7 +129,7 @@ def in_groups(images: Tensor, size: int) -> Iterator[tuple[Tensor, int]]:
 
 
 def require_alike(backbone: nn.Module, run: nn.Module, side: int, precision: str) -> None:
-    """Raise ``InputError`` unless OpenVINO gives a backbone's features, on an image of noise.
+    """Raise ``InputError`` unless OpenVINO reproduces a backbone's features on a noise image.
 
     Args:
         backbone: the plain layers, in evaluation mode, on the CPU.

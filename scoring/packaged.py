@@ -1,4 +1,4 @@
-"""Weights that another installed package holds: found by name, checked by digest, read without running its code.
+"""Weights inside another installed package: found by name, checked by digest, read without running its code.
 
 The package's file is hashed at every load. Its tensors are converted once to safetensors in a cache folder; what is
 read from there has to have the digest that the model's card names, or the file is converted again.
@@ -32,7 +32,7 @@ HEADER_ROOM = 1 << 20  # bytes that the names and shapes in a converted file may
 
 @dataclass(frozen=True)
 class PackagedWeights:
-    """Where a backbone's weights are, instead of the tensors themselves.
+    """Where a backbone's weights are stored, instead of the tensors.
 
     Attributes:
         package: name of the distribution, as pip takes it.
@@ -57,11 +57,11 @@ class PackagedWeights:
             raise ValueError(f"packaged weights: {self.package!r} is not the name of a package")
 
     def to_json(self) -> dict[str, str]:
-        """Return the fields as plain JSON values."""
+        """Return the fields as plain JSON."""
         return asdict(self)
 
     def path(self) -> Path:
-        """Return the file.
+        """Return the path of the file.
 
         Raises:
             InputError: if the package is not installed, or has no such file.
@@ -76,7 +76,7 @@ class PackagedWeights:
         )
 
     def read(self) -> bytes:
-        """Return the file's bytes, checked to be the file that the model was made with.
+        """Return the file's bytes, checked against the digest recorded with the model.
 
         Raises:
             InputError: if the package is not installed, or its file is another.
@@ -117,7 +117,7 @@ class PackagedWeights:
 
 
 def convert_weights(data: bytes, expected: Mapping[str, torch.Size], *, name: str) -> dict[str, Tensor]:
-    """Return a PyTorch file's tensors by timm's names: they fit one after another, counters of batches aside.
+    """Return a PyTorch file's tensors by timm's names, matched in order without batch counters.
 
     Args:
         data: what ``torch.save`` wrote: a mapping of tensors. It is read with torch's restricted unpickler.
@@ -154,7 +154,7 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def hash_tensors(total: "hashlib._Hash", tensors: Mapping[str, Tensor]) -> None:
-    """Add tensors to a digest: name, dtype, shape and bytes, in the order of the names."""
+    """Add tensors to a digest: name, dtype, shape and bytes, sorted by name."""
     for name in sorted(tensors):
         value = tensors[name].detach().cpu().contiguous()
         total.update(f"\0{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
@@ -162,7 +162,7 @@ def hash_tensors(total: "hashlib._Hash", tensors: Mapping[str, Tensor]) -> None:
 
 
 def cache_folder() -> Path | None:
-    """Return where converted weights are kept: ``CURATE_CACHE``, else the user's cache folder; None without a home."""
+    """Return the folder of converted weights: ``CURATE_CACHE``, else the user's cache folder; None without a home."""
     folder = os.environ.get(CACHE_FOLDER)
     if folder:
         return Path(folder)
@@ -173,14 +173,14 @@ def cache_folder() -> Path | None:
 
 
 def cached_path(packaged: PackagedWeights) -> Path | None:
-    """Return where the converted file of these weights is kept, whether it is there or not."""
+    """Return the path of the converted file of these weights, whether or not it exists."""
     folder = cache_folder()
     name = hashlib.sha256(f"{packaged.sha256} {packaged.tensors}".encode()).hexdigest()[:32]
     return None if folder is None else folder / "weights" / f"{name}.safetensors"
 
 
 def _read_cached(path: Path, digest: str, expected: Mapping[str, torch.Size]) -> dict[str, Tensor] | None:
-    """Return the weights that an earlier load converted; None without a file of these very weights."""
+    """Return weights converted by an earlier load; None without a file of exactly these weights."""
     most = HEADER_ROOM + sum(4 * shape.numel() for shape in expected.values())
     try:
         with path.open("rb") as file:
@@ -192,7 +192,7 @@ def _read_cached(path: Path, digest: str, expected: Mapping[str, torch.Size]) ->
 
 
 def _write_cached(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Keep converted weights for the next load, whole or not at all; a folder that refuses costs time, not results."""
+    """Store converted weights for the next load, atomically; a refused write only costs time."""
     with suppress(OSError, InputError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with AtomicFile(path, overwrite=True) as file:

@@ -1,4 +1,4 @@
-"""Plug-ins of other packages by entry point: training methods, backbones and rules of ``curate filter``."""
+"""Plug-ins of other packages by entry point: training methods, backbones and filter rules."""
 
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ METHODS, BACKBONES, RULES = "curate.methods", "curate.backbones", "curate.rules"
 
 
 def plugins(group: str) -> "dict[str, EntryPoint]":
-    """Return the entry points of a group by name; nothing of theirs is imported.
+    """Return the entry points of a group by name, without importing them.
 
     Raises:
         InputError: for a name that two packages have.
@@ -29,7 +29,7 @@ def plugins(group: str) -> "dict[str, EntryPoint]":
 
 
 def package_of(point: "EntryPoint") -> str:
-    """Return the package that has an entry point, for messages."""
+    """Return the package of an entry point, for messages."""
     return f"the package {point.dist.name if point.dist is not None else point.module}"
 
 
@@ -50,7 +50,7 @@ def load_plugin(point: "EntryPoint") -> Any:
 
 
 def package_in(error: BaseException) -> str:
-    """Return which entry point's code raised or passed an exception, and its package; an empty text for none.
+    """Return which entry point's code raised or passed an exception, and its package; empty for none.
 
     Where its code is inherited, or a function next to it, only the package is known.
     """

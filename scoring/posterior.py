@@ -1,4 +1,4 @@
-"""A Gaussian posterior of features, and the decoder that makes images of it."""
+"""A Gaussian posterior of features, and a decoder to images."""
 
 from itertools import pairwise
 
@@ -33,7 +33,7 @@ class Doubling(nn.Module):
 
 
 class Decoder(nn.Sequential):
-    """A residual network turned round: z (N, M) -> images (N, 3, S, S) in [0, 1].
+    """A residual decoder: z (N, M) -> images (N, 3, S, S) in [0, 1].
 
     Source: Bizeul et al. 2024, table 4 (b): a linear layer to 256 maps of 4 x 4, then blocks of two convolutions that
     double the side and halve the channels, then three channels. There the blocks have no shortcut.

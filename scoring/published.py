@@ -1,4 +1,4 @@
-"""A timm model as it is published: embeddings at once, with its own preprocessing, and no heads.
+"""Pretrained timm models: embeddings with their published preprocessing, without heads.
 
 Named ``timm:NAME[.tag]`` for the weights that timm fetches, or ``timm:NAME@FILE.safetensors`` for a state dict.
 """
@@ -19,7 +19,7 @@ METHOD = "timm"
 
 
 def load_published(name: str) -> tuple[ScoringModel, dict[str, Any]]:
-    """Return a model of timm's, ready to score on the CPU in float32, and a card like a checkpoint's.
+    """Return a timm model, ready to score on the CPU in float32, and a card as in a checkpoint.
 
     Args:
         name: ``timm:NAME[.tag]``, or ``timm:NAME[.tag]@FILE.safetensors``.
@@ -58,7 +58,7 @@ def load_published(name: str) -> tuple[ScoringModel, dict[str, Any]]:
 
 
 def weights_digest(model: ScoringModel) -> str:
-    """Return the digest that names a headless model in its tables: of its weights, name and preprocessing."""
+    """Return the digest that identifies a headless model in its tables: over weights, name and preprocessing."""
     record = {"name": model.spec.backbone, "preprocessing": model.spec.preprocessing.to_json()}
     text = json.dumps({**record, "weights": tensors_digest(model.backbone.state_dict())}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

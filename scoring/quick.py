@@ -1,4 +1,4 @@
-"""The backbones of a model in one module that goes from bytes to features, instead of what is written for any device.
+"""All backbones of a model as one module from pixels to features, for other runtimes.
 
 What it replaces normalises an image three channels at a time, four passes over all of it: a fifth of the time of a
 small model on a CPU. Here it is one pass. Images are run in steps that fit the processor's cache.
@@ -18,7 +18,7 @@ STEP = 32  # images; of 8 to 64 the fastest for small backbones, and level for l
 
 
 def with_quick(model: ScoringModel, quick: nn.Module) -> ScoringModel:
-    """Return a model with the same heads whose features come from ``quick``; the model itself is not changed.
+    """Return a copy of a model with the same heads whose features come from ``quick``.
 
     Args:
         model: in evaluation mode.
@@ -51,7 +51,7 @@ class BackboneInputs(nn.Module):
             self.affine.append((_spread(part.scale.to(device), side), _spread(part.shift.to(device), side)))
 
     def forward(self, pixels: Tensor) -> list[Tensor]:
-        """Return a tensor a backbone, channels last."""
+        """Return one tensor per backbone, channels last."""
         values = pixels.to(torch.float32, memory_format=torch.channels_last)
         inputs = []
         for pool, (scale, shift) in zip(self.pools, self.affine, strict=True):
@@ -61,12 +61,12 @@ class BackboneInputs(nn.Module):
 
 
 def _spread(channels: Tensor, side: int) -> Tensor:
-    """Return (1, 3, S, S) of (3,), channels last: a sum with it runs over whole rows, not three numbers at a time."""
+    """Return (1, 3, S, S) of (3,), channels last, so that sums run over whole rows."""
     return channels.view(1, 3, 1, 1).expand(1, 3, side, side).contiguous(memory_format=torch.channels_last)
 
 
 class QuickBackbones(nn.Module):
-    """Backbones that any library runs: pixel values in [0, 255], (N, 3, S, S) -> features (N, D), float32.
+    """Backbones for any runtime: pixel values in [0, 255], (N, 3, S, S) -> features (N, D), float32.
 
     Args:
         model: what they belong to.

@@ -1,4 +1,4 @@
-"""Room for arrays that may be larger than the memory: few bytes in memory, more of them in a file without a name."""
+"""Arrays that may exceed memory: kept in memory if small, else in an unnamed file."""
 
 import os
 import tempfile
@@ -15,7 +15,7 @@ IN_MEMORY = 2 << 30  # bytes of one array; more of them live in a file that is g
 
 
 def space(shape: Sequence[int], kind: np.dtype[Any]) -> NDArray[Any]:
-    """Return zeros: in memory or, where they are many, in a file without a name.
+    """Return zeros: in memory, or in an unnamed file if large.
 
     Raises:
         InputError: if the disk of the temporary folder has no room for them.
@@ -30,7 +30,7 @@ def space(shape: Sequence[int], kind: np.dtype[Any]) -> NDArray[Any]:
 
 
 def take_room(handle: int, size: int, place: str | Path, advice: str) -> None:
-    """Have the disk set the bytes of a file aside, for a mapping that finds it full later on kills the process.
+    """Reserve disk space for a file, since a mapped file on a full disk kills the process.
 
     Raises:
         InputError: if it has no room at ``place``; the text ends in the advice.

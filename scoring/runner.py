@@ -19,7 +19,7 @@ BATCH_SIZE = {"cpu": 64, "cuda": 256}
 
 
 def select_device(name: str = "auto") -> torch.device:
-    """Return the device to run on; ``auto`` takes a GPU where there is one.
+    """Return the device to run on; ``auto`` takes a GPU if there is one.
 
     Raises:
         InputError: if the device requested is missing; nothing slower is taken instead.
@@ -57,7 +57,7 @@ def select_precision(name: str, device: torch.device, on_cpu: str = "fp32") -> s
 
 
 def model_columns(model: ScoringModel, scorers: Mapping[str, Scorer]) -> tuple[str, ...]:
-    """Return the names of the columns that a ``Runner`` gives, before there is one, in their order.
+    """Return the names of the columns of a ``Runner``, in order, before it exists.
 
     Raises:
         InputError: if the model lacks what a scorer needs.
@@ -80,7 +80,7 @@ class Scores:
 
 
 class Pending:
-    """A batch that the device may still be working on."""
+    """A batch that the device may still be processing."""
 
     def __init__(self, parts: list[Outputs]) -> None:
         self._parts = parts
@@ -190,6 +190,6 @@ OUT_OF_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out, in any of the ways that torch and CUDA say it."""
+    """Return whether an error means out of memory, in any wording of torch and CUDA."""
     text = str(error).lower()
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in text for words in OUT_OF_MEMORY)

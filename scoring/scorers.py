@@ -1,4 +1,4 @@
-"""Scorers of images, by name: the outputs that each needs of the model, and the columns that it gives.
+"""Scorers by name: the model outputs that each needs, and its columns.
 
 Importing a scorer costs nothing: its module loads no torch, which is for the functions that use it. A column
 can be described from the table alone.
@@ -21,7 +21,7 @@ TABLE = "table"  # the stored embeddings of all rows, of unit length, a NumPy ar
 
 
 class Scorer(Protocol):
-    """A score: a frozen dataclass that holds its parameters.
+    """A score: a frozen dataclass with its parameters.
 
     Attributes:
         needs: what it is given: ``HEAD``, ``HEAD_OF_PIXELS``, ``FEATURES``, ``CROPS``, ``LOGITS`` or ``TABLE``;
@@ -70,7 +70,7 @@ def free_scorers() -> dict[str, type[Scorer]]:
 
 
 def scorers_named(names: Iterable[str]) -> dict[str, Scorer]:
-    """Return scorers that need no training, at their defaults.
+    """Return scorers that need no training, with default parameters.
 
     Raises:
         InputError: for a name that is not of such a scorer.
@@ -107,10 +107,10 @@ def scored(name: str, scorer: Scorer, inputs: Any, n: int) -> dict[str, Any]:
 
 
 def main_column(name: str, scorer: Scorer) -> str:
-    """Return the first of a scorer's columns, which the others are derived from."""
+    """Return the first column of a scorer, from which the others are derived."""
     return next(iter(columns_of({name: scorer})))
 
 
 def score_columns() -> dict[str, Column]:
-    """Return every column that a scorer can give; ``<method>`` in its name represents a head's method."""
+    """Return every column that a scorer can give; ``<method>`` in its name stands for a head's method."""
     return {name: about for kind in SCORERS.values() for name, about in kind.columns.items()}

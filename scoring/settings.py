@@ -1,4 +1,4 @@
-"""Parameters that users type as NAME=VALUE, and dataclasses made from them."""
+"""Parameters typed as NAME=VALUE, and dataclasses made from them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false", type(
 
 
 def parse_settings(texts: Iterable[str], *, flag: str = "--set", example: str = "bandwidth=0.4") -> dict[str, str]:
-    """Return the values typed as NAME=VALUE, by name, without the spaces around either.
+    """Return the values typed as NAME=VALUE by name, stripped of spaces.
 
     Args:
         texts: one setting each.
@@ -44,7 +44,7 @@ def parse_settings(texts: Iterable[str], *, flag: str = "--set", example: str = 
 def with_settings(
     kind: type[T], settings: Mapping[str, object] | None = None, *, name: str, what: str, others: Sequence[str] = ()
 ) -> T:
-    """Return a dataclass with some of its fields set, the others at their defaults.
+    """Return a dataclass with some fields set and defaults for the rest.
 
     Args:
         kind: a dataclass whose fields are of type int, float, bool, str or one of these or None.
@@ -70,7 +70,7 @@ def with_settings(
 
 
 def _typed(what: str, value: object, hint: Any) -> object:
-    """Return a value as the type that a field has; text is read."""
+    """Return a value converted to the type of a field."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     text = str(value)
     if type(None) in kinds and (value is None or text == "none"):

@@ -1,4 +1,4 @@
-"""The two backbones of the shipped models in plain torch, with timm's names of weights.
+"""The two backbones of the shipped models in plain torch, with timm's weight names.
 
 They are timm's networks layer by layer; a test compares their features with timm's, bit by bit. They are here because
 importing timm takes longer than scoring a hundred images: it brings all of torchvision and torch's compiler.
@@ -25,7 +25,7 @@ RESNET10T = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels and stride of ea
 
 
 def same_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
-    """Return how many pixels TensorFlow adds to a side for a convolution: half of them before, the larger half after.
+    """Return TensorFlow's padding per axis for a convolution: half before, the larger half after.
 
     >>> same_padding(128, 3, 2, 1)
     1
@@ -35,10 +35,10 @@ def same_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
 
 
 class SamePaddedConv(nn.Conv2d):
-    """A convolution that pads as TensorFlow does, by the size of what it reads."""
+    """A convolution with TensorFlow's padding, depending on the input size."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return (N, C', H / stride, W / stride), rounded up, of (N, C, H, W)."""
+        """Return (N, C', H / stride, W / stride), rounded up, from (N, C, H, W)."""
         high, wide = (
             same_padding(input.shape[2 + i], self.kernel_size[i], self.stride[i], self.dilation[i]) for i in (0, 1)
         )
@@ -59,14 +59,14 @@ class NormAct(nn.BatchNorm2d):
 
 
 def _conv(channels: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
-    """Return a convolution without bias; TensorFlow's padding is the plain one where the stride is 1."""
+    """Return a convolution without bias; with stride 1 TensorFlow's padding is the plain one."""
     if stride > 1:
         return SamePaddedConv(channels, out, kernel, stride, groups=groups, bias=False)
     return nn.Conv2d(channels, out, kernel, padding=kernel // 2, groups=groups, bias=False)
 
 
 class SeparableBlock(nn.Module):
-    """A convolution of each channel, then one of all channels at each pixel."""
+    """A depthwise convolution followed by a pointwise one."""
 
     def __init__(self, channels: int, out: int, kernel: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class SeparableBlock(nn.Module):
 
 
 class InvertedBlock(nn.Module):
-    """Channels are widened, convolved one by one, and narrowed; the input is added where the shape is the same."""
+    """An inverted residual block: expand, depthwise convolution, project; with a skip connection if shapes match."""
 
     def __init__(self, channels: int, out: int, kernel: int, *, stride: int, expansion: int) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class InvertedBlock(nn.Module):
 
 
 class Backbone(nn.Module, ABC):
-    """The shared part of both networks.
+    """The common part of both networks.
 
     Args:
         classes: of a classifier whose weights are named after the backbone's, and never used; 0 for none.
@@ -119,7 +119,7 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def _build(self) -> None:
-        """Add the layers, by timm's names and in timm's order."""
+        """Add the layers with timm's names in timm's order."""
 
     @abstractmethod
     def forward_features(self, x: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class EfficientNetLite0(Backbone):
 
 
 class BasicBlock(nn.Module):
-    """Two convolutions, and the input added; where its shape differs it is averaged and projected."""
+    """A residual block of two convolutions; the skip connection is averaged and projected if shapes differ."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Networks for small images, which timm does not have: ResNets with a 3x3 stem, and the encoders of SimVAE."""
+"""Networks for small images that timm lacks: ResNets with a 3x3 stem, and the encoders of SimVAE."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -12,7 +12,7 @@ POOLED_FROM = 64  # pixels: smaller images are not pooled after the stem
 
 
 def with_small_stem(resnet: Any) -> nn.Module:
-    """Return a ResNet of timm's with a 3x3 stem of stride 1 and no max-pool: 32 pixels end in a map of 4 x 4.
+    """Return a timm ResNet with a 3x3 stem of stride 1 and no max-pool: 32 pixels end in a map of 4 x 4.
 
     Source: He et al. 2020 (MoCo), the CIFAR-10 demo of its authors; Chen et al. 2020 (SimCLR), appendix B.9.
     """
@@ -26,7 +26,7 @@ def with_small_stem(resnet: Any) -> nn.Module:
 
 
 class Flat(nn.Module, ABC):
-    """The shared part of the two encoders: features are the flattened map."""
+    """The common part of the two encoders, whose features are the flattened map."""
 
     num_features: int
 
@@ -69,7 +69,7 @@ class MLP(Flat):
 
 
 class _Block(nn.Module):
-    """Two convolutions, and the input added; where its shape differs it is projected."""
+    """A residual block of two convolutions; the skip connection is projected if shapes differ."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
         super().__init__()

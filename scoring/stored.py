@@ -1,4 +1,4 @@
-"""Which tensors of a model its checkpoint holds, and where the others come from."""
+"""Which tensors of a model its checkpoint stores, and where the others come from."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from scoring.packaged import COUNTER
 
 
 def stored_names(model: ScoringModel) -> dict[str, Tensor]:
-    """Return the tensors that a checkpoint of a model holds: all but the backbones that a package holds."""
+    """Return the tensors that a checkpoint stores: all except backbones inside other packages."""
     elsewhere = tuple(f"backbone.parts.{at}." for at, part in enumerate(model.spec.parts) if part.packaged)
     return {name: value for name, value in model.state_dict().items() if not name.startswith(elsewhere or "\0")}
 

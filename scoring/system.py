@@ -1,4 +1,4 @@
-"""Differences of operating systems: the only module that imports modules missing on Windows.
+"""Operating system differences: the only module that imports modules missing on Windows.
 
 Linux is what the tests run on. A value that a system cannot give is None; nothing is guessed.
 """
@@ -32,7 +32,7 @@ PASSES_SOCKETS = os.name == "posix" and HAS_FLOCK  # a child process inherits an
 
 
 def try_flock(handle: int, *, shared: bool = False) -> bool:
-    """Lock an open file or folder until it is closed; False if another process holds it or nothing can be locked."""
+    """Lock an open file or folder until closed; False if another process holds it or locking is impossible."""
     if fcntl is None:
         return False
     try:
@@ -43,14 +43,14 @@ def try_flock(handle: int, *, shared: bool = False) -> bool:
 
 
 def open_folder(folder: str | os.PathLike[str]) -> int:
-    """Return a descriptor of a folder; where folders cannot be opened, one of the null device, to be closed as well."""
+    """Return a descriptor of a folder, or of the null device if folders cannot be opened; close it in either case."""
     if not hasattr(os, "O_DIRECTORY"):
         return os.open(os.devnull, os.O_RDONLY)
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def read_at(handle: int, n_bytes: int, offset: int) -> bytes:
-    """Read at most ``n_bytes`` from ``offset`` of an open file that no other thread reads."""
+    """Read at most ``n_bytes`` at ``offset`` of an open file that no other thread reads."""
     if hasattr(os, "pread"):
         return os.pread(handle, n_bytes, offset)
     os.lseek(handle, offset, os.SEEK_SET)
@@ -58,19 +58,19 @@ def read_at(handle: int, n_bytes: int, offset: int) -> bytes:
 
 
 def seal_size(handle: int) -> None:
-    """Keep shared memory from shrinking: reading what is gone would end this process."""
+    """Prevent shared memory from shrinking, since reading beyond it kills this process."""
     fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
 
 
 def usable_cores() -> int:
-    """Return how many processors this process may run on."""
+    """Return the number of processors this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def peak_memory() -> int | None:
-    """Return the most bytes of memory that this process has held at once; None where the system does not report it."""
+    """Return the peak memory of this process in bytes; None if unknown."""
     if resource is None:
         return None
     peak = int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
@@ -78,20 +78,20 @@ def peak_memory() -> int | None:
 
 
 def limit_memory(n_bytes: int) -> None:
-    """Bound the data of this process, in bytes, where the system can."""
+    """Limit the data of this process, in bytes, if the system can."""
     if resource is not None:
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (n_bytes if hard < 0 else min(n_bytes, hard), hard))
 
 
 def write_no_core() -> None:
-    """Leave no memory image on the disk if this process crashes."""
+    """Disable core dumps of this process."""
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def free_memory() -> int | None:
-    """Return the bytes that can be taken without swapping, or None where the system does not say."""
+    """Return the bytes available without swapping; None if unknown."""
     amounts = []
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():

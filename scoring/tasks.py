@@ -1,4 +1,4 @@
-"""How the tasks of a search are run: one after another in this process, or by a caller's runner elsewhere.
+"""How the tasks of a search run: sequentially in this process, or by a caller's runner elsewhere.
 
 A search that is large says its work as tasks: a function of a module, and arguments that are small and can be pickled.
 What is large and the same for many tasks is shared once. Tasks are cut where a search cuts its blocks, so that who runs
@@ -30,7 +30,7 @@ BITS: dict[torch.dtype, np.dtype[Any]] = {  # what an array holds of a tensor: n
 
 
 class Shared(Protocol[V_co]):
-    """An array or a tensor that many tasks read; what is pickled of it is where it lies."""
+    """An array or tensor read by many tasks; pickling it passes its location."""
 
     @property
     def value(self) -> V_co:
@@ -38,7 +38,7 @@ class Shared(Protocol[V_co]):
 
 
 class Tasks(Protocol):
-    """The caller that runs tasks.
+    """A runner of tasks.
 
     Attributes:
         least: products of two numbers that a search has to need before any of it is run as tasks of theirs.
@@ -49,13 +49,13 @@ class Tasks(Protocol):
     grain: float
 
     def shared(self, value: V) -> Shared[V]:
-        """Share an array or a tensor on the processor, which must not change from then on."""
+        """Share an array or CPU tensor, which must not change from then on."""
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> Shared[Tensor]:
-        """Return a tensor to be filled and then shared: it is filled before it is given to a task."""
+        """Return a tensor to fill before it is shared with tasks."""
 
     def run(self, function: Callable[[A], R], arguments: Iterable[A]) -> Iterator[R]:
-        """Yield what a function of a module returns for each argument, in their order."""
+        """Yield a module function's result for each argument, in order."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +66,21 @@ class Held(Generic[V_co]):
 
 
 class InProcess:
-    """Runs tasks in this process, each when its result is requested."""
+    """Runs tasks in this process, each on demand."""
 
     least = 0.0
     grain = 0.0
 
     def shared(self, value: V) -> Shared[V]:
-        """Return the same, held."""
+        """Return the value, held."""
         return Held(value)
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> Shared[Tensor]:
-        """Return a tensor of zeros, in a file where it is large."""
+        """Return a tensor of zeros, in a file if large."""
         return Held(as_tensor(space(shape, BITS[dtype]), dtype))
 
     def run(self, function: Callable[[A], R], arguments: Iterable[A]) -> Iterator[R]:
-        """Yield results in the order of the arguments."""
+        """Yield results in argument order."""
         return map(function, arguments)
 
 
@@ -95,7 +95,7 @@ _RUNNING: ContextVar[Tasks] = ContextVar("tasks", default=IN_PROCESS)
 
 @contextmanager
 def tasks_run_by(tasks: Tasks) -> Iterator[None]:
-    """Have the tasks of all searches inside, of this thread, run by ``tasks``."""
+    """Run the tasks of all searches inside the block, in this thread, by ``tasks``."""
     token = _RUNNING.set(tasks)
     try:
         yield
@@ -104,13 +104,13 @@ def tasks_run_by(tasks: Tasks) -> Iterator[None]:
 
 
 def tasks_for(products: float) -> Tasks:
-    """Return the pool for the tasks of a search that takes so many products of two numbers."""
+    """Return the runner for a search with so many products of two numbers."""
     tasks = _RUNNING.get()
     return tasks if products >= tasks.least else IN_PROCESS
 
 
 def cuts(n: int, block: int, products: float, grain: float) -> Iterator[tuple[int, int]]:
-    """Yield ranges that cover n rows, each of whole blocks and of about ``grain`` products.
+    """Yield ranges that cover n rows, each of whole blocks and about ``grain`` products.
 
     Args:
         n: rows.
@@ -124,6 +124,6 @@ def cuts(n: int, block: int, products: float, grain: float) -> Iterator[tuple[in
 
 
 def joined(parts: Iterable[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
-    """Return the columns of all parts, one part after another; of one part, its own."""
+    """Return the columns of all parts concatenated; without a copy for one part."""
     every = list(parts)
     return every[0] if len(every) == 1 else tuple(np.concatenate(column) for column in zip(*every, strict=True))

@@ -1,4 +1,4 @@
-"""Temporary files and folders: a living process locks its own, and those without a lock are deleted."""
+"""Temporary files and folders: locked by the living process that made them; unlocked ones are removed."""
 
 import errno
 import glob
@@ -18,12 +18,12 @@ PATIENCE = 1.0  # seconds that a folder is waited for; another process may hold 
 
 
 def temporary_stem(path: Path) -> str:
-    """Return the prefix of the names of all temporaries of a path."""
+    """Return the prefix of the names of all temporary files of a path."""
     return f".{path.name[:120]}.tmp."
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it where they are missing.
+    """Create a folder and its parents if missing.
 
     Raises:
         OSError: if the place refuses; NotADirectoryError where a part of the path is something else.
@@ -35,7 +35,7 @@ def make_folder(folder: Path) -> None:
 
 
 def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
-    """Sweep what dead processes left of a path, and make a temporary that this one holds.
+    """Remove leftovers of killed processes for a path, and create a temporary held by this one.
 
     Args:
         path: the final name; the temporary is ``.NAME.tmp.<pid>.<random>`` next to it. Missing folders are made.
@@ -55,7 +55,7 @@ def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
 
 @contextmanager
 def folder_lock(folder: Path, *, shared: bool = False, patience: float = PATIENCE) -> Iterator[bool]:
-    """Hold a folder for a moment, against others of us that make, name or sweep files in it.
+    """Lock a folder briefly against other processes that create, rename or remove files in it.
 
     Yields whether it is held: not where folders cannot be locked, nor where another holds it for longer than
     ``patience``, in seconds. Whatever is done under it is right without it but for a race with another process.
@@ -78,7 +78,7 @@ def folder_lock(folder: Path, *, shared: bool = False, patience: float = PATIENC
 
 
 def sweep(folder: Path, stem: str) -> None:
-    """Remove temporaries of an output that no living process holds.
+    """Remove temporary files of an output that no living process holds.
 
     Where the folder itself cannot be held meanwhile, young ones stay: their makers may be about to lock them.
     """
@@ -107,7 +107,7 @@ def _remove_if_free(leftover: Path) -> None:
 
 @contextmanager
 def hold_if_free(path: Path) -> Iterator[bool]:
-    """Hold a temporary where no living process does; yields whether that is so. A link is never free."""
+    """Hold a temporary if no living process does; yields whether that succeeded. Links are never held."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except OSError as error:

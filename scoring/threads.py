@@ -1,4 +1,4 @@
-"""Threads of torch: small products take one, for more cost more than they bring."""
+"""Torch threads: small products run faster on one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def few_threads(*, small: bool = True) -> Iterator[None]:
-    """Take one thread for small problems, and afterwards as many as before."""
+    """Use one thread for small problems inside the block."""
     before = torch.get_num_threads()
     if small:
         torch.set_num_threads(1)

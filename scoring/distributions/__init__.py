@@ -6,7 +6,7 @@ CLASSES = ("NonIsotropicVMF", "PowerSpherical", "VonMisesFisher")
 
 
 def __getattr__(name: str) -> Any:
-    """Return a class of ``CLASSES``, whose module is imported only then."""
+    """Return a class of ``CLASSES``, importing its module."""
     if name not in CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from scoring.distributions import classes

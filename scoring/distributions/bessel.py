@@ -82,13 +82,13 @@ def _horner(coefficients: tuple[float, ...], t: Tensor) -> Tensor:
 
 
 def _raised(dim: int) -> tuple[float, int]:
-    """Return the order at which the expansion is used, and how many steps it lies above v = dim/2 - 1."""
+    """Return the order at which the expansion is used, and its number of steps above v = dim/2 - 1."""
     steps = max(0, math.ceil(EXPANSION_ORDER - (dim / 2 - 1)))
     return dim / 2 - 1 + steps, steps
 
 
 def ratio(squared_kappa: Tensor, dim: int) -> Tensor:
-    """Return I_{M/2}(kappa) / (kappa I_{M/2-1}(kappa)): the mean cosine over kappa; lower for a larger kappa.
+    """Return I_{M/2}(kappa) / (kappa I_{M/2-1}(kappa)): the mean cosine over kappa; decreasing in kappa.
 
     Args:
         squared_kappa: kappa^2, any shape, float64, >= 0.
@@ -125,7 +125,7 @@ def _series_and_ratio(q: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 class _LogSeries(torch.autograd.Function):
-    """G(q) whose gradient is R(q)/2, instead of the derivative of its many terms."""
+    """G(q) with gradient R(q)/2, instead of the derivative of its many terms."""
 
     @staticmethod
     def forward(q: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -146,7 +146,7 @@ class _LogSeries(torch.autograd.Function):
 
 
 def log_series(squared_kappa: Tensor, dim: int) -> Tensor:
-    """Return log(Gamma(M/2) (2/kappa)^v I_v(kappa)) with v = M/2 - 1; higher for a larger kappa, and 0 at 0.
+    """Return log(Gamma(M/2) (2/kappa)^v I_v(kappa)) with v = M/2 - 1; increasing in kappa, 0 at 0.
 
     Args:
         squared_kappa: kappa^2, any shape, float64, >= 0.

@@ -34,7 +34,7 @@ SPHERE = _Sphere()
 
 
 class _Spherical(Distribution, ABC):
-    """The shared part of the three: a direction ``loc``, and a sampler that is differentiable."""
+    """The common part of the three: a direction ``loc``, and a differentiable sampler."""
 
     has_rsample = True
     support = SPHERE
@@ -140,7 +140,7 @@ class PowerSpherical(_Symmetric):
 
 
 class NonIsotropicVMF(_Spherical):
-    """A different concentration along every axis; see ``scoring.distributions.nivmf``.
+    """A concentration per axis; see ``scoring.distributions.nivmf``.
 
     Its entropy and divergence have no closed form. They are exact but for one expectation, which is the mean over
     ``draws`` samples of a fixed seed; where all concentrations of a distribution are equal its entropy is exact.

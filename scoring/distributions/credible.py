@@ -1,4 +1,4 @@
-"""Regions of a sphere that contain a query's match with a stated probability, without a known concentration.
+"""Regions of a sphere that contain a query's match with a given probability, without a known concentration.
 
 A certainty that is no concentration on the sphere at hand, only an order, becomes one: with r the share of images that
 are less certain, log kappa(r) = base + slope (r - 1/2), slope >= 0, in M dimensions. Base, slope and M have
@@ -32,7 +32,7 @@ EDGE = 1e-6  # a cosine of exactly 1 has no finite likelihood
 
 @dataclass(frozen=True)
 class RankedKappa:
-    """A concentration for every certainty, by its rank.
+    """A concentration as a function of the rank of the certainty.
 
     Attributes:
         dim: M of the sphere on which cosines are spread as the cosines of matches.
@@ -51,7 +51,7 @@ class RankedKappa:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A calibration of regions to a stated probability.
+    """A calibration of regions to a given probability.
 
     Attributes:
         model: of the concentrations.
@@ -64,17 +64,17 @@ class Calibration:
     n_fitted: int
 
     def level(self, probability: float) -> float:
-        """Return the share of the mass that a cap needs to hold the match with at least that probability; 1 for all."""
+        """Return the share of the mass that a cap needs to contain the match with that probability; at most 1."""
         place = math.ceil((len(self.levels) + 1) * probability)
         return float(self.levels[place - 1]) if place <= len(self.levels) else 1.0
 
     def bounds(self, rank: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
-        """Return the cosine from which an image lies inside the region, shape (Q,), of queries of these ranks."""
+        """Return the cosine at the edge of the region, shape (Q,), for queries of these ranks."""
         return credible_cosine(self.level(probability), self.model.kappa(rank), self.model.dim).numpy()
 
 
 def calibrate(cosine: NDArray[np.float64], rank: NDArray[np.float64], fitted: NDArray[np.bool_]) -> Calibration:
-    """Return regions that contain matches with the stated probability.
+    """Return regions that contain matches with the given probability.
 
     Args:
         cosine: of each query with its match, shape (N,), in [-1, 1].
@@ -93,7 +93,7 @@ def calibrate(cosine: NDArray[np.float64], rank: NDArray[np.float64], fitted: ND
 
 
 def fit_ranked_kappa(cosine: NDArray[np.float64], rank: NDArray[np.float64]) -> RankedKappa:
-    """Return the concentrations by rank under which cosines are most likely.
+    """Return the concentrations by rank that maximise the likelihood of cosines.
 
     Args:
         cosine: shape (N,), in [-1, 1].
@@ -110,7 +110,7 @@ def _kappa(rank: Tensor, base: float, slope: float) -> Tensor:
 
 
 def _fit(cosine: Tensor, rank: Tensor, dim: int) -> tuple[float, float, float]:
-    """Return the highest mean log-likelihood in so many dimensions, and its base and slope."""
+    """Return the highest mean log-likelihood in a given dimension, and its base and slope."""
     from scipy.optimize import minimize  # type: ignore[import-untyped]
 
     # density of a cosine: C_M(k) area(S^{M-2}) (1 - c^2)^((M-3)/2) e^{kc}

@@ -1,4 +1,4 @@
-"""Seven distances of an image from a class, where a class, an image or both are distributions on the sphere.
+"""Seven distances between an image and a class, either of which may be a distribution on the sphere.
 
 Each is a pure function of C proxies, the distributions of the classes, and B images, and returns shape (B, C). Lower is
 nearer; exp(-d/t) weighs the classes of a loss. Three take an image for a point: ``cosine``, ``squared_euclidean`` and
@@ -29,7 +29,7 @@ class Directions(NamedTuple):
 
 
 def cosine(proxies: Directions, images: Directions) -> Tensor:
-    """Return -cos(mu_p, mu_z), in [-1, 1]; no kappa counts (the paper's d_Cos)."""
+    """Return -cos(mu_p, mu_z), in [-1, 1], without kappa (the paper's d_Cos)."""
     return -(images.mu @ proxies.mu.T)
 
 

@@ -1,4 +1,4 @@
-"""The non-isotropic von Mises-Fisher distribution: a different concentration along every axis of the space.
+"""The non-isotropic von Mises-Fisher distribution: a concentration per axis.
 
 With K = diag(kappa_1 .. kappa_M) > 0 the map T(z) = K z / |K z| takes the sphere to itself. Where T(Z) is von
 Mises-Fisher around T(mu) with concentration |K mu|, Z has the density
@@ -26,7 +26,7 @@ from scoring.distributions import vmf
 
 
 def log_prob(z: Tensor, mu: Tensor, kappas: Tensor) -> Tensor:
-    """Return the log-density of ``z``; higher where K z points the way of K mu.
+    """Return the log-density of ``z``; highest if K z points in the direction of K mu.
 
     Shapes (N, 1, M), (C, M) and (C, M) give all pairs through two matrix products.
 
@@ -58,7 +58,7 @@ def log_prob(z: Tensor, mu: Tensor, kappas: Tensor) -> Tensor:
 
 
 def log_prob_published(z: Tensor, mu: Tensor, kappas: Tensor) -> Tensor:
-    """Return the logarithm of the published measure, which is no density: its integral is not 1.
+    """Return the logarithm of the published measure, which is not a density: its integral is not 1.
 
     C_M(|K mu|) exp(|K mu| cos(K z, K mu)) |det K| / |K mu|. Where K = kappa I it is kappa^(M-1) times the von
     Mises-Fisher density. Arguments, shapes and errors are as in ``log_prob``.

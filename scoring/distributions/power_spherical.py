@@ -42,7 +42,7 @@ def log_normalizer(kappa: Tensor, dim: int) -> Tensor:
 
 
 def log_prob_at_cosine(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
-    """Return the log-density at a cosine mu.z; higher for a larger cosine.
+    """Return the log-density at a cosine mu.z; increasing in the cosine.
 
     Args:
         cosine: shape (...), in [-1, 1]; held one rounding step of its dtype above -1, where the density is zero.
@@ -58,7 +58,7 @@ def log_prob_at_cosine(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
 
 
 def log_prob(z: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
-    """Return the log-density of ``z``; higher where ``z`` points the way of ``mu``.
+    """Return the log-density of ``z``; highest at ``mu``.
 
     Args:
         z: unit vectors, shape (..., M).
@@ -77,7 +77,7 @@ def log_prob(z: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
 
 
 def entropy(kappa: Tensor, dim: int) -> Tensor:
-    """Return the differential entropy in nats; lower for a larger kappa.
+    """Return the differential entropy in nats; decreasing in kappa.
 
     Args:
         kappa: concentration, any shape, >= 0.
@@ -97,12 +97,12 @@ def entropy(kappa: Tensor, dim: int) -> Tensor:
 
 
 def kl_to_uniform(kappa: Tensor, dim: int) -> Tensor:
-    """Return KL(PS(kappa) || uniform) in nats, >= 0; 0 at kappa = 0, and higher for a larger kappa."""
+    """Return KL(PS(kappa) || uniform) in nats, >= 0; 0 at kappa = 0, increasing in kappa."""
     return entropy(torch.zeros_like(kappa), dim) - entropy(kappa, dim)
 
 
 def mean_cosine(kappa: Tensor, dim: int) -> Tensor:
-    """Return E[mu.z], in [0, 1), float64; higher for a larger kappa.
+    """Return E[mu.z], in [0, 1), float64; increasing in kappa.
 
     >>> mean_cosine(torch.tensor(4.0), 2).item()
     0.8
@@ -112,7 +112,7 @@ def mean_cosine(kappa: Tensor, dim: int) -> Tensor:
 
 
 def sample(mu: Tensor, kappa: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """Draw one unit vector for every row.
+    """Draw one unit vector per row.
 
     Args:
         mu: mean directions, unit vectors, shape (N, M).

@@ -66,7 +66,7 @@ def _shared_dim(first: Tensor, second: Tensor) -> int:
 
 
 def log_normalizer(kappa: Tensor, dim: int) -> Tensor:
-    """Return log C_M(kappa), the constant in log p(z) = kappa mu.z + log C_M(kappa); lower for a larger kappa.
+    """Return log C_M(kappa), the constant in log p(z) = kappa mu.z + log C_M(kappa); decreasing in kappa.
 
     Args:
         kappa: concentration, any shape, finite, >= 0; 0 is the uniform distribution.
@@ -85,7 +85,7 @@ def log_normalizer(kappa: Tensor, dim: int) -> Tensor:
 
 
 def mean_cosine(kappa: Tensor, dim: int) -> Tensor:
-    """Return A_M(kappa) = E[mu.z], the mean resultant length; higher for a larger kappa.
+    """Return A_M(kappa) = E[mu.z], the mean resultant length; increasing in kappa.
 
     Args:
         kappa: concentration, any shape, finite, >= 0.
@@ -105,7 +105,7 @@ def mean_cosine(kappa: Tensor, dim: int) -> Tensor:
 
 
 def log_prob_at_cosine(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
-    """Return the log-density at a cosine mu.z; higher for a larger cosine.
+    """Return the log-density at a cosine mu.z; increasing in the cosine.
 
     Args:
         cosine: shape (...), in [-1, 1].
@@ -123,7 +123,7 @@ def log_prob_at_cosine(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
 
 
 def log_prob(z: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
-    """Return the log-density of ``z``; higher where ``z`` points the way of ``mu``.
+    """Return the log-density of ``z``; highest at ``mu``.
 
     Args:
         z: unit vectors, shape (..., M).
@@ -142,12 +142,12 @@ def log_prob(z: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """Return the inner products in float64; as a matrix product where the shapes broadcast to pairs."""
+    """Return the inner products in float64; as a matrix product if the shapes broadcast to pairs."""
     return torch.einsum("...m,...m->...", a.double(), b.double())
 
 
 def entropy(kappa: Tensor, dim: int) -> Tensor:
-    """Return the differential entropy in nats; lower for a larger kappa.
+    """Return the differential entropy in nats; decreasing in kappa.
 
     Args:
         kappa: concentration, any shape, finite, >= 0.
@@ -166,7 +166,7 @@ def entropy(kappa: Tensor, dim: int) -> Tensor:
 
 
 def kl_to_uniform(kappa: Tensor, dim: int) -> Tensor:
-    """Return KL(vMF(kappa) || uniform) in nats, >= 0; 0 at kappa = 0, and higher for a larger kappa.
+    """Return KL(vMF(kappa) || uniform) in nats, >= 0; 0 at kappa = 0, increasing in kappa.
 
     Args:
         kappa: concentration, any shape, finite, >= 0.
@@ -183,7 +183,7 @@ def kl_to_uniform(kappa: Tensor, dim: int) -> Tensor:
 
 
 def kl(mu1: Tensor, kappa1: Tensor, mu2: Tensor, kappa2: Tensor) -> Tensor:
-    """Return KL(vMF(mu1, kappa1) || vMF(mu2, kappa2)) in nats, >= 0, and exactly 0 between equals.
+    """Return KL(vMF(mu1, kappa1) || vMF(mu2, kappa2)) in nats, >= 0, and exactly 0 for equal ones.
 
     Args:
         mu1: mean directions, unit vectors, shape (..., M).

@@ -1,4 +1,4 @@
-"""How a cosine drawn from the von Mises-Fisher distribution moves when kappa does.
+"""The derivative of a von Mises-Fisher cosine sample with respect to kappa.
 
 At a fixed value of its distribution function the cosine w moves by dw/dkappa = (1-w^2) phi(w), where
 

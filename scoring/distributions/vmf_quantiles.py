@@ -1,4 +1,4 @@
-"""Quantiles of the cosine of a von Mises-Fisher distribution: how far the mass extends from its mean direction.
+"""Quantiles of the cosine of a von Mises-Fisher distribution: how far its mass spreads from the mean direction.
 
 In the coordinates of the sampler, w = (x0 + t) / (1 + x0 t) and t = cos(angle), the density of the angle is
 
@@ -25,7 +25,7 @@ BLOCK = 2048  # concentrations at a time: 13 MB a temporary
 
 
 def credible_cosine(share: Tensor | float, kappa: Tensor, dim: int) -> Tensor:
-    """Return the cosine t with P(mu.z >= t) = share: the edge of the cap that holds that share; lower for a larger.
+    """Return the cosine t with P(mu.z >= t) = share: the edge of the cap with that share; decreasing in the share.
 
     Args:
         share: of the mass, in [0, 1], broadcastable with ``kappa``; 0 gives 1, and 1 gives -1.
@@ -60,7 +60,7 @@ def credible_cosine(share: Tensor | float, kappa: Tensor, dim: int) -> Tensor:
 
 
 def cap_share(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
-    """Return P(mu.z >= cosine), the share of the mass inside the cap; lower for a larger cosine.
+    """Return P(mu.z >= cosine), the share of the mass inside the cap; decreasing in the cosine.
 
     The inverse of ``credible_cosine``: the smallest share whose cap holds a point at that cosine.
 

@@ -97,7 +97,7 @@ def _uniform_cosine(shape: torch.Size, dim: int, like: Tensor, generator: torch.
 
 
 def _propose(x0: Tensor, dim: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """Return one proposal t for every element of x0, and whether it is accepted."""
+    """Return one proposal t per element of x0, and whether it is accepted."""
     t = _uniform_cosine(x0.shape, dim, x0, generator)
     y = x0 * t
     height = torch.rand(x0.shape, dtype=x0.dtype, device=x0.device, generator=generator).log_()

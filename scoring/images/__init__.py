@@ -1,4 +1,4 @@
-"""Bytes in, pixels out: decoded, oriented, resized, or a failure with a name.
+"""From bytes to pixels: decoded, oriented, resized, or a named failure.
 
 The decoders are loaded when one is first used, so that a name of a module here does not load them all.
 """

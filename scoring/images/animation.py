@@ -1,4 +1,4 @@
-"""Which image of several represents a file: the first, or if that is flat, the one with the most contrast."""
+"""Which frame of an animation stands for the file: the first, or if that is flat, the one with most contrast."""
 
 import numpy as np
 from PIL import ImageFile
@@ -13,19 +13,19 @@ _SIDE = 128  # pixels of a side that are looked at, at most
 
 
 def is_looked_through(name: str, n_frames: int | None) -> bool:
-    """Return whether another image of the file may represent it; ``n_frames`` is None for many."""
+    """Return whether another frame of the file may stand for it; ``n_frames`` is None for many."""
     return name in _SHOWN and n_frames != 1
 
 
 def contrast(pixels: Pixels) -> float:
-    """Return the standard deviation of the grey of an image, in levels, from at most some 128 x 128 of its pixels."""
+    """Return the standard deviation of the grey of an image, in levels, from at most about 128 x 128 pixels."""
     height, width = pixels.shape[:2]
     some = pixels[:: -(-height // _SIDE), :: -(-width // _SIDE)].astype(np.float32)
     return float((some @ np.array([0.299, 0.587, 0.114], np.float32)).std())
 
 
 def seek_same_size(picture: ImageFile.ImageFile, number: int, size: tuple[int, int]) -> bool:
-    """Go to an image of an opened file; return whether there is one, of this size (width, height).
+    """Seek to a frame of an opened file; return whether it exists with this size (width, height).
 
     A page of another size is a thumbnail, a mask or another document.
     """
@@ -37,5 +37,5 @@ def seek_same_size(picture: ImageFile.ImageFile, number: int, size: tuple[int, i
 
 
 def n_looked_at(width: int, height: int) -> int:
-    """Return how many images of this size are examined, including the first; at least 1."""
+    """Return how many frames of this size are examined, including the first; at least 1."""
     return max(1, min(MOST_PICTURES, MOST_PIXELS // (width * height)))

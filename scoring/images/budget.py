@@ -1,4 +1,4 @@
-"""Bounds on what all threads of a process hold at the same time: encoded bytes, and pixels."""
+"""Bounds on what all threads of a process hold at once: encoded bytes, and pixels."""
 
 import threading
 from collections import deque
@@ -12,7 +12,7 @@ ENCODED = 256 << 20  # bytes of encoded images that are read and decoded at once
 
 
 class PixelBudget:
-    """Large images wait for one another, so memory does not grow with the number of threads.
+    """Makes large images wait for each other, so that memory does not grow with the number of threads.
 
     An image larger than the whole budget is let in alone.
 
@@ -30,7 +30,7 @@ class PixelBudget:
 
     @contextmanager
     def hold(self, n_pixels: int) -> Iterator[None]:
-        """Keep ``n_pixels`` of the budget for as long as the block runs; waits until they are free."""
+        """Hold ``n_pixels`` of the budget during the block; waits until they are free."""
         if n_pixels <= self.small:
             yield
             return
@@ -54,7 +54,7 @@ BUDGET = PixelBudget()  # of this process
 
 
 class NeedsMemory(Exception):
-    """Raised if that many bytes cannot be held now; the decoder whose turn it is waits and tries again.
+    """Raised if that many bytes cannot be held now; the decoder in turn waits and tries again.
 
     Args:
         n_bytes: of one image.
@@ -66,7 +66,7 @@ class NeedsMemory(Exception):
 
 
 class Holder(Protocol):
-    """The count of bytes held for one image. A number replaces the one before it."""
+    """The number of bytes held for one image; a new number replaces the previous one."""
 
     def may_take(self, n_bytes: int) -> bool:
         """Hold that many bytes if they are free now; always true for fewer than before."""
@@ -78,7 +78,7 @@ class Holder(Protocol):
 
 
 class _Uncounted:
-    """The holder of a thread that reads one image alone: counts nothing."""
+    """The holder of a thread that reads a single image: counts nothing."""
 
     def may_take(self, n_bytes: int) -> bool:
         return True
@@ -88,7 +88,7 @@ class _Uncounted:
 
 
 class ByteBudget:
-    """Encoded images that are read and decoded wait for one another, so memory does not grow with threads.
+    """Makes encoded images wait for each other while read and decoded, so that memory does not grow with threads.
 
     Those who wait hold nothing, and come in their order. An image larger than the whole budget is let in alone.
 
@@ -105,12 +105,12 @@ class ByteBudget:
 
     @property
     def held(self) -> int:
-        """How many bytes are held now."""
+        """Number of bytes held now."""
         return self._held
 
     @contextmanager
     def image(self) -> Iterator[None]:
-        """Read and decode one image in this thread: bytes held inside are released at the end of the block."""
+        """Read and decode one image in this thread; bytes held inside are released at the end of the block."""
         if isinstance(self.holder(), _Turn):  # a block inside a block: waiting there would hold something
             yield
             return
@@ -132,16 +132,16 @@ class ByteBudget:
             self._here.holder = before
 
     def holder(self) -> Holder:
-        """Return the counter of this thread; outside of any block one that counts nothing."""
+        """Return the holder of this thread; outside of any block one that counts nothing."""
         holder: Holder = getattr(self._here, "holder", UNCOUNTED)
         return holder
 
     def take(self, n_bytes: int) -> None:
-        """Hold that many bytes for the image of this thread, before memory is allocated."""
+        """Hold that many bytes for this thread's image, before memory is allocated."""
         self.holder().take(n_bytes)
 
     def hand_over(self) -> Callable[[], None]:
-        """Return a function that releases the bytes of this thread's image; the end of its block no longer does."""
+        """Return a function that releases the bytes of this thread's image, instead of the end of its block."""
         turn = self.holder()
         n_bytes = turn.let_go() if isinstance(turn, _Turn) else 0
 
@@ -151,7 +151,7 @@ class ByteBudget:
         return give_back
 
     def replace(self, before: int, n_bytes: int, *, wait: bool) -> bool:
-        """Release the bytes of an image and hold another number instead; return whether it is held."""
+        """Release the bytes of an image and hold another number instead; return whether that worked."""
         with self._changed:
             rest = self._held - before
             if n_bytes > before and not wait and (self._waiting or (rest and rest + n_bytes > self.limit)):
@@ -175,7 +175,7 @@ class ByteBudget:
 
 
 class _Turn:
-    """The holder of an image that is being read and decoded."""
+    """The holder of an image being read and decoded."""
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget, self._n_bytes = budget, 0
@@ -187,7 +187,7 @@ class _Turn:
         self._replace(n_bytes, wait=True)
 
     def let_go(self) -> int:
-        """Return how many bytes it holds, which others must release."""
+        """Return how many bytes it holds, for others to release."""
         n_bytes, self._n_bytes = self._n_bytes, 0
         return n_bytes
 

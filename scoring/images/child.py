@@ -1,4 +1,4 @@
-"""A decoder's own process: receives encoded images over a socket, returns pixels, one at a time.
+"""A decoder process: receives encoded images over a socket and returns pixels, one at a time.
 
 What is reported: a frame is 4 bytes of length, then JSON. The parent sends a request and the encoded bytes; the child
 answers with the header; the parent asks for the pixels or nothing more; the child answers. So the parent
@@ -39,17 +39,17 @@ Answer = Callable[[socket.socket, dict[str, Any]], None]
 
 
 def serve(fd: int) -> None:
-    """Answer requests from an inherited socket until its other end is closed."""
+    """Answer requests from an inherited socket until its other end closes."""
     answer_all(socket.socket(fileno=fd), _answer)
 
 
 def serve_port() -> None:
-    """Answer those from a port, as ``connected`` finds it."""
+    """Answer requests from a port found by ``connected``."""
     answer_all(connected(), _answer)
 
 
 def connected() -> socket.socket:
-    """Connect to the port of this machine that standard input names, and show the word that follows it."""
+    """Connect to the local port named on standard input, and send the token that follows it."""
     port, word = sys.stdin.readline().split()
     parent = socket.create_connection(("127.0.0.1", int(port)))
     parent.sendall(word.encode())
@@ -58,7 +58,7 @@ def connected() -> socket.socket:
 
 
 def answer_all(connection: socket.socket, answer: Answer) -> None:
-    """Answer requests until the other end is closed."""
+    """Answer requests until the other end closes."""
     with connection as parent:
         _settle()
         send_frame(parent, {"ready": True})
@@ -110,7 +110,7 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """End this process after this much processor time, if the system can; otherwise the parent's clock does."""
+    """End this process after this much CPU time if the system can; otherwise the parent's clock does."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
@@ -135,7 +135,7 @@ def _send_raster(parent: socket.socket, image: LocalImage, short_side: int | Non
 
 
 def pixels_in(place: int, shape: tuple[int, int, int]) -> Pixels:
-    """Return the pixels that are in shared memory, without a copy.
+    """Return the pixels in shared memory, without a copy.
 
     Args:
         place: its descriptor, which may be closed afterwards.
@@ -153,7 +153,7 @@ def pixels_in(place: int, shape: tuple[int, int, int]) -> Pixels:
 
 
 def send_frame(peer: socket.socket, value: dict[str, Any], place: int | None = None) -> None:
-    """Send a JSON value, and with it a descriptor."""
+    """Send a JSON value, with a descriptor."""
     text = json.dumps(value).encode()
     frame = struct.pack(">I", len(text)) + text
     sent = 0 if place is None else socket.send_fds(peer, [frame], [place])
@@ -161,7 +161,7 @@ def send_frame(peer: socket.socket, value: dict[str, Any], place: int | None = N
 
 
 def receive_frame(peer: socket.socket) -> dict[str, Any] | None:
-    """Return the next JSON value, or None if the other end is closed."""
+    """Return the next JSON value; None if the other end closed."""
     try:
         head = receive_bytes(peer, 4)
     except EOFError:
@@ -171,7 +171,7 @@ def receive_frame(peer: socket.socket) -> dict[str, Any] | None:
 
 
 def receive_bytes(peer: socket.socket, n_bytes: int) -> bytes:
-    """Return exactly that many bytes; raises EOFError if the other end is closed before."""
+    """Return exactly that many bytes; raises EOFError if the other end closes before."""
     buffer = io.BytesIO(bytes(n_bytes))  # which gives its bytes without a second copy
     with buffer.getbuffer() as view:
         at = 0

@@ -1,4 +1,4 @@
-"""Every pixel mode to 8-bit RGB, by one stated rule each.
+"""Conversion of every pixel mode to 8-bit RGB, by one stated rule each.
 
 | what | rule |
 | --- | --- |
@@ -46,7 +46,7 @@ def to_rgb(image: Image.Image, *, white: int = WHITE, is_inverted: bool = False)
 
 
 def is_transparent(image: Image.Image) -> bool:
-    """Return whether an image of 8-bit channels has alpha in any form, even if fully opaque."""
+    """Return whether an 8-bit image has alpha in any form, even if fully opaque."""
     return image.mode in _ALPHA or (image.mode in _PLAIN and image.has_transparency_data)
 
 
@@ -119,7 +119,7 @@ def _on(band: Image.Image, behind: int) -> NDArray[np.uint8]:
 
 
 def _drawn(image: Image.Image) -> NDArray[np.int64]:
-    """Return the levels of the pixels that are at least half opaque, or of all visible ones if none is.
+    """Return the levels of pixels that are at least half opaque, or of all visible ones if none is.
 
     Shape (256,), over red, green and blue; zeros where nothing is seen, or nothing is transparent.
     """

@@ -1,4 +1,4 @@
-"""The part of an image that agrees best with another image, from their signatures alone."""
+"""The region of an image that matches another image best, from their signatures alone."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -25,7 +25,7 @@ FULL_FRAME = np.array([0, STEPS, 0, STEPS])
 
 @dataclass(frozen=True)
 class Refined:
-    """How well a part of one image agrees with another image.
+    """The match of a region of one image with another image.
 
     Attributes:
         cosine: of the frequencies that the part holds, 12 of a whole axis and fewer of less; shape (P,), float64, -1
@@ -44,7 +44,7 @@ def refine(
     *,
     least_cosine: float = -1.0,
 ) -> Refined:
-    """Return the part of each whole image that agrees best with the other image, and how well.
+    """Return the region of each whole image that matches the other image best, and its similarity.
 
     Gauss-Newton from a frame of the grid: the other image, reported as a sum of what the frame shows and of what moving
     each of its four edges would add, says where the edges belong. First by the lowest 8 x 8 frequencies, then by 12
@@ -74,7 +74,7 @@ def refine(
 
 
 def as_they_are(images: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
-    """Return the cosine of each pair of whole images by the frequencies that ``refine`` uses; 0 for zeros.
+    """Return the cosine of each pair of whole images over the frequencies that ``refine`` uses; 0 for zeros.
 
     Args:
         images: signatures, int8, shape (P, 255).
@@ -85,7 +85,7 @@ def as_they_are(images: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[n
 
 
 def _judged(signatures: NDArray[np.int8]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """The lowest 12 x 12 frequencies, integers whose sums of products are exact, and their length or 1."""
+    """Return the lowest 12 x 12 frequencies, as integers with exact sums of products, and their norm or 1."""
     check(signatures)
     numbers = signatures[:, _JUDGED_BY].astype(np.float32)
     length = np.linalg.norm(numbers.astype(np.float64), axis=1)
@@ -93,7 +93,7 @@ def _judged(signatures: NDArray[np.int8]) -> tuple[NDArray[np.float32], NDArray[
 
 
 def _best_frames(images: NDArray[np.int8], parts: NDArray[np.int8]) -> NDArray[np.int64]:
-    """The frame of each whole (P, 255) with the largest coarse cosine with its part."""
+    """Return the frame of each whole (P, 255) with the largest coarse cosine with its part."""
     every = np.arange(len(images))
     return coarse_fits(images, every, parts, every)[1]
 
@@ -132,17 +132,17 @@ def _table() -> Tensor:
 
 
 def _places(edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Edges as whole places, (P, 4)."""
+    """Return edges as whole positions, (P, 4)."""
     return np.rint(edges * STEPS).astype(np.int64)
 
 
 def _maps(ends: NDArray[np.int64], kept: int) -> Tensor:
-    """Maps of intervals (P, 2) and how they change, (P, 3, kept, 16)."""
+    """Return the maps of intervals (P, 2) and their derivatives, (P, 3, kept, 16)."""
     return _table()[torch.from_numpy(ends[:, 0] * (MARGIN + 1) + STEPS - ends[:, 1]), :, :kept]
 
 
 def _look(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the content of frames (P, K), the change by moving each edge (P, 4, K), and the goal (P, K)."""
+    """Return the content of frames (P, K), its derivative for each edge (P, 4, K), and the goal (P, K)."""
     n = len(at)
     vertical, horizontal = _maps(at[:, :2], kept), _maps(at[:, 2:], kept)
     rows = (vertical.reshape(n, 3 * kept, KEPT) @ series).reshape(n, 3, kept, KEPT)
@@ -158,7 +158,7 @@ def _look(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> t
 
 
 def _held(at: NDArray[np.int64], kept: int) -> Tensor:
-    """Which frequencies of a part the whole image holds, (P, kept, kept): it has only so many waves on a side."""
+    """Return which frequencies of a part the whole image contains, (P, kept, kept), limited by its number of waves."""
     sides = torch.from_numpy((at[:, 1::2] - at[:, 0::2]) * FINE)  # (P, 2)
     low = torch.arange(kept) * STEPS < sides[..., None]  # (P, 2, kept)
     return low[:, 0, :, None] & low[:, 1, None, :]
@@ -171,7 +171,7 @@ def _cosine(seen: Tensor, goal: Tensor) -> NDArray[np.float64]:
 
 
 def _step(seen: Tensor, moves: Tensor, goal: Tensor) -> NDArray[np.float64]:
-    """Return how far each edge should move, (P, 4): by least squares, a little damped."""
+    """Return how far each edge should move, (P, 4), by slightly damped least squares."""
     basis = torch.cat([seen[:, None], moves], 1).double()  # (P, 5, K)
     lengths = basis.norm(dim=2, keepdim=True).clamp_min(1e-9)
     basis = basis / lengths
@@ -182,7 +182,7 @@ def _step(seen: Tensor, moves: Tensor, goal: Tensor) -> NDArray[np.float64]:
 
 
 def _inside(edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return edges inside the image and not further in than ``MARGIN``, and no part shorter than ``LEAST``."""
+    """Return edges inside the image, at most ``MARGIN`` inside, and no part shorter than ``LEAST``."""
     first = np.clip(edges[:, 0::2], 0, MARGIN / STEPS)
     last = np.clip(edges[:, 1::2], 1 - MARGIN / STEPS, 1)
     short = np.maximum(LEAST - (last - first), 0)

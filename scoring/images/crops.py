@@ -1,4 +1,4 @@
-"""A coarse search for the part of one image that another shows: many frames of the whole, by its signature."""
+"""A coarse search for the region of one image that another shows: many frames, from signatures."""
 
 from functools import cache
 
@@ -23,7 +23,7 @@ CLOSE = 1e-5  # cosines nearer than this are equal: the frame that comes first c
 
 
 def _axes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The parts of an axis, (I, 2), and which two make a frame, (F, 2): of like length, or one of them whole."""
+    """Return the intervals of an axis, (I, 2), and which two form a frame, (F, 2): similar lengths, or one full."""
     parts = [(step, low, low + side) for step, (side, n) in enumerate(SIDES) for low in np.linspace(0, 1 - side, n)]
     frames = [
         (v, h)
@@ -46,14 +46,14 @@ def check(signatures: NDArray[np.int8]) -> None:
 
 
 def waves(signatures: NDArray[np.int8]) -> Tensor:
-    """Return the cosine series that signatures (N, 255) hold, but for the constant; (N, 16, 16) float32."""
+    """Return the cosine series of signatures (N, 255) without the constant; (N, 16, 16) float32."""
     series = np.zeros((len(signatures), KEPT * KEPT), np.float32)
     series[:, 1:] = signatures / WEIGHTS
     return torch.from_numpy(series.reshape(-1, KEPT, KEPT))
 
 
 def axis_maps(ends: NDArray[np.float64], kept: int) -> Tensor:
-    """Return the maps from the frequencies of a whole axis to the frequencies of its parts, and how they change.
+    """Return the maps from frequencies of a full axis to frequencies of its intervals, and their derivatives.
 
     A signature holds a cosine series. What a part shows is that series between the part's ends, so its own frequencies
     are a linear map of the old ones, the same along each axis. What the signature left out (finer than 16 waves) is
@@ -88,7 +88,7 @@ def axis_maps(ends: NDArray[np.float64], kept: int) -> Tensor:
 
 @cache
 def _grid() -> Tensor:
-    """The map from the signature of a whole image to the coarse vectors of all frames, (99, F x 24), float32."""
+    """Return the map from the signature of a whole image to the coarse vectors of all frames, (99, F x 24), float32."""
     maps = axis_maps(INTERVALS, LOW)[:, 0, :, :HELD]
     down, across = maps[_FRAME[:, 0]], maps[_FRAME[:, 1]]  # (F, 5, 10)
     every = torch.einsum("fua,fvb->abfuv", down, across) * torch.from_numpy(WEIGHT[:LOW, :LOW])
@@ -96,13 +96,13 @@ def _grid() -> Tensor:
 
 
 def _lowest(signatures: NDArray[np.int8], kept: int) -> Tensor:
-    """Return the lowest frequencies of signatures but the constant one, as stored, (N, kept x kept - 1) float32."""
+    """Return the lowest frequencies of signatures without the constant, as stored, (N, kept x kept - 1) float32."""
     at = (np.arange(kept)[:, None] * KEPT + np.arange(kept)).ravel()[1:] - 1
     return torch.from_numpy(signatures[:, at].astype(np.float32))
 
 
 def framed(signatures: NDArray[np.int8]) -> Tensor:
-    """Return the lowest 5 x 5 frequencies but the constant one of each part of each image.
+    """Return the lowest 5 x 5 frequencies, without the constant, of each region of each image.
 
     Args:
         signatures: int8, shape (N, 255); a few thousand at most, for the result has 22 kB a row.
@@ -123,7 +123,7 @@ def coarse_fits(
     *,
     least_cosine: float = -1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return, of some pairs, the largest coarse cosine of a frame of the whole with the part, and that frame.
+    """Return for some pairs the largest coarse cosine of a frame of the whole with the part, and that frame.
 
     Args:
         images: signatures, int8, shape (W, 255).
@@ -162,5 +162,5 @@ def coarse_fits(
 
 
 def _first_of(cosines: Tensor, best: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the first frame whose cosine, of (P, F), is as good as the best one, shape (P,)."""
+    """Return the first frame whose cosine, of (P, F), equals the best one, shape (P,)."""
     return (cosines >= torch.from_numpy(best - CLOSE)[:, None]).to(torch.uint8).argmax(1).numpy()

@@ -1,4 +1,4 @@
-"""Decoding in several processes: threads of one process wait for its interpreter lock, on many cores most of the time.
+"""Decoding in several processes, since threads of one process wait for the interpreter lock on many cores.
 
 A process takes one image after another and gives back what ``decode`` makes of it, to the bit. ``child.py`` has the
 frames; the signature and the pixels follow the answer through the socket. For an image that counts in the budget of
@@ -56,7 +56,7 @@ def decode_elsewhere(
     options: DecodeOptions = DecodeOptions(),  # noqa: B008 (it is frozen)
     **more: Any,
 ) -> DecodedImage:
-    """``decode`` in another process of this machine, with the same options and outcome.
+    """Run ``decode`` in another local process, with the same options and outcome.
 
     An image that ends the process is decoded once more, as one that is ``supervised``; such a one is so from the start.
 
@@ -74,7 +74,7 @@ def crops_elsewhere(
     options: DecodeOptions = DecodeOptions(),  # noqa: B008 (it is frozen)
     **more: Any,
 ) -> DecodedCrops:
-    """``decode_crops`` in another process of this machine; as ``decode_elsewhere``."""
+    """Run ``decode_crops`` in another local process; as ``decode_elsewhere``."""
     return _elsewhere(decode_crops, _crops, data, preprocessing, crops, options, **more)
 
 
@@ -98,12 +98,12 @@ def _elsewhere(
 
 
 class Decoder(Child):
-    """A process that decodes as this one would."""
+    """A process that decodes exactly as this one would."""
 
     module = "scoring.images.decoders"
 
     def answered(self, data: bytes, request: dict[str, Any], take: Callable[[socket.socket, dict[str, Any]], T]) -> T:
-        """Send a request, and receive the answer while the image's share of the budget is held.
+        """Send a request, and receive the answer while holding the image's share of the budget.
 
         Raises:
             OSError, EOFError: the process is gone.
@@ -131,7 +131,7 @@ def _crops(peer: socket.socket, reply: dict[str, Any]) -> DecodedCrops:
 
 
 def _square(peer: socket.socket, side: int) -> Pixels:
-    """Return the pixels of a square image that come next."""
+    """Return the pixels of the next square image."""
     pixels = np.empty((side, side, 3), np.uint8)
     rest = pixels.data.cast("B")
     while rest:
@@ -156,7 +156,7 @@ DECODERS = Children(Decoder)  # those that are idle hold 0.3 GB each: they end w
 
 @contextmanager
 def closing_decoders() -> Iterator[None]:
-    """End idle processes when the block is left."""
+    """End idle processes at the end of the block."""
     try:
         yield
     finally:
@@ -164,7 +164,7 @@ def closing_decoders() -> Iterator[None]:
 
 
 def serve(fd: int) -> None:
-    """Decode what comes from an inherited socket until its other end is closed."""
+    """Decode images from an inherited socket until its other end closes."""
     _serve(socket.socket(fileno=fd))
 
 
@@ -212,7 +212,7 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _record(image: DecodedImage) -> dict[str, Any]:
-    """Return the record that is sent of an image before its signature and pixels."""
+    """Return the record of an image that is sent before its signature and pixels."""
     return {
         "image": {name: value for name, value in vars(image).items() if name not in APART},
         "quality": None if image.quality is None else asdict(image.quality),

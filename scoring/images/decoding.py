@@ -1,4 +1,4 @@
-"""Bytes to pixels: the decoder of each format, and one outcome for any bytes."""
+"""From bytes to pixels: the decoder of each format, and one outcome for any bytes."""
 
 import hashlib
 from dataclasses import replace
@@ -41,7 +41,7 @@ def decode(
     with_quality: bool = False,
     supervised: bool = False,
 ) -> DecodedImage:
-    """Decode, orient, resize and crop one image; any bytes give an outcome, none an exception.
+    """Decode, orient, resize and crop one image; any bytes give an outcome instead of an exception.
 
     May be called from many threads at once. Images over 4 megapixels share a budget of 100 megapixels in flight.
     What is no plainly built JPEG, PNG or WebP is read in its own process, so that it can crash, hang or grow
@@ -116,7 +116,7 @@ def decode_rgb(
 
 
 def decode_small(data: bytes, short_side: int, options: DecodeOptions) -> Pixels:
-    """Return the whole image as 8-bit RGB, oriented, reduced to a short side; a smaller image as it is.
+    """Return the whole image as 8-bit RGB, oriented, reduced to a short side; a smaller image is unchanged.
 
     Args:
         data: the encoded image.

@@ -1,4 +1,4 @@
-"""Pixels of 9 to 16 bits a channel: which value is white, and the colour bits that Pillow drops.
+"""Pixels of 9 to 16 bits per channel: their white level, and the colour bits that Pillow drops.
 
 Cameras and scanners store 10, 12 or 14 bits in files of 16. The file does not say so: read by the white of 16 bits,
 all of it is nearly black. So the caller states the white, which ``curate score`` finds for a whole dataset.
@@ -24,13 +24,13 @@ _GREY_ALPHA = "LA;16B"  # of PNG: 4 bytes a pixel, as many as RGBA has
 
 
 def check_white(white: int) -> None:
-    """Raise ValueError unless a value can be the white of 16 bits."""
+    """Raise ValueError unless a value can be the white level of 16 bits."""
     if not LEAST_WHITE <= white <= WHITE:
         raise ValueError(f"white must be {LEAST_WHITE} to {WHITE}, got {white}")
 
 
 def white_for(highest: int) -> int:
-    """Return the white of the smallest sensor depth that can hold a value.
+    """Return the white level of the smallest sensor depth that can hold a value.
 
     >>> white_for(4080), white_for(4096), white_for(200)
     (4095, 16383, 255)
@@ -39,7 +39,7 @@ def white_for(highest: int) -> int:
 
 
 def may_be_deep(data: bytes) -> bool:
-    """Return whether an encoded image may hold 16 bits a channel: a PNG that declares it, any TIFF or PGM."""
+    """Return whether an encoded image may have 16 bits per channel: a PNG that declares it, any TIFF or PGM."""
     name = sniff(data)
     if name == "png":
         return data[24:25] == b"\x10"  # the depth in IHDR, which comes first
@@ -47,7 +47,7 @@ def may_be_deep(data: bytes) -> bool:
 
 
 def to_eight_bits(values: NDArray[np.uint16], white: int) -> NDArray[np.uint8]:
-    """Return v x 255 / white, rounded; values above white are clipped.
+    """Return v x 255 / white, rounded and clipped at white.
 
     >>> to_eight_bits(np.array([0, 2047, 4095, 5000], np.uint16), 4095)
     array([  0, 127, 255, 255], dtype=uint8)
@@ -73,13 +73,13 @@ def highest_grey(picture: Image.Image) -> int:
 
 
 def highest_colour(picture: Image.Image) -> int:
-    """Return a bound on the largest value of 16-bit colour, from the high bytes; alpha does not count."""
+    """Return a bound on the largest value of 16-bit colour, from the high bytes, without alpha."""
     bands = [picture.getchannel(band) for band in picture.getbands() if band != "A"]
     return max(int(np.asarray(band).max()) for band in bands) << 8 | 255
 
 
 def low_bytes(picture: ImageFile.ImageFile) -> None:
-    """Make an unloaded image of 16-bit colour return the low byte of each channel, not the high one.
+    """Make an unloaded image of 16-bit colour return the low byte of each channel instead of the high one.
 
     A reader of the other byte order takes the other byte of each pair. Grey with alpha, for which there is no such
     reader, is read as four channels: high and low byte of grey, then of alpha.
@@ -102,14 +102,14 @@ def low_bytes(picture: ImageFile.ImageFile) -> None:
 
 
 def is_grey_with_alpha(picture: ImageFile.ImageFile) -> bool:
-    """Return whether an image that is not loaded yet is 16-bit grey with alpha."""
+    """Return whether an unloaded image is 16-bit grey with alpha."""
     return any(tile.args == _GREY_ALPHA for tile in picture.tile)
 
 
 def scaled_colour(
     high: Image.Image, low: Image.Image, white: int, *, grey_alpha: bool = False
 ) -> tuple[Image.Image, int]:
-    """Return 16-bit colour as an image of 8 bits whose white is ``white``, and its largest value; alpha is kept.
+    """Return 16-bit colour as 8 bits with white level ``white``, and its largest value; alpha is kept.
 
     Args:
         high: loaded, the high byte of each channel.

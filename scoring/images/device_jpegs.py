@@ -1,4 +1,4 @@
-"""JPEGs decoded and reduced on a device: after checks on the CPU, with the same model input.
+"""JPEGs decoded and reduced on a GPU after checks on the CPU, with the same model input.
 
 nvJPEG, which decodes on a GPU, is made for speed: nothing says that it notices an image that ends early or whose codes
 make no sense. So libjpeg-turbo reads all codes first, and what it objects to never gets here.
@@ -33,7 +33,7 @@ _SUBSAMPLINGS = ("444", "422", "420", "440", "411", "Gray")
 
 @dataclass(frozen=True)
 class SoundJpeg:
-    """A plainly built JPEG in which libjpeg-turbo finds nothing wrong, not yet decoded.
+    """A JPEG of usual structure in which libjpeg-turbo finds no error, not yet decoded.
 
     Attributes:
         data: its bytes.
@@ -46,7 +46,7 @@ class SoundJpeg:
 
 @dataclass(frozen=True)
 class Reduced:
-    """An image as the device reduced it, oriented.
+    """An image reduced on the device, oriented.
 
     Attributes:
         pixels: for the model, uint8 RGB, shape (size, size, 3).
@@ -58,7 +58,7 @@ class Reduced:
 
 
 def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = False) -> SoundJpeg | None:
-    """Return a JPEG that a device may decode, or None if it must go through ``decode``.
+    """Return a JPEG that a device may decode; None if it must go through ``decode``.
 
     That is any other format, and a JPEG that is not plainly built or not whole, of other colours than YCbCr and grey,
     of a long side above 8 short ones or over 32 megapixels; and one that ``decode`` would shrink while it reads it,
@@ -91,7 +91,7 @@ def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = 
 
 
 class DeviceJpegs:
-    """Decodes JPEGs on a device and reduces them there; each image alone, so that pixels do not depend on the batch.
+    """Decodes and reduces JPEGs on a device, one by one, so that pixels do not depend on the batch.
 
     Args:
         device: a GPU; on the CPU the same calls run, more slowly than ``decode``.
@@ -120,7 +120,7 @@ class DeviceJpegs:
         return [Reduced(square, small) for square, small in zip(squares, smalls, strict=True)]
 
     def _pictures(self, coded: Sequence[bytes]) -> list[Tensor]:
-        """Return uint8 RGB of shape (3, H, W), on the device, as stored."""
+        """Return uint8 RGB of shape (3, H, W), on the device, unoriented."""
         from torchvision.io import ImageReadMode, decode_jpeg
 
         inputs = [torch.frombuffer(bytearray(encoded), dtype=torch.uint8) for encoded in coded]
@@ -129,7 +129,7 @@ class DeviceJpegs:
         return pictures
 
     def _reduced(self, picture: Tensor, orientation: int) -> tuple[Tensor, Tensor]:
-        """Return the square that the model sees, (S, S, 3), and the small image, (32, 32, 3)."""
+        """Return the model's square, (S, S, 3), and the small image, (32, 32, 3)."""
         preprocessing = self._preprocessing
         height, width = picture.shape[1:]
         across, down = resized_size(width, height, preprocessing.resize)
@@ -140,7 +140,7 @@ class DeviceJpegs:
         return square, _oriented(_resized(levels, SIDE, SIDE, "bilinear"), orientation)
 
     def _try_out(self) -> None:
-        """Decode an image in colour and one in grey, and compare both with libjpeg-turbo's result."""
+        """Decode a colour and a grey image, and compare both with libjpeg-turbo's result."""
         for colours, subsampling in (("RGB", "420"), ("GRAY", "Gray")):
             data = _ramps(colours, subsampling)
             try:

@@ -1,4 +1,4 @@
-"""How many images a GIF or TIFF holds, counted in a bounded number of steps.
+"""Number of frames of a GIF or TIFF, counted in a bounded number of steps.
 
 Pillow counts by walking the whole file with no bound, so a small hostile file can keep it busy for minutes.
 """
@@ -9,7 +9,7 @@ MOST_STEPS = 200_000  # blocks of a GIF, directories of a TIFF; beyond it the co
 
 
 def count_gif(data: bytes) -> int | None:
-    """Return the number of images in a GIF (at least 1), or None if it has too many blocks.
+    """Return the number of frames in a GIF (at least 1); None if it has too many blocks.
 
     Source: GIF89a specification, sections 18 to 27.
     """
@@ -36,7 +36,7 @@ def count_gif(data: bytes) -> int | None:
 
 
 def count_tiff(data: bytes) -> int | None:
-    """Return the number of directories in a TIFF or BigTIFF (at least 1), or None if there are too many.
+    """Return the number of directories in a TIFF or BigTIFF (at least 1); None if there are too many.
 
     A chain that comes back to a directory ends there.
     """

@@ -30,7 +30,7 @@ class Raster:
 
 
 def resized_size(width: int, height: int, short_side: int) -> tuple[int, int]:
-    """Return (width, height) after the short side was brought to ``short_side``; the long side rounds down.
+    """Return (width, height) with the short side set to ``short_side``; the long side is rounded down.
 
     >>> resized_size(500, 375, 224)
     (298, 224)
@@ -41,7 +41,7 @@ def resized_size(width: int, height: int, short_side: int) -> tuple[int, int]:
 
 
 def dct_scale(width: int, height: int, short_side: int) -> int:
-    """Return by how much a JPEG may be shrunk while decoding: 8, 4, 2 or 1.
+    """Return the factor by which a JPEG may be reduced while decoding: 8, 4, 2 or 1.
 
     The largest that divides both sides (else the last column would hold what the encoder padded with) and leaves
     enough pixels for the resize that follows to agree with a full decode to 50 dB: 4 times the target, or 3.3 times
@@ -62,7 +62,7 @@ def dct_scale(width: int, height: int, short_side: int) -> int:
 
 
 def cut_middle(raster: Raster) -> Raster:
-    """Return the middle of an image that is more than 8 times as long as wide; any other as it is.
+    """Return the middle of an image more than 8 times as long as wide; any other unchanged.
 
     The square that is cut later keeps its content up to a fraction of a pixel, and the resized long side is at most
     8 times the short one, whatever the file says.
@@ -95,7 +95,7 @@ def resize(pixels: Pixels, width: int, height: int, interpolation: str) -> Pixel
 
 
 def orient(pixels: Pixels, orientation: int) -> Pixels:
-    """Return the image as EXIF orientation 1 to 8 says it is displayed (a view; the EXIF standard's table)."""
+    """Return the image as displayed under EXIF orientation 1 to 8 (a view; the EXIF standard's table)."""
     if orientation in (5, 6, 7, 8):
         pixels = pixels.transpose(1, 0, 2)
     if orientation in (2, 3, 6, 7):
@@ -111,7 +111,7 @@ def displayed_size(width: int, height: int, orientation: int) -> tuple[int, int]
 
 
 def centre_crop(pixels: Pixels, size: int) -> Pixels:
-    """Return the central ``size`` x ``size`` pixels (a view); an odd margin rounds half to even."""
+    """Return the central ``size`` x ``size`` pixels (a view); odd margins are rounded half to even."""
     height, width = pixels.shape[:2]
     top, left = round((height - size) / 2), round((width - size) / 2)
     return pixels[top : top + size, left : left + size]

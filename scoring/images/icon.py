@@ -1,4 +1,4 @@
-"""ICO: its largest image, whose own header is read before Pillow decodes it."""
+"""ICO: its largest image, with its own header read before Pillow decodes it."""
 
 import io
 
@@ -9,7 +9,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def icon_size(data: bytes) -> tuple[int, int]:
-    """Return (width, height) that the image itself states which Pillow would decode: the largest by the directory.
+    """Return (width, height) stated by the image that Pillow would decode: the largest in the directory.
 
     Args:
         data: the encoded icon.
@@ -29,5 +29,5 @@ def icon_size(data: bytes) -> tuple[int, int]:
 
 
 def count_icons(picture: ImageFile.ImageFile) -> int:
-    """Return how many images an opened icon holds."""
+    """Return the number of images in an opened icon."""
     return len(picture.ico.entry) if isinstance(picture, IcoImagePlugin.IcoImageFile) else 1

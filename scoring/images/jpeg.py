@@ -1,4 +1,4 @@
-"""The fast path for JPEG: libjpeg-turbo, shrinking by 2, 4 or 8 while it decodes."""
+"""Fast JPEG decoding by libjpeg-turbo, reducing by 2, 4 or 8 while decoding."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -81,7 +81,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader | None:
 
 
 def _is_usual(marker: int, frame: bytes) -> bool:
-    """Return whether the payload of a frame's segment is one of 8 bits, 1 or 3 colours and the usual subsampling."""
+    """Return whether a frame segment has 8 bits, 1 or 3 colours and a usual subsampling."""
     n = len(frame) // 3 - 2
     return (
         marker in _USUAL
@@ -94,7 +94,7 @@ def _is_usual(marker: int, frame: bytes) -> bool:
 
 
 def quality_setting(segment: bytes) -> int | None:
-    """Return libjpeg's quality, 1 to 100, whose luminance table equals a segment's, or is nearest to it by its sum.
+    """Return libjpeg's quality, 1 to 100, whose luminance table equals that in a segment, or has the nearest sum.
 
     Args:
         segment: the payload of a DQT segment; the luminance table is number 0.
@@ -117,7 +117,7 @@ def quality_setting(segment: bytes) -> int | None:
 
 @cache
 def _sums() -> list[int]:
-    """Return the sum of libjpeg's luminance table at each quality; 0 represents none.
+    """Return the sum of libjpeg's luminance table at each quality; index 0 is unused.
 
     Source: libjpeg's jcparam.c, `jpeg_quality_scaling` and `jpeg_add_quant_table` with 8-bit tables forced.
     """
@@ -138,7 +138,7 @@ def check_scans(data: bytes, width: int, height: int) -> None:
 
 
 def decode_strictly(data: bytes, short_side: int | None, max_pixels: int) -> Raster:
-    """Decode with libjpeg-turbo, which must find nothing wrong.
+    """Decode with libjpeg-turbo; any error or warning is refused.
 
     Args:
         data: a JPEG.
@@ -167,7 +167,7 @@ def decode_strictly(data: bytes, short_side: int | None, max_pixels: int) -> Ras
 
 
 def check_strictly(data: bytes) -> tuple[str, str]:
-    """Find the coding errors that ``decode_strictly`` would reject in a JPEG, without its pixels.
+    """Find the errors that ``decode_strictly`` would refuse in a JPEG, without its pixels.
 
     It is decoded as grey at an eighth of its size: every code is read, but of a block of 8 x 8 only the mean is made.
 

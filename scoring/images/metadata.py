@@ -1,4 +1,4 @@
-"""Metadata next to the pixels of a file, taken out of it: damage there must not lose a sound image."""
+"""Removal of metadata from a file, so that damage there does not lose an intact image."""
 
 import re
 import struct
@@ -11,7 +11,7 @@ _UNKNOWN_ITEM = rb"\1free"
 
 
 def without_metadata(data: bytes, name: str) -> bytes:
-    """Return an image without anything but its pixels and its orientation; unchanged for unknown formats.
+    """Return an image with only its pixels and orientation; unchanged for unknown formats.
 
     Args:
         data: the encoded image.

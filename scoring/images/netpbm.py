@@ -1,4 +1,4 @@
-"""PBM, PGM and PPM: the size in their headers, checked against the bytes present, and 16-bit grey."""
+"""PBM, PGM and PPM: header sizes checked against the bytes present, and 16-bit grey."""
 
 import io
 
@@ -12,7 +12,7 @@ _DEEP = 65535  # the largest value of 16 bits
 
 
 class NetpbmFile(PpmImagePlugin.PpmImageFile):
-    """An opened PBM, PGM or PPM; grey of more than 8 bits has the mode of all deep grey here."""
+    """An opened PBM, PGM or PPM; grey of more than 8 bits has the same mode as in other formats."""
 
     def load(self) -> "Image.core.PixelAccess | None":
         """Decode it."""
@@ -35,14 +35,14 @@ class NetpbmFile(PpmImagePlugin.PpmImageFile):
 
     @property
     def bits(self) -> int:
-        """16 for grey that uses all values of 16 bits, else 8, for Pillow scales by the largest value."""
+        """16 for grey with 16-bit values, else 8, since Pillow scales by the largest value."""
         args = self.tile[0].args
         largest = args[-1] if isinstance(args, tuple) else args
         return 16 if self.mode == "I" and largest in ("I;16B", _DEEP) else 8
 
     @property
     def fewest_bytes(self) -> int:
-        """How many bytes its values take at least."""
+        """The least number of bytes of its values."""
         width, height = self.size
         if self.mode == "1":
             return width * height if self.is_text else -(-width // 8) * height
@@ -74,7 +74,7 @@ def open_netpbm(stream: io.BytesIO) -> NetpbmFile:
 
 
 def check_values(opened: NetpbmFile, n_bytes: int) -> None:
-    """Refuse an image whose values cannot all be in its file, before memory is taken for them.
+    """Refuse an image whose values cannot all be in its file, before memory is allocated.
 
     Args:
         opened: opened, not loaded.

@@ -50,7 +50,7 @@ class DecodeError(InputError):
 
 @dataclass(frozen=True)
 class DecodedImage:
-    """One image after decoding: always an outcome, never an exception.
+    """One image after decoding: an outcome, never an exception.
 
     Attributes:
         pixels: uint8 RGB, shape (size, size, 3), contiguous and writable; None unless ``status`` is ``ok``.

@@ -1,4 +1,4 @@
-"""The perceptual hash: 64 bits that survive recompression and resizing."""
+"""The perceptual hash: 64 bits, stable under recompression and resizing."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ _DCT = _dct_matrix(SIDE, _KEPT)  # (8, 32)
 
 
 def perceptual_hash(image: NDArray[np.uint8]) -> int:
-    """Return the 64-bit DCT hash of a 32 x 32 image; images that look alike differ in few bits.
+    """Return the 64-bit DCT hash of a 32 x 32 image; similar images differ in few bits.
 
     The grey image (0.299 R + 0.587 G + 0.114 B) goes through the unnormalised two-dimensional DCT-II; of its
     64 lowest frequencies, DC among them, each gives one bit: 1 where the coefficient is above their median. Rows of

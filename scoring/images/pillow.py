@@ -1,4 +1,4 @@
-"""The path of every format but plain JPEG: Pillow, one plugin by name, never by guessing."""
+"""Decoding of every format but plain JPEG by Pillow, with the plugin chosen by name."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ _UNSUPPORTED = ("unknown pixel mode", "unsupported", "not supported", "not imple
 
 
 def check_size(width: int, height: int, max_pixels: int) -> None:
-    """Refuse an image by its header, before anything is allocated for it.
+    """Refuse an image by its header, before memory is allocated.
 
     Raises:
         DecodeError: zero pixels (``corrupt``), or more than ``max_pixels`` or a side over 65,535 (``too_large``);
@@ -86,7 +86,7 @@ def check_size(width: int, height: int, max_pixels: int) -> None:
 
 @dataclass(frozen=True)
 class ReadPicture:
-    """An image that was decoded to RGB.
+    """An image decoded to RGB.
 
     Attributes:
         pixels: uint8 RGB, shape (H, W, 3), as stored.
@@ -100,7 +100,7 @@ class ReadPicture:
 
 
 class PillowFile:
-    """A file whose header is read by the one plugin of its format.
+    """A file whose header is read by the plugin of its format.
 
     Args:
         data: the encoded image.
@@ -140,7 +140,7 @@ class PillowFile:
             check_size(width, height, self._max_pixels)
 
     def orientation(self) -> tuple[int, str | None]:
-        """Return the EXIF orientation that is still to be applied, 1 to 8, and a warning if the EXIF is damaged.
+        """Return the EXIF orientation still to be applied, 1 to 8, and a warning if the EXIF is damaged.
 
         Pillow's TIFF reader and pillow-heif turn the pixels themselves; AVIF's own rotation comes as EXIF. A PNG may
         state it behind the pixels, so it is read again when they are loaded.
@@ -157,7 +157,7 @@ class PillowFile:
         return (value if isinstance(value, int) and 1 <= value <= 8 else 1), None
 
     def count_frames(self) -> int | None:
-        """Return how many images the file holds, or None if counting them is expensive."""
+        """Return the number of frames in the file; None if counting them is expensive."""
         if self.name == "gif":
             return count_gif(self._data)
         if self.name == "tiff":
@@ -167,12 +167,12 @@ class PillowFile:
         return max(1, int(getattr(self.image, "n_frames", 1)))
 
     def draft(self, size: tuple[int, int]) -> None:
-        """Let a JPEG be shrunk to about this size, (width, height), while it is decoded."""
+        """Let a JPEG be reduced to about this size, (width, height), while decoding."""
         with named_failures(self._data, self.name):
             self.image.draft(None, size)
 
     def read(self, *, allow_truncated: bool, white: int = WHITE) -> ReadPicture:
-        """Decode the image at which the file stands; ``white`` is the value of 16 bits that is white.
+        """Decode the current frame of the file; ``white`` is the white level of 16 bits.
 
         Raises:
             DecodeError: as ``load``; also for an image that cannot be converted to RGB.
@@ -192,7 +192,7 @@ class PillowFile:
             return ReadPicture(to_rgb(self.image, white=white, is_inverted=is_inverted), warning, highest)
 
     def _read_deep_colour(self, *, allow_truncated: bool, white: int) -> ReadPicture:
-        """Decode 16-bit colour twice, because Pillow returns one of the two bytes of a channel at a time."""
+        """Decode 16-bit colour twice, since Pillow returns one byte per channel at a time."""
         low = PillowFile(self._data, self.name, self._max_pixels)
         with named_failures(self._data, self.name):
             low.image.seek(self.image.tell())
@@ -205,7 +205,7 @@ class PillowFile:
             return ReadPicture(to_rgb(scaled), warning, highest)
 
     def read_shown(self, *, n_frames: int | None, allow_truncated: bool, white: int) -> ReadPicture:
-        """Decode the image that represents the file: the first, or if that is flat, the one with the most contrast.
+        """Decode the frame that stands for the file: the first, or if that is flat, the one with most contrast.
 
         Of the first 64 images of that size, as far as they have 64 million pixels together.
 
@@ -241,7 +241,7 @@ class PillowFile:
         )
 
     def load(self, *, allow_truncated: bool) -> str | None:
-        """Decode the image at which the file stands, in its own mode; return a warning or None.
+        """Decode the current frame in its own mode; return a warning or None.
 
         Raises:
             DecodeError: it cannot be decoded, or is truncated and that is not allowed.
@@ -264,7 +264,7 @@ class PillowFile:
         return warning
 
     def grey_scale(self) -> tuple[int, bool]:
-        """Return which value of deep grey is white by the file, and whether 0 is; to be read before ``load``."""
+        """Return the white level of deep grey stated by the file, and whether 0 is white; call before ``load``."""
         if self.name != "tiff":
             return WHITE, False
         bits = self.bits()
@@ -272,7 +272,7 @@ class PillowFile:
         return white, _tag(self.image, 262) == 0  # PhotometricInterpretation: white is zero
 
     def bits(self) -> int:
-        """Return the bits a channel that a PNG, PGM or TIFF states; 8 if Pillow returns no more, or scales them."""
+        """Return the bits per channel that a PNG, PGM or TIFF states; 8 if Pillow returns no more, or scales them."""
         if self.name == "tiff":
             return _tag(self.image, 258)  # BitsPerSample
         if isinstance(self.image, NetpbmFile):
@@ -283,7 +283,7 @@ class PillowFile:
 
 @contextmanager
 def named_failures(data: bytes, name: str) -> Iterator[None]:
-    """Turn whatever Pillow raises on hostile bytes into a DecodeError, and keep its warnings quiet."""
+    """Turn exceptions of Pillow on hostile bytes into a DecodeError, and suppress its warnings."""
     try:
         with quiet():
             yield

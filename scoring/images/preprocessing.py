@@ -1,4 +1,4 @@
-"""How bytes become model input: the record that a checkpoint carries."""
+"""From bytes to model input: the settings stored in a checkpoint."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ LARGEST_RESIZE = 4096
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """The short side is brought to ``resize``, then the central ``size`` x ``size`` pixels are cut out.
+    """Resizing of the short side to ``resize``, and the central crop of ``size`` x ``size`` pixels.
 
     Args:
         size: side of the square that the model sees, in pixels, 1 to ``resize``.
@@ -54,14 +54,14 @@ class Preprocessing:
         object.__setattr__(self, "std", _three("std", self.std, low=1e-6, high=1e6))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values; ``from_json`` reads them back."""
+        """Return the fields as plain JSON for ``from_json``."""
         record = asdict(self)
         record["mean"], record["std"] = list(self.mean), list(self.std)
         return record
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Preprocessing":
-        """Read what ``to_json`` wrote.
+        """Return the settings that ``to_json`` wrote.
 
         Raises:
             InputError: a key is unknown or missing, or a value is out of its range.

@@ -1,4 +1,4 @@
-"""Image quality: cheap statistics of the decoded pixels, each a plain number with a unit.
+"""Image quality: fast statistics of the decoded pixels, each a number with a unit.
 
 | what is measured | of which pixels |
 | --- | --- |
@@ -38,7 +38,7 @@ Grey = NDArray[np.uint8] | NDArray[np.int16]  # (H, W)
 
 @dataclass(frozen=True)
 class Quality:
-    """Measures of one image; None where they cannot be measured.
+    """Measures of one image; None if undefined.
 
     Attributes:
         brightness: mean grey, 0 (black) to 1 (white).
@@ -110,7 +110,7 @@ def measure(raster: Raster, thumbnail: Pixels, *, reduced: Pixels | None = None,
 
 
 def reduce(raster: Raster) -> Pixels:
-    """Return an image at the size at which it is measured: a short side of 128 pixels, or its own if smaller."""
+    """Return an image at the size for measuring: a short side of 128 pixels, or its own if smaller."""
     middle = cut_middle(raster)
     side = min(SIDE, middle.width, middle.height)
     return resize(middle.pixels, *resized_size(middle.width, middle.height, side), "bicubic")
@@ -168,7 +168,7 @@ def sharpness(green: Grey) -> float | None:
 
 
 def noise(pixels: Pixels) -> float | None:
-    """Return the standard deviation of noise in one channel, from red - green, in the quarter of tiles with the least.
+    """Return the noise of one channel, from red - green, over the quarter of tiles with the least.
 
     Natural texture changes red and green together, noise of a sensor each for itself. Of every fourth row of tiles.
 
@@ -202,7 +202,7 @@ def colourfulness(pixels: Pixels) -> float:
 
 
 def border(green: Grey) -> float:
-    """Return the share of the area that is in plain bars at the sides, above and below, with straight edges.
+    """Return the share of the area in plain bars at the sides, above and below, with straight edges.
 
     A bar is rows of one colour from the edge of the image on; its inner edge is straight where the image differs
     from it along at least half of the edge. A thing before a plain wall leaves no straight edge.
@@ -215,7 +215,7 @@ def border(green: Grey) -> float:
 
 
 def blocking(raster: Raster) -> float | None:
-    """Return the grey step across the lines of the grid of 8 over the largest of the seven between them, each plus 1.
+    """Return the grey step across the 8-pixel grid lines over the largest of the seven between them, each plus 1.
 
     Of green, in the middle 160 x 160 pixels, from a line of the grid on; a step between two columns is the mean over
     every fourth row, and of all lines at one place of the grid the median counts, which a frame cannot move.
@@ -239,7 +239,7 @@ def resolution(raster: Raster) -> float | None:
 
 
 def colours(pixels: Pixels) -> int:
-    """Return the fewest colours that cover 90 % of every fourth pixel of every fourth row of the middle 160 x 160.
+    """Return the fewest colours that cover 90 % of every fourth pixel in both directions of the middle 160 x 160.
 
     >>> colours(np.repeat(np.uint8([[[0, 0, 0], [9, 9, 9]]]), 20, axis=1))
     2
@@ -276,7 +276,7 @@ _IMMERKAER = float(np.sqrt(np.pi / 2) / 6)
 
 
 def _energy(green: Grey, step: int) -> float:
-    """Return the mean square of the Laplacian of every ``step``-th row; of sums of 16 pixels, 16 bits hold it."""
+    """Return the mean square of the Laplacian of every ``step``-th row; 16 bits hold sums of 16 pixels."""
     last = len(green) - 1
     centre = green[1:last:step]
     response = np.multiply(centre[:, 1:-1], 4, dtype=np.int16)
@@ -296,7 +296,7 @@ def _halved(green: Grey) -> Grey:
 
 
 def _bar(green: Grey) -> int:
-    """Return how many rows from the first on are of one colour, if the image behind begins at a straight edge."""
+    """Return the number of first rows of one colour, if the image behind begins at a straight edge."""
     if not green.size:
         return 0
     first = green[0]

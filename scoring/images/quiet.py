@@ -1,4 +1,4 @@
-"""Messages of Pillow and libtiff on broken files, kept off the terminal without touching other threads.
+"""Messages of Pillow and libtiff on broken files, suppressed without affecting other threads.
 
 ``warnings.catch_warnings`` swaps state of the whole process and is not safe in threads. Instead one filter is added
 that matches only in a thread that is decoding at that moment; everybody else's warnings are as before.
@@ -23,7 +23,7 @@ class _DecodingThread(threading.local):
     pattern = "(?!)"  # for programs that copy filters as text, such as scikit-learn: one that matches nothing
 
     def match(self, _message: str) -> bool:
-        """Replaces the compiled pattern of a filter: true in a thread that is decoding."""
+        """Replaces the compiled pattern of a filter: true in a decoding thread."""
         return self.depth > 0
 
 
@@ -36,7 +36,7 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Ignore every warning that this thread raises inside the block."""
+    """Ignore every warning raised by this thread inside the block."""
     _put_first()
     _decoding.depth += 1
     try:
@@ -46,7 +46,7 @@ def quiet() -> Iterator[None]:
 
 
 def _put_first() -> None:
-    """Make the filter the first one: other code resets the filters, or puts its own in front."""
+    """Move the filter to the front, since other code resets filters or inserts its own."""
     filters = cast("list[Any]", warnings.filters)
     if filters and filters[0] is _FILTER:
         return
@@ -59,7 +59,7 @@ def _put_first() -> None:
 
 @cache
 def silence_libtiff() -> bool:
-    """Remove libtiff's handlers, which print on stderr; return whether that was possible.
+    """Remove libtiff's handlers, which print to stderr; return whether that was possible.
 
     What is wrong with a file comes back from Pillow as an exception all the same. A Pillow whose libtiff shows no
     such functions goes on printing.

@@ -1,4 +1,4 @@
-"""Random resized crops of one image, cut from all of its pixels, as papers train on them."""
+"""Random resized crops of one image, cut from its full resolution, as in the papers' training."""
 
 import math
 from collections.abc import Mapping
@@ -37,19 +37,19 @@ class Crops:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Crops":
-        """Read what ``dataclasses.asdict`` and JSON made of it."""
+        """Return the crops from ``dataclasses.asdict`` passed through JSON."""
         scales = tuple((low, high) for low, high in record["scales"])
         return cls(tuple(record["sides"]), scales, tuple(record["seed"]), record["plain"])
 
     def boxes(self, width: int, height: int) -> "list[Box]":
-        """Return where each crop is cut out of an image."""
+        """Return the boxes of crops in an image."""
         drawn = np.random.default_rng(self.seed).random((len(self.sides), 2 * ATTEMPTS + 3))
         return [_box(numbers, *scale, width, height) for numbers, scale in zip(drawn, self.scales, strict=True)]
 
 
 @dataclass(frozen=True)
 class Box:
-    """A part of an image, in pixels, and whether it is mirrored."""
+    """A region of an image in pixels, and whether it is flipped."""
 
     left: int
     top: int
@@ -60,7 +60,7 @@ class Box:
 
 @dataclass(frozen=True)
 class DecodedCrops:
-    """The outcome of one image: its crops, each uint8 of shape (side, side, 3), or none and why."""
+    """The outcome of one image: its crops, each uint8 of shape (side, side, 3), or the reason for none."""
 
     status: str
     pixels: list[Pixels]
@@ -107,7 +107,7 @@ def decode_crops(
 
 
 def _box(drawn: np.ndarray, low: float, high: float, width: int, height: int) -> Box:
-    """Return the first box that fits into the image, else its middle."""
+    """Return the first box that fits into the image, else the centre."""
     x, y, mirrored = (float(number) for number in drawn[-3:])
     for share, ratio in drawn[:-3].reshape(ATTEMPTS, 2).tolist():
         area, aspect = (low + (high - low) * share) * width * height, RATIO ** (2 * ratio - 1)
@@ -119,7 +119,7 @@ def _box(drawn: np.ndarray, low: float, high: float, width: int, height: int) ->
 
 
 def _cut(raster: Raster, box: Box, side: int) -> Pixels:
-    """Return a box of an image at ``side`` x ``side`` pixels; its place is among the pixels as they are stored.
+    """Return a box of an image at ``side`` x ``side`` pixels, in stored coordinates.
 
     Boxes are as likely in a turned image as in one that is not, so orienting the small square is enough.
     """

@@ -1,4 +1,4 @@
-"""Bytes to a header and a raster, in the process that asks: the part of decoding that runs libraries written in C.
+"""From bytes to a header and a raster, in the calling process: the step that runs C libraries.
 
 Nothing here imports torch, so its own process for decoding (``child.py``) starts in a tenth of a second.
 """
@@ -47,7 +47,7 @@ class DecodeOptions:
 
 @dataclass(frozen=True)
 class Header:
-    """The facts before any pixel is decoded; width and height as stored; the warning is of damaged metadata."""
+    """What is known before pixels are decoded; stored width and height; the warning is about damaged metadata."""
 
     format: str
     width: int
@@ -59,12 +59,12 @@ class Header:
 
     @property
     def n_pixels(self) -> int:
-        """How many pixels are decoded."""
+        """Number of decoded pixels."""
         return self.width * self.height
 
 
 def format_of(data: bytes) -> str:
-    """Return which of the decoded formats the bytes announce.
+    """Return the format announced by the bytes, among those decoded.
 
     Raises:
         DecodeError: none of them, or one whose reader is not installed.
@@ -105,12 +105,12 @@ class LocalImage:
         self.header = self._read_header(name, jpeg)
 
     def strict_raster(self, short_side: int | None) -> Raster:
-        """Decode a JPEG by the fast road; raises as ``decode_strictly``."""
+        """Decode a JPEG by libjpeg-turbo; raises as ``decode_strictly``."""
         raster = decode_strictly(self.data, short_side, self.options.max_pixels)
         return replace(raster, orientation=self.header.orientation)
 
     def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
-        """Decode by the fast road where there is one, else by Pillow.
+        """Decode by libjpeg-turbo if possible, else by Pillow.
 
         Args:
             short_side: a JPEG may be shrunk for it; None keeps the full size.
@@ -162,7 +162,7 @@ class LocalImage:
         return Header(name, width, height, orientation, picture.count_frames(), setting, damage or in_exif)
 
     def _open(self, name: str) -> tuple[PillowFile, str | None]:
-        """Open the file, without its metadata where these are damaged; return a warning then."""
+        """Open the file, without damaged metadata; return a warning then."""
         try:
             return PillowFile(self.data, name, self.options.max_pixels), None
         except DecodeError as failure:

@@ -1,4 +1,4 @@
-"""Where an image is read: in this process, or, unless it is plainly built, in its own one."""
+"""Where an image is read: in this process if its structure is plain, else in a separate one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +13,7 @@ from scoring.images.supervised import opened_in_child
 
 
 class OpenedImage(Protocol):
-    """An image whose header is known; see ``LocalImage`` for what the methods return and raise."""
+    """An image with a known header; see ``LocalImage`` for results and exceptions."""
 
     header: Header
 
@@ -23,7 +23,7 @@ class OpenedImage(Protocol):
 
 
 class _OpenedPlain(LocalImage):
-    """A plainly built image, read in this process, unless libjpeg-turbo finds something wrong with it."""
+    """An image of plain structure, read in this process unless libjpeg-turbo finds an error."""
 
     def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
         """Decode it."""

@@ -1,4 +1,4 @@
-"""The signature: 255 small numbers whose cosine is the similarity of two images, mirrored or turned ones included.
+"""The signature: 255 small numbers whose cosine is the similarity of two images, also mirrored or rotated.
 
 Of its grey: what is red in one image and blue in another looks the same. So 32 numbers of colour are stored behind it.
 """
@@ -48,13 +48,13 @@ def _dct_matrix(n: int, kept: int) -> NDArray[np.float64]:
 
 
 def _reorder(index: int) -> NDArray[np.intp]:
-    """Return, for each number of a reoriented signature, which one of the old it is; shape (255,)."""
+    """Return, for each number of a reoriented signature, its index in the old one; shape (255,)."""
     block = np.arange(KEPT * KEPT).reshape(KEPT, KEPT)
     return (block.T if index in _SWAPS_AXES else block).ravel()[1:] - 1
 
 
 def _signs(index: int) -> NDArray[np.int8]:
-    """Return the sign that each number of a reoriented signature gets; shape (255,)."""
+    """Return the sign of each number of a reoriented signature; shape (255,)."""
     alternating = np.where(np.arange(KEPT) % 2, -1, 1)
     rows = alternating if index in _FLIPS_ROWS else np.ones_like(alternating)
     columns = alternating if index in _FLIPS_COLUMNS else np.ones_like(alternating)
@@ -104,7 +104,7 @@ def signature(image: NDArray[np.uint8]) -> NDArray[np.int8]:
 
 
 def chroma(image: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """Return the mean colour of the 4 x 4 cells of a 32 x 32 image: what its grey does not show.
+    """Return the mean colour of the 4 x 4 cells of a 32 x 32 image, which its grey lacks.
 
     Args:
         image: uint8 RGB, shape (32, 32, 3).
@@ -123,7 +123,7 @@ def chroma(image: NDArray[np.uint8]) -> NDArray[np.int8]:
 
 
 def same_colours(first: NDArray[np.int8], second: NDArray[np.int8], *, closely: bool = False) -> NDArray[np.bool_]:
-    """Return which pairs agree in colour; a second image without any may be a copy of the first, and agrees.
+    """Return which pairs agree in colour; a grey second image agrees with any, as its possible copy.
 
     Args:
         first: of ``chroma``, shape (P, 32).
@@ -141,7 +141,7 @@ def same_colours(first: NDArray[np.int8], second: NDArray[np.int8], *, closely: 
 
 
 def reorient_chroma(values: NDArray[np.int8], orientation: int) -> NDArray[np.int8]:
-    """Return the chroma that the images would have if they were mirrored or turned; shape (N, 32), as ``reorient``."""
+    """Return the chroma of the mirrored or rotated images; shape (N, 32), as ``reorient``."""
     cells = values.reshape(-1, CELLS, CELLS, 2)
     if orientation in _SWAPS_AXES:
         cells = cells.swapaxes(1, 2)
@@ -153,7 +153,7 @@ def reorient_chroma(values: NDArray[np.int8], orientation: int) -> NDArray[np.in
 
 
 def reorient(signatures: NDArray[np.int8], orientation: int) -> NDArray[np.int8]:
-    """Return the signatures that the images would have if they were mirrored or turned.
+    """Return the signatures of the mirrored or rotated images.
 
     Exact and without the images: mirroring changes the sign of the odd horizontal frequencies, turning upside down
     the sign of the odd vertical ones, and a quarter turn also swaps the two. That holds for an image that is not square

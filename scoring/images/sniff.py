@@ -1,4 +1,4 @@
-"""The format of an image, from its first bytes, not from the file name."""
+"""The format of an image from its first bytes, not from the file name."""
 
 import re
 import struct
@@ -47,7 +47,7 @@ _HEIF_BRANDS = {b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b
 
 
 def sniff(data: bytes) -> str | None:
-    """Return the format that the first bytes announce, or None.
+    """Return the format announced by the first bytes, or None.
 
     Args:
         data: the encoded image, any length.
@@ -78,7 +78,7 @@ def sniff(data: bytes) -> str | None:
 
 
 def webp_canvas(data: bytes) -> tuple[int, int] | None:
-    """Return (width, height) from a WebP header, read before any decoder allocates the canvas; None if unreadable.
+    """Return (width, height) of a WebP header, before a decoder allocates the canvas; None if unreadable.
 
     Source: RFC 9649, sections 2.5, 2.6 and 2.7.
     """
@@ -95,7 +95,7 @@ def webp_canvas(data: bytes) -> tuple[int, int] | None:
 
 
 def ends_early(data: bytes, name: str) -> bool:
-    """Return whether a container's own lengths promise more bytes than there are (WebP, AVIF and HEIF)."""
+    """Return whether a container's lengths promise more bytes than present (WebP, AVIF and HEIF)."""
     if name == "webp":
         return len(data) < 12 or int.from_bytes(data[4:8], "little") + 8 > len(data)
     if name not in ("avif", "heif"):
@@ -116,7 +116,7 @@ def ends_early(data: bytes, name: str) -> bool:
 
 
 def _icon(data: bytes) -> str | None:
-    """Return "ico" unless the directory has no entry, or the first of them leads into the directory."""
+    """Return "ico" unless the directory is empty, or its first entry points into the directory."""
     n_entries, starts = int.from_bytes(data[4:6], "little"), int.from_bytes(data[18:22], "little")
     is_icon = n_entries > 0 and (len(data) < 6 + _ENTRY or starts >= 6 + _ENTRY * n_entries)
     return "ico" if is_icon else None

@@ -1,4 +1,4 @@
-"""Checks whether a file is built as its format requires, by lengths and first bytes, before any decoder runs.
+"""Structure checks of files, by lengths and first bytes, before any decoder runs.
 
 A file that passes may be broken inside still; one that does not is decoded in its own process (``supervised.py``).
 """
@@ -16,7 +16,7 @@ _MOVING = 0x02  # flag of a WebP's VP8X
 
 
 def is_plain(data: bytes, name: str) -> bool:
-    """Return whether this is a still PNG or WebP whose structure is whole; of a JPEG its header shows.
+    """Return whether this is a still PNG or WebP of intact structure; JPEGs are judged by their header.
 
     Args:
         data: the encoded image.

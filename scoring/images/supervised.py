@@ -1,4 +1,4 @@
-"""Decoders in their own processes, which may crash, hang or grow without harm to other processes.
+"""Decoder processes, which may crash, hang or grow without affecting others.
 
 Each is started when a thread first needs one and none is idle, serves one image after another, and is replaced when it
 dies. It has a limit on its processor time and on its memory for each image, and is gone when this process is: it ends
@@ -52,7 +52,7 @@ _PORT_SCRIPT = "import sys; sys.path[:] = {paths}; from {module} import serve_po
 
 
 class Lost(Exception):
-    """A decoder is gone, or was ended.
+    """A decoder ended or was ended.
 
     Attributes:
         status: ``timeout`` or ``crashed``.
@@ -64,7 +64,7 @@ class Lost(Exception):
 
 
 class Child:
-    """One decoder.
+    """One decoder process.
 
     Raises:
         InputError: if it cannot be started.
@@ -87,16 +87,16 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
+        """The process id."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be requested."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def ask(self, message: dict[str, Any], data: bytes, seconds: float) -> tuple[dict[str, Any], Place]:
-        """Send a frame and bytes, and return the answer and the pixels that came with it.
+        """Send a frame and bytes, and return the answer with its pixels.
 
         Raises:
             Lost: it died, or took longer than ``seconds`` allow.
@@ -111,7 +111,7 @@ class Child:
         return self._receive(wait)
 
     def end(self) -> None:
-        """End it, whatever it is doing."""
+        """End it, even while it decodes."""
         self._socket.close()
         self._process.kill()
         self._process.wait()
@@ -144,14 +144,14 @@ class Child:
             raise self._lost(f"no answer in {wait:g} s") from None
 
     def _some(self, n_bytes: int) -> tuple[bytes, list[int]]:
-        """Return up to ``n_bytes`` that have come, and the descriptors that came with them."""
+        """Return up to ``n_bytes`` that have arrived, with their descriptors."""
         if not SHARES_MEMORY:
             return self._socket.recv(min(n_bytes, LONGEST_FRAME)), []
         more, places, _, _ = socket.recv_fds(self._socket, LONGEST_FRAME, 1)
         return more, places
 
     def _pixels(self, n_bytes: int, until: float) -> bytearray:
-        """Return the pixels that follow a frame; grows with what arrives, whatever the decoder claims."""
+        """Return the pixels that follow a frame; memory grows with what arrives, not with what is claimed."""
         pixels = bytearray()
         while len(pixels) < n_bytes:
             self._socket.settimeout(max(0.001, until - time.monotonic()))
@@ -162,7 +162,7 @@ class Child:
         return pixels
 
     def _lost(self, when_it_lives: str) -> Lost:
-        """Make sure that it is gone, and return why."""
+        """End it if needed, and return why it was lost."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         code = self._process.poll()
@@ -200,7 +200,7 @@ def _start(module: str, environment: dict[str, str]) -> tuple[socket.socket, "su
 
 
 def _start_at_port(module: str, environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
-    """Start a decoder that connects to a port of this machine, where no socket is inherited (Windows).
+    """Start a decoder that connects to a local port, if sockets are not inherited (Windows).
 
     Raises:
         OSError: if it cannot be started, or does not connect.
@@ -236,7 +236,7 @@ C = TypeVar("C", bound=Child)
 
 
 class Children(Generic[C]):
-    """The decoders of this process that are idle.
+    """The idle decoders of this process.
 
     Args:
         start: starts one.
@@ -250,7 +250,7 @@ class Children(Generic[C]):
             os.register_at_fork(after_in_child=self._forget)
 
     def take(self, *, fresh: bool) -> C:
-        """Return a decoder to be used by one thread; a new one if ``fresh``, or if none is idle."""
+        """Return a decoder for one thread; a new one if ``fresh``, or if none is idle."""
         with self._lock:
             while self._idle and not fresh:
                 child = self._idle.pop()
@@ -265,7 +265,7 @@ class Children(Generic[C]):
             self._idle.append(child)
 
     def pids(self) -> list[int]:
-        """Return the processes that are idle."""
+        """Return the ids of idle processes."""
         with self._lock:
             return [child.pid for child in self._idle]
 
@@ -276,7 +276,7 @@ class Children(Generic[C]):
                 self._idle.pop().end()
 
     def _forget(self) -> None:
-        """Leave them to the process that started them; this one is a fork of it."""
+        """Leave the decoders to the process that started them, in a fork of it."""
         self._lock = threading.Lock()
         for child in self._idle:
             child.forget()
@@ -287,7 +287,7 @@ CHILDREN = Children(Child)
 
 
 class ChildImage:
-    """An image whose header was read in its own process; as ``LocalImage``.
+    """An image whose header was read in a decoder process; as ``LocalImage``.
 
     What a decoder crashes on is tried once more with a new one: the first may have been ended from outside.
     """
@@ -314,7 +314,7 @@ class ChildImage:
         return raster, reply["warning"]
 
     def close(self) -> None:
-        """Signal to the decoder, if it still waits, that nothing follows."""
+        """Tell the decoder, if it still waits, that nothing follows."""
         if self._child is not None:
             with suppress(Lost):
                 self._ask({"what": "nothing"})
@@ -360,7 +360,7 @@ class ChildImage:
 
 
 def _raise_failure(reply: dict[str, Any]) -> None:
-    """Raise what the decoder raised, if it did."""
+    """Raise the decoder's exception, if any."""
     if "memory" in reply:
         raise MemoryError
     if "bug" in reply:
@@ -374,7 +374,7 @@ def _raise_failure(reply: dict[str, Any]) -> None:
 
 @contextmanager
 def opened_in_child(data: bytes, name: str, options: DecodeOptions) -> Iterator[ChildImage]:
-    """Read the header of an image in its own process, whose pixels can be read inside the block.
+    """Read the header of an image in a decoder process; its pixels can be read inside the block.
 
     Raises:
         DecodeError: as ``LocalImage``; also ``timeout`` and ``crashed``.

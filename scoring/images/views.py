@@ -1,4 +1,4 @@
-"""Other views of an image, computed from its signature alone: mirrored, turned, or both."""
+"""Other views of an image, computed from its signature: mirrored, rotated, or both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Look = Callable[[NDArray[np.int8]], NDArray[np.int8]]
 
 @dataclass(frozen=True)
 class SignatureView:
-    """One way to look at an image again.
+    """One transformed view of an image.
 
     Attributes:
         name: in words, such as ``mirrored``.
@@ -33,7 +33,7 @@ class SignatureView:
 
 
 def views(*, mirrored: bool = False, rotated: bool = False) -> tuple[SignatureView, ...]:
-    """Return the views that find copies of a kind, the image as it is first; with each, the one that undoes it.
+    """Return the views for finding copies of a kind, identity first, each with its inverse.
 
     Args:
         mirrored: also left and right exchanged.

@@ -1,1 +1,1 @@
-"""A junk score that calibrates itself: a classifier that separates a dataset from corrupted copies of its images."""
+"""A self-calibrating junk score: a classifier that separates a dataset from corrupted copies of its images."""

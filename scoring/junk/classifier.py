@@ -1,4 +1,4 @@
-"""The junk classifier: images of a dataset against corrupted copies of them, cross-fitted, robust to junk among them.
+"""The junk classifier: dataset images against corrupted copies, cross-fitted, robust to junk in the dataset.
 
 Linear in scaled features and in the embedding. Junk that is in the dataset already, often as a crowd of near-equal
 images, must not teach the classifier that it is normal. So suspects are found first by classifiers that have not seen
@@ -56,7 +56,7 @@ class JunkClassifier:
     threshold: float
 
     def log_odds(self, seen: JunkInputs) -> Floats:
-        """Return the log odds of junk, shape (N,): the mean over the folds less the threshold.
+        """Return the log odds of junk, shape (N,): the mean over the folds minus the threshold.
 
         Raises:
             KeyError: for a column that is missing.
@@ -79,7 +79,7 @@ class JunkClassifier:
 
 @dataclass(frozen=True)
 class TrainedClassifier:
-    """A classifier, and its results on the images it was trained on.
+    """A classifier, and its results on its training images.
 
     Attributes:
         classifier: the classifier.
@@ -93,7 +93,7 @@ class TrainedClassifier:
 
 
 def probability_of(log_odds: NDArray) -> NDArray[np.float32]:
-    """Return probabilities of log odds, float32.
+    """Return the probabilities for log odds, float32.
 
     >>> probability_of(np.array([0.0, 3.0])).round(2).tolist()
     [0.5, 0.949999988079071]
@@ -154,7 +154,7 @@ def train(
 
 @dataclass(frozen=True)
 class _Inputs:
-    """Scaled inputs of images (N, G) and of corrupted copies (P, G)."""
+    """Scaled inputs of images (N, G) and corrupted copies (P, G)."""
 
     images: Floats
     copies: Floats
@@ -162,7 +162,7 @@ class _Inputs:
 
 @dataclass(frozen=True)
 class _Folds:
-    """The fold of each image (N,) and of each corrupted copy (P,)."""
+    """The folds of images (N,) and of corrupted copies (P,)."""
 
     images: NDArray[np.int64]
     copies: NDArray[np.int64]
@@ -192,7 +192,7 @@ class _Axes:
 
 
 def _cluster_folds(reduced: Floats) -> NDArray[np.int64]:
-    """Return a fold for each image, the same for all of a cluster."""
+    """Return a fold for each image, the same within a cluster."""
     k = int(np.clip(len(reduced) // ROWS_A_CLUSTER, *CLUSTERS))
     rows = reduced.astype(np.float32)
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
@@ -202,7 +202,7 @@ def _cluster_folds(reduced: Floats) -> NDArray[np.int64]:
 
 
 def _cross_fitted(inputs: _Inputs, folds: _Folds, normal: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
-    """Return log odds of images and of copies by the folds without them, and the coefficients, shape (K, G + 1).
+    """Return out-of-fold log odds of images and of copies, and the coefficients, shape (K, G + 1).
 
     Args:
         inputs: of all.
@@ -224,7 +224,7 @@ def _cross_fitted(inputs: _Inputs, folds: _Folds, normal: NDArray[np.bool_]) -> 
 
 
 def _logistic(rows: Floats, corrupted: NDArray[np.bool_]) -> Floats:
-    """Return the coefficients and the intercept of a ridge logistic regression in which both classes have equal weight.
+    """Return the coefficients and intercept of a ridge logistic regression with balanced classes.
 
     By Newton's method, whose step is halved until the loss falls; the loss is convex, so this ends at its minimum.
     """

@@ -1,4 +1,4 @@
-"""Corrupted copies of an image, as input of a model and of the quality measures."""
+"""Corrupted copies of an image, as input of a model and of quality measures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def corrupted_copies(
 
 
 def side_needed(preprocessing: Preprocessing) -> int:
-    """Return the short side, in pixels, of images from which copies for a model are made."""
+    """Return the short side, in pixels, from which copies for a model are made."""
     return max(SIDE, preprocessing.resize)
 
 

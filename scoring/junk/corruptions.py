@@ -1,4 +1,4 @@
-"""Corruptions that leave an image unusable, at fixed severities, for images of any size.
+"""Corruptions that make an image unusable, at fixed severities, for images of any size.
 
 Every function takes an image, shape (H, W, 3), uint8, and a random generator, and returns the corrupted image as
 float32 in grey levels, same shape, not yet rounded or clipped. Lengths are shares of the short side, so that the same
@@ -25,19 +25,19 @@ MOST_CELLS = 13  # bars, squares or lines of text in one image
 
 
 def dark(pixels: Pixels, draw: Generator) -> Floats:
-    """1 to 8 % of the light."""
+    """Leave 1 to 8 % of the light."""
     return pixels * np.float32(_log_uniform(draw, 0.01, 0.08))
 
 
 def bright(pixels: Pixels, draw: Generator) -> Floats:
-    """4 to 20 times the light, cut off at white, behind a white veil that leaves 2 to 15 % of the contrast."""
+    """Multiply the light by 4 to 20, clip at white, and add white haze that leaves 2 to 15 % of the contrast."""
     gain, left = _log_uniform(draw, 4, 20), draw.uniform(0.02, 0.15)
     lit = np.minimum(pixels * np.float32(gain), 255)
     return 255 - (255 - lit) * np.float32(left)
 
 
 def blank(pixels: Pixels, draw: Generator) -> Floats:
-    """One colour, often with a slope of the light and grain of up to 8 grey levels."""
+    """Replace the image by one colour, often with a gradient and grain of up to 8 grey levels."""
     plain, angle = _colour(draw), draw.uniform(0, 2 * math.pi)
     slope = 60 * draw.uniform() ** 2 * (draw.uniform() < 0.6)
     grain = 8 * draw.uniform() ** 2 * (draw.uniform() < 0.6)
@@ -47,20 +47,20 @@ def blank(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def flat(pixels: Pixels, draw: Generator) -> Floats:
-    """1 to 8 % of the contrast, around any colour."""
+    """Leave 1 to 8 % of the contrast, around any colour."""
     left, plain = _log_uniform(draw, 0.01, 0.08), _colour(draw)
     apart = pixels - pixels.mean((0, 1), dtype=np.float32)
     return _float(plain + np.float32(left) * apart)
 
 
 def blurred(pixels: Pixels, draw: Generator) -> Floats:
-    """Gaussian blur, sigma 6 to 15 % of the short side."""
+    """Blur by a Gaussian with a sigma of 6 to 15 % of the short side."""
     sigma = draw.uniform(0.06, 0.15) * min(pixels.shape[:2])
     return _image(gaussian_blur(_batch(pixels), torch.tensor([sigma])))
 
 
 def noisy(pixels: Pixels, draw: Generator) -> Floats:
-    """Gaussian noise, sigma 60 to 200 grey levels, in colour or grey; in 40 % noise alone."""
+    """Add Gaussian noise with a sigma of 60 to 200 grey levels, coloured or grey; in 40 % noise alone."""
     sigma, alone, grey = _log_uniform(draw, 60, 200), draw.uniform() < 0.4, draw.uniform() < 0.3
     coarse = draw.choice([0.5, 1.0, 1.0])  # the noise of an image of half the size, enlarged
     height, width = pixels.shape[:2]
@@ -72,7 +72,7 @@ def noisy(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def enlarged(pixels: Pixels, draw: Generator) -> Floats:
-    """Reduced to a short side of 4 to 14 pixels, a third of it at most, and enlarged again in one of three ways."""
+    """Reduce to a short side of 4 to 14 pixels, at most a third, and enlarge by one of three filters."""
     side, mode = draw.uniform(4, 14), str(draw.choice(["nearest", "bilinear", "bicubic"]))
     height, width = pixels.shape[:2]
     short = min(height, width)
@@ -82,7 +82,7 @@ def enlarged(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def compressed(pixels: Pixels, draw: Generator) -> Floats:
-    """JPEG of quality 1 or 2 at 30 to 75 % of the size, enlarged again."""
+    """Compress as JPEG of quality 1 or 2 at 30 to 75 % of the size, and enlarge."""
     quality, share = int(draw.integers(1, 3)), draw.uniform(0.3, 0.75)
     height, width = pixels.shape[:2]
     small = rounded(resized(pixels, max(8, round(height * share)), max(8, round(width * share)), "bilinear"))
@@ -91,7 +91,7 @@ def compressed(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def covered(pixels: Pixels, draw: Generator) -> Floats:
-    """A box of one colour, half of the time mid-grey, over 75 to 95 % of the area."""
+    """Cover 75 to 95 % of the area by a box of one colour, half of the time mid-grey."""
     side, x, y = math.sqrt(draw.uniform(0.75, 0.95)), draw.uniform(), draw.uniform()
     colour = np.full(3, 127.5) if draw.uniform() < 0.5 else _colour(draw)
     height, width = pixels.shape[:2]
@@ -102,7 +102,7 @@ def covered(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def placeholder(pixels: Pixels, draw: Generator) -> Floats:
-    """A plain page with a sign (framed image, crossed circle, cross) and up to three lines of text, or text alone."""
+    """Replace by a page with a sign (framed image, crossed circle, cross), up to three lines of text, or both."""
     page, contrast = _colour(draw), draw.uniform(40, 160)
     ink = np.clip(page + (contrast if page.mean() < 128 else -contrast), 0, 255)
     sign, size = int(draw.integers(0, 4)), draw.uniform(0.12, 0.35)
@@ -122,7 +122,7 @@ def placeholder(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def page(pixels: Pixels, draw: Generator) -> Floats:
-    """A page of text on a plain ground: 2 to 24 lines of strokes in words."""
+    """Replace by a page of text: 2 to 24 lines of strokes in words."""
     ground, ink = np.full(3, 255 - draw.uniform(0, 25)), np.full(3, draw.uniform(0, 90))
     if draw.uniform() < 0.25:
         ground, ink = ink, ground
@@ -144,7 +144,7 @@ def page(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def pattern(pixels: Pixels, draw: Generator) -> Floats:
-    """A test pattern in 2 to 13 colours: bars, a checkerboard, a gradient or a wave."""
+    """Replace by a test pattern in 2 to 13 colours: bars, a checkerboard, a gradient or a wave."""
     kind, count, turned = int(draw.integers(0, 4)), int(draw.integers(2, MOST_CELLS)), draw.uniform() < 0.5
     colours, waves = np.stack([_colour(draw) for _ in range(count)]), draw.uniform(2, 30)
     across, down = _axes(pixels)
@@ -164,7 +164,7 @@ def pattern(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def scrambled(pixels: Pixels, draw: Generator) -> Floats:
-    """The right pixels in the wrong place: all shuffled, or every row shifted, as a wrong row length does."""
+    """Move pixels: shuffle them all, or shift every row, as a wrong row length does."""
     kind, slope = int(draw.integers(0, 3)), draw.uniform(0.05, 0.95)
     height, width = pixels.shape[:2]
     if kind == 0:
@@ -197,7 +197,7 @@ VERSION = 1  # of kinds and severities: a classifier of another version was trai
 
 
 def corrupt(pixels: Pixels, kind: str, digest: str) -> Pixels:
-    """Return a corrupted copy of an image; the same one for the same image, kind and size on every machine.
+    """Return a corrupted copy of an image, determined by image, kind and size on every machine.
 
     Args:
         pixels: uint8, shape (H, W, 3).
@@ -223,7 +223,7 @@ def resized(pixels: NDArray, height: int, width: int, mode: str) -> Floats:
 
 
 def _sign(kind: int, u: NDArray, v: NDArray) -> NDArray[np.bool_]:
-    """Where the sign of a placeholder is drawn, in units of its half size; nowhere for a page with text alone."""
+    """Return where the sign of a placeholder is drawn, in units of its half size; nowhere for text alone."""
     thick = 0.08
     if kind == 0:  # a framed image: a hill and a sun
         frame = (np.abs(u) < 1) & (np.abs(v) < 0.75) & ~((np.abs(u) < 1 - thick) & (np.abs(v) < 0.75 - thick))
@@ -239,7 +239,7 @@ def _sign(kind: int, u: NDArray, v: NDArray) -> NDArray[np.bool_]:
 
 
 def _line_of_text(u: NDArray, v: NDArray, half: float, letter: float, lengths: NDArray) -> NDArray[np.bool_]:
-    """Where a line of blocks for letters is drawn, centred at u = 0, from v = 0 down."""
+    """Return where a line of blocks for letters is drawn, centred at u = 0, from v = 0 down."""
     ends = np.cumsum(lengths) * letter
     place = np.searchsorted(ends, np.clip(u + half, 0, None) % ends[-1], side="right").clip(max=len(lengths) - 1)
     start = ends[place] - lengths[place] * letter
@@ -248,7 +248,7 @@ def _line_of_text(u: NDArray, v: NDArray, half: float, letter: float, lengths: N
 
 
 def _strokes(u: NDArray, v: NDArray, widths: NDArray, rises: NDArray) -> NDArray[np.bool_]:
-    """Where letters are drawn in a line, in units of its height; every seventh is a space."""
+    """Return where letters are drawn in a line, in units of its height; every seventh is a space."""
     ends = np.cumsum(widths + 0.12)
     place = np.searchsorted(ends, u % ends[-1], side="right").clip(max=len(widths) - 1)
     start = ends[place] - widths[place] - 0.12
@@ -256,7 +256,7 @@ def _strokes(u: NDArray, v: NDArray, widths: NDArray, rises: NDArray) -> NDArray
 
 
 def _colour(draw: Generator) -> NDArray[np.float64]:
-    """Draw a colour, shape (3,): white in 30 %, black in 20 %, grey in 10 %, any other in the rest."""
+    """Return a random colour, shape (3,): white in 30 %, black in 20 %, grey in 10 %, any other in the rest."""
     kind, any_colour, off = draw.uniform(), draw.uniform(0, 255, 3), draw.uniform(0, 12)
     if kind < 0.3:
         return np.full(3, 255 - off)
@@ -266,7 +266,7 @@ def _colour(draw: Generator) -> NDArray[np.float64]:
 
 
 def _axes(pixels: Pixels) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The place of every pixel across and down, each in (0, 1) and of shape (H, W)."""
+    """Return the horizontal and vertical position of every pixel, each in (0, 1) and of shape (H, W)."""
     height, width = pixels.shape[:2]
     across, down = (np.arange(width) + 0.5) / width, (np.arange(height) + 0.5) / height
     return np.broadcast_to(across, (height, width)), np.broadcast_to(down[:, None], (height, width))

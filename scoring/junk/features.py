@@ -99,7 +99,7 @@ def _log_odds(values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Scale:
-    """The scaling of features to comparable numbers.
+    """Scaling of features to comparable numbers.
 
     Attributes:
         centre: median of each feature among the images of the dataset, shape (F,).
@@ -113,7 +113,7 @@ class Scale:
 
     @classmethod
     def of(cls, dataset: Floats, corrupted: Floats) -> "Scale":
-        """Measure it on features of the dataset (N, F) and of corrupted copies (P, F)."""
+        """Estimate it from features of the dataset (N, F) and of corrupted copies (P, F)."""
         both = np.concatenate([dataset, corrupted])
         if not both.shape[1]:
             return cls(np.zeros(0), np.ones(0), np.zeros(0, bool))
@@ -123,7 +123,7 @@ class Scale:
         return cls(centre, spread, unknown.any(0))
 
     def scaled(self, features: Floats) -> Floats:
-        """Return the scaled features, how far each is from the centre, and which are missing, shape (N, 2 F + M)."""
+        """Return the scaled features, their distances from the centre, and which are missing, shape (N, 2 F + M)."""
         unknown = np.isnan(features)
         z = np.clip(np.where(unknown, 0.0, (features - self.centre) / self.spread), -FARTHEST, FARTHEST)
         return np.concatenate([z, np.abs(z), unknown[:, self.missing].astype(np.float64)], axis=1)

@@ -1,4 +1,4 @@
-"""How well the junk classifier works on this dataset, on corrupted copies that it has not seen."""
+"""Accuracy of the junk classifier on this dataset, on held-out corrupted copies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Measured on the dataset and on corrupted copies of its images, each judged by a fold that has not seen it.
+    """Measures on the dataset and on corrupted copies, each judged by a fold without it.
 
     Attributes:
         images: of the dataset.
@@ -62,7 +62,7 @@ class HeldOut:
 
 
 def held_out(images: Floats, copies: Floats, kinds: Sequence[str]) -> HeldOut:
-    """Measure a classifier on log odds that are 0 at the threshold.
+    """Measure a classifier from log odds that are 0 at the threshold.
 
     Args:
         images: of the dataset, shape (N,).

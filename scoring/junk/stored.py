@@ -1,4 +1,4 @@
-"""A junk classifier as plain JSON: in the metadata of the table that it was trained for, and in a fitted model."""
+"""A junk classifier as plain JSON: in the metadata of its table, and in a fitted model."""
 
 import base64
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ def from_json(value: Mapping[str, Any]) -> JunkClassifier:
 
 
 def rounded(classifier: JunkClassifier) -> JunkClassifier:
-    """Return a classifier as it will be read again, so that scores are equal before and after."""
+    """Return a classifier rounded as when read back, so that scores are equal before and after."""
     return from_json(to_json(classifier))
 
 

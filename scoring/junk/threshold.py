@@ -1,4 +1,4 @@
-"""The threshold of junk: above the tail of a dataset's own images, below most of their corrupted copies."""
+"""The junk threshold: above the tail of a dataset's own images, below most of their corrupted copies."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ FEW, EXPLAINED = 0.001, 1.5  # see ``flagged_most``
 
 
 def tail_bound(log_odds: Floats, tail: float) -> float:
-    """Return a bound above nearly all images of a dataset: the median plus ``tail`` times the way to the 80 % quantile.
+    """Return a bound above nearly all images: the median plus ``tail`` times its distance to the 80 % quantile.
 
     Both quantiles are in the bulk of the dataset, so that some junk among the images hardly moves the bound.
     """
@@ -22,7 +22,7 @@ def tail_bound(log_odds: Floats, tail: float) -> float:
 
 
 def threshold_of(judged: Floats, copies: Floats, normal: NDArray[np.bool_]) -> float:
-    """Return the log odds from which an image is junk.
+    """Return the log odds above which an image is junk.
 
     Args:
         judged: log odds of the images of a dataset, shape (N,).
@@ -35,7 +35,7 @@ def threshold_of(judged: Floats, copies: Floats, normal: NDArray[np.bool_]) -> f
 
 
 def flagged_most(judged: Floats, copies: Floats, lowest: float) -> float:
-    """Return the least threshold, from ``lowest`` on, above which few images lie that junk does not explain.
+    """Return the lowest threshold, from ``lowest`` on, above which few images lie that junk does not explain.
 
     Where a dataset holds junk, a share of its images lies above the median of the corrupted copies, and as many below
     it. What lies between the threshold and that median beyond this share is the tail of the dataset: up to 0.1 % of

@@ -1,1 +1,1 @@
-"""How good embeddings and certainties are: pure functions, ranks in float64, no N x N matrix."""
+"""Measures of embeddings and certainties: pure functions, ranks in float64, no N x N matrix."""

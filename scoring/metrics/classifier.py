@@ -1,4 +1,4 @@
-"""A linear classifier on embeddings, and what it reports for rows that it was not fitted on."""
+"""A linear classifier on embeddings, and its out-of-fold predictions."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class LinearClassifier:
 def fit_linear(
     rows: Tensor, labels: Tensor, n_classes: int, *, c: float = 1.0, steps: int = 200, tolerance: float = 1e-5
 ) -> LinearClassifier:
-    """Fit a multinomial logistic regression by L-BFGS, from zero; the same input gives the same fit.
+    """Fit a multinomial logistic regression by L-BFGS, starting at zero; deterministic.
 
     It minimises sum_i CE(logits_i, label_i) + |W|^2 / (2 c) over the rows after centring and one common scale that
     gives them a mean squared length of 1; the bias is free.
@@ -89,7 +89,7 @@ class _Problem:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of classifiers on rows that they were not fitted on.
+    """Out-of-fold predictions of classifiers.
 
     Attributes:
         label: shape (N,), int64.
@@ -105,7 +105,7 @@ class Predictions:
 def cross_validate(
     rows: Tensor, labels: Tensor, *, folds: int = 5, seed: int = 0, groups: Tensor | None = None
 ) -> Predictions:
-    """Predict every row by a linear classifier that was fitted on the other folds.
+    """Predict every row by a linear classifier fitted on the other folds.
 
     Args:
         rows: embeddings, shape (N, D).
@@ -141,7 +141,7 @@ def cross_validate(
 
 
 def spread_folds(labels: Tensor, folds: int, *, seed: int, groups: Tensor | None = None) -> Tensor:
-    """Return a fold for each row, shape (N,): every class is dealt out in turn, after a shuffle.
+    """Return a fold for each row, shape (N,), stratified by class after a shuffle.
 
     Args:
         labels: shape (N,), int64.

@@ -1,4 +1,4 @@
-"""Rows that are equal in every bit: found by a hash, and then compared."""
+"""Rows that are bit-identical, found by a hash and then compared."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class EqualRows:
 
 
 def group_duplicates(rows: Tensor) -> EqualRows | None:
-    """Return the groups of equal rows, or None if all differ; 0 and -0 are equal.
+    """Return the groups of equal rows; None if all differ; 0 and -0 are equal.
 
     Args:
         rows: shape (N, D), float32 or float64, without NaN.

@@ -1,4 +1,4 @@
-"""Nearest neighbours of hundreds of thousands of rows, in blocks, and what they report for the labels."""
+"""Nearest neighbours of hundreds of thousands of rows, in blocks, and their votes for labels."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ EXACT = 128  # rows at a time whose candidates are measured again
 
 
 def nearest(queries: Tensor, references: Tensor, k: int, *, same: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the cosine and the index of the k references nearest to each query, the nearest first.
+    """Return the cosine and index of the k references nearest to each query, nearest first.
 
     Rows that are equal in every bit are one point of the search: they tie exactly, and among them the lower index
     comes first. Neighbours are found by products in the precision given; where two cosines are within 2e-6 they are
@@ -57,7 +57,7 @@ def nearest(queries: Tensor, references: Tensor, k: int, *, same: bool = False) 
 def _expand(
     groups: EqualRows, cosine: Tensor, point: Tensor, k: int, start: int, *, same: bool
 ) -> tuple[Tensor, Tensor]:
-    """Turn the nearest points of B rows, the first of which is row ``start``, into their k nearest rows."""
+    """Turn the nearest points of B rows, starting with row ``start``, into their k nearest rows."""
     size = groups.size[point]  # (B, P)
     if same:
         size[:, 0] -= 1  # the row itself
@@ -73,7 +73,7 @@ def _expand(
 
 
 def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Tensor, Tensor]:
-    """Return the k best of distinct references; k may be 0, for a single point without another."""
+    """Return the k best of distinct references; k may be 0."""
     if not k:
         return queries.new_zeros(len(queries), 0), torch.zeros(len(queries), 0, dtype=torch.long)
     cosines, indices = [], []
@@ -96,7 +96,7 @@ def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Te
 def _candidates(
     block: Tensor, references: Tensor, k: int, first_row: int | None, room: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the k most similar references, the most similar first; row i is not reference ``own + i``.
+    """Return the most similar references, most similar first; row i is not reference ``own + i``.
 
     Similarities are written to ``room``, which is taken once: fresh pages cost as much again.
     """
@@ -125,7 +125,7 @@ def _measured(block: Tensor, references: Tensor, candidates: Tensor) -> tuple[Te
 def knn_predict(
     queries: Tensor, references: Tensor, labels: Tensor, *, k: int = 20, temperature: float = 0.07, same: bool = False
 ) -> Tensor:
-    """Return the class that the k nearest references vote for, each vote weighing exp(cosine / temperature).
+    """Return the class voted by the k nearest references, with votes weighted exp(cosine / temperature).
 
     Args:
         queries: unit vectors, shape (N, D).
@@ -145,7 +145,7 @@ def knn_predict(
 
 
 def knn_vote(cosine: Tensor, classes: Tensor, *, temperature: float = 0.07) -> Tensor:
-    """Return the class with the most votes among neighbours that are known already.
+    """Return the majority class of known neighbours.
 
     Args:
         cosine: to each neighbour, shape (N, k).

@@ -1,4 +1,4 @@
-"""How sure a share is: Wilson's and the exact interval, and tests of a share that was sampled by strata."""
+"""Uncertainty of a share: Wilson and exact intervals, and tests of a share sampled by strata."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def _check_counts(successes: float, n: float, level: float) -> None:
 
 
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval:
-    """Return a share and its exact interval: it holds in at least a share ``level`` of all samples, whatever the truth.
+    """Return a share and its exact (Clopper-Pearson) interval, with a coverage of at least ``level``.
 
     Args:
         successes: in [0, n].
@@ -83,7 +83,7 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval:
 
 @dataclass(frozen=True)
 class Stratum:
-    """A part of a population, and what a simple random sample of it without replacement showed.
+    """A stratum of a population, and a simple random sample of it without replacement.
 
     Attributes:
         size: members, >= 1.
@@ -100,12 +100,12 @@ class Stratum:
             raise ValueError(f"expected size >= 1, n in [0, size] and positive in [0, n], got {self}")
 
     def turned(self) -> "Stratum":
-        """Return the same sample, of the members without the property."""
+        """Return the same sample with members without the property counted instead."""
         return Stratum(self.size, self.n, self.n - self.positive)
 
 
 def stratified_share(strata: Sequence[Stratum]) -> float:
-    """Return the estimated share of the whole population; NaN where a stratum was not looked at at all."""
+    """Return the estimated share in the population; NaN if a stratum has no sample."""
     total = sum(stratum.size for stratum in strata)
     if not total or any(stratum.n == 0 for stratum in strata):
         return float("nan")
@@ -113,7 +113,7 @@ def stratified_share(strata: Sequence[Stratum]) -> float:
 
 
 def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
-    """Return a p value against "at most ``share`` of the population has the property".
+    """Return a p value for the hypothesis that at most ``share`` of the population has the property.
 
     With T the estimated share, it bounds the probability of a T as high as the one seen, whatever the shares p_h of the
     strata are, as long as together they make ``share`` or less and agree with what was seen. A stratum of which every
@@ -158,7 +158,7 @@ def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
 
 
 def chance_of_at_least(seen: int, drawn: int, marked: int, total: int) -> float:
-    """Return the probability that at least ``seen`` of some members drawn without replacement are marked; exact.
+    """Return the exact probability that at least ``seen`` of some members drawn without replacement are marked.
 
     Args:
         seen: in [0, drawn].
@@ -200,7 +200,7 @@ def _log_choose(n: int, most: int) -> Floats:
 
 
 def _chernoff(rest: Sequence[Stratum], left: float) -> float:
-    """Return the bound of ``p_value_at_most`` for strata that are known in part; some may have no sample."""
+    """Return the bound of ``p_value_at_most`` for partly known strata; some may have no sample."""
     size = np.array([stratum.size for stratum in rest], np.float64)
     n = np.array([stratum.n for stratum in rest], np.float64)
     yes = np.array([stratum.positive for stratum in rest], np.float64)
@@ -256,7 +256,7 @@ class _Moments:
 
 
 def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
-    """Return the one-sided lower confidence bound of a share of the population: every share below it is rejected.
+    """Return the one-sided lower confidence bound of a population share: every lower share is rejected.
 
     Args:
         strata: of the population, at least one.
@@ -277,7 +277,7 @@ def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
 
 
 def stratified_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval:
-    """Return an estimated share and its two-sided interval: a one-sided bound of (1 + level) / 2 from each side."""
+    """Return an estimated share and its two-sided interval: one-sided bounds of (1 + level) / 2 on each side."""
     confidence = (1 + level) / 2
     high = 1 - lower_bound([stratum.turned() for stratum in strata], confidence)
     return Interval(stratified_share(strata), lower_bound(strata, confidence), high)

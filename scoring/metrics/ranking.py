@@ -1,4 +1,4 @@
-"""Ranks, AUROC and rank correlation, in float64 whatever the scores are."""
+"""Ranks, AUROC and rank correlation, in float64 for any score type."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ def ranks(values: NDArray) -> NDArray[np.float64]:
 
 
 def auroc(score: NDArray, target: NDArray) -> float:
-    """Return the probability that a true row scores higher than a false one, ties counting half (AUROC).
+    """Return the AUROC: the probability that a true row scores higher than a false one, ties counting half.
 
     Args:
         score: shape (N,), without NaN.
@@ -46,7 +46,7 @@ def spearman(x: NDArray, y: NDArray) -> float:
 
 
 def r_auroc(certainty: NDArray, embedding: "Tensor", labels: "Tensor") -> float:
-    """Return how well certainty shows rows whose nearest neighbour has their label from the others; higher is better.
+    """Return the R-AUROC: how well certainty separates rows whose nearest neighbour has their label from others.
 
     Args:
         certainty: higher is more certain, shape (N,).

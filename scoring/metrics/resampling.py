@@ -1,4 +1,4 @@
-"""How sure a number is: percentile bootstraps over rows, alone or paired, and permutation tests."""
+"""Uncertainty of a number: percentile bootstraps over rows, alone or paired, and permutation tests."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ Counts = NDArray[np.int64]
 
 
 class Interval(NamedTuple):
-    """A number and the bounds between which 95 % (or another share) of its resamples lie."""
+    """A number and the bounds of 95 % (or another share) of its resamples."""
 
     value: float
     low: float
@@ -18,7 +18,7 @@ class Interval(NamedTuple):
 
 
 def resamples(n: int, *, repeats: int, seed: int) -> Iterator[Counts]:
-    """Yield how often each of n rows is drawn when n are drawn with repeats, shape (N,) each, ``repeats`` times.
+    """Yield the counts of each of n rows in a bootstrap sample, shape (N,) each, ``repeats`` times.
 
     The same seed gives the same resamples, so measures of several columns on the same rows are paired.
     """
@@ -63,7 +63,7 @@ def percentiles(samples: NDArray, level: float = 0.95) -> tuple[NDArray[np.float
 def permutation_test(
     statistic: Callable[[NDArray], NDArray], y: NDArray, *, repeats: int = 1000, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Return the probability that shuffled targets score at least as high as the real ones: one-sided p values.
+    """Return one-sided p values: the probability that shuffled targets score at least as high as the real ones.
 
     The null hypothesis is that x and y are unrelated; a small p says that the score is above what chance level gives.
 

@@ -1,1 +1,1 @@
-"""Dataset-relative scores: how a row compares with the others, from embeddings alone."""
+"""Dataset-relative scores: a row compared with the others, from embeddings alone."""

@@ -16,7 +16,7 @@ Centroids = Mapping[int, NDArray[np.float32]]
 
 
 def cluster_centres(units: NDArray[np.float32], *, seed: int = 0) -> Centroids:
-    """Return the centres of a clustering at each size that the dataset has rows for: k -> shape (k, D).
+    """Return the centres of a clustering at each size that the dataset allows: k -> shape (k, D).
 
     Args:
         units: centred rows of length 1, shape (N, D); the same result for the same order of rows.
@@ -30,7 +30,7 @@ def cluster_centres(units: NDArray[np.float32], *, seed: int = 0) -> Centroids:
 
 
 def fine_clusters(units: NDArray[np.float32], *, seed: int = 0) -> NDArray[np.float32]:
-    """Return the centres of the clusters whose numbers rows get, shape (k, D): 25 rows each, 8 to 60 clusters.
+    """Return the centres of the numbered clusters, shape (k, D): about 25 rows each, 8 to 60 clusters.
 
     Args:
         units: as in ``cluster_centres``.

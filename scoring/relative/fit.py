@@ -98,7 +98,7 @@ def _of(junk: NDArray | None, rows: NDArray[np.int64]) -> NDArray | None:
 
 
 def _stood(bare: DatasetFit, kept: LaidOutRows, junk: NDArray | None) -> DatasetFit:
-    """Return the fit with the ranks and the standing of its references."""
+    """Return the fit with the ranks and standing of its references."""
     fit = bare.with_quantiles(kept.signals)
     return replace(fit, standing=fit.columns_of(kept.rows, kept.signals, junk, kept.near)[1])
 
@@ -116,7 +116,7 @@ def _drawn(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[
 
 
 def _scores_of(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None, seed: int) -> FittedScores:
-    """Return the scores of the rows of a fit's dataset: their ranks, and the order in which amounts drop them."""
+    """Return the scores of the dataset's own rows: their ranks, and the order in which amounts drop them."""
     fit = bare.with_quantiles(full.signals)
     columns = fit.columns_of(full.rows, full.signals, junk, full.near)[0]
     columns[LOCAL] = in_turns(columns[LOCAL], columns[FITTED], full.rows.units, seed=seed)

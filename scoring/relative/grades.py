@@ -1,4 +1,4 @@
-"""Quantiles of a dataset, which turn a value into the share below it, also for a single new row."""
+"""Quantiles of a dataset, which turn a value into the share of rows below it, also for new rows."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Learn from labels of some rows of a dataset, and measure on held-out labels whether that improves the score."""
+"""Learning from labels of some rows, with the gain measured on held-out labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ SHARES = (0.5, 1.0, 2.0, 4.0)  # weights to choose from, against 1 of the signal
 
 @dataclass(frozen=True)
 class Lesson:
-    """Class probabilities of the N rows of a dataset, from labels.
+    """Class probabilities of the N rows of a dataset, learned from labels.
 
     Attributes:
         class_means: prototypes of the classes, shape (C, D).
@@ -76,7 +76,7 @@ def check_labels(labels: KnownLabels) -> None:
 
 
 def learn(on: LaidOutRows, labels: KnownLabels, *, seed: int = 0) -> Lesson:
-    """Spread labels over a dataset; for each labelled row, also from the other folds alone.
+    """Propagate labels over a dataset; for each labelled row also from the other folds alone.
 
     Args:
         on: the dataset.
@@ -168,7 +168,7 @@ def measured_rows(rows: Centred, labels: KnownLabels, *, seed: int = 0) -> tuple
 
 
 def label_auroc(rows: Centred, score: NDArray[np.floating], labels: KnownLabels, *, seed: int = 0) -> Interval | None:
-    """Return how well a score finds labelled rows whose nearest labelled row is of another class: AUROC, 95 % interval.
+    """Return how well a score finds labelled rows whose nearest labelled row has another class: AUROC, 95 % interval.
 
     Args:
         rows: of a dataset, N of them.
@@ -190,7 +190,7 @@ def label_auroc(rows: Centred, score: NDArray[np.floating], labels: KnownLabels,
 def paired_aurocs(
     scores: list[NDArray[np.float64]], wrong: NDArray[np.bool_], *, seed: int = 0
 ) -> tuple[Interval, Interval, Interval, Interval]:
-    """Return the AUROC of three scores with their intervals, and the first AUROC less the second, paired."""
+    """Return the AUROC of three scores with intervals, and the paired difference of the first two."""
 
     def of(at: NDArray[np.int64]) -> list[float]:
         aurocs = [auroc(each[at], wrong[at]) for each in scores]

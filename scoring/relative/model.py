@@ -1,4 +1,4 @@
-"""A score that was fitted to a dataset: what it keeps of the dataset, and what it reports for rows."""
+"""A score fitted to a dataset: what is stored of the dataset, and its columns for rows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -63,7 +63,7 @@ class FittedScores:
 
 @dataclass(frozen=True)
 class RowStanding:
-    """The influence of near rows on a row's score: of N rows, each float32 and of shape (N,).
+    """What near rows contribute to a row's score, for N rows: each float32 and of shape (N,).
 
     Attributes:
         share: how ambiguous each is.
@@ -114,7 +114,7 @@ class DatasetFit:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that it keeps."""
+        """Size of the stored arrays in bytes."""
         held = self.mean.nbytes + self.references.nbytes + self.near.nbytes + 3 * self.standing.share.nbytes
         held += self.clusters.nbytes + self.groups.nbytes + (self.propagated.n_bytes if self.propagated else 0)
         return held + sum(each.nbytes for each in (*self.centres.values(), *self.quantiles.values()))
@@ -127,7 +127,7 @@ class DatasetFit:
 
     @cached_property
     def _placed(self) -> tuple[Centred, RowPlaces]:
-        """The centred references, and the place of each."""
+        """The centred references, and the clusters of each."""
         rows = centred(self.references, self.mean)
         return rows, place_of(rows, self.centres)
 
@@ -258,13 +258,13 @@ def place_of(rows: Centred, centres: Centroids) -> RowPlaces:
 
 
 def stored(embeddings: NDArray) -> NDArray[np.float16]:
-    """Return rows at length 1 in float16, as tables store them; those that are in float16 stay as they are."""
+    """Return rows at unit length in float16, as tables store them; float16 rows are unchanged."""
     if embeddings.dtype == np.float16:
         return embeddings
     return np.concatenate([unit(part).astype(np.float16) for part in blocks(embeddings)])
 
 
 def blocks(rows: NDArray) -> Iterator[NDArray]:
-    """Yield rows, some thousands at a time."""
+    """Yield blocks of some thousand rows."""
     for start in range(0, len(rows), BLOCK):
         yield rows[start : start + BLOCK]

@@ -21,7 +21,7 @@ QUERIES = 512  # rows at a time that look again, past all their copies
 
 @dataclass(frozen=True)
 class Near:
-    """The nearest rows of N rows that are not copies of them, the nearest first.
+    """The nearest rows of N rows, without copies, nearest first.
 
     Attributes:
         index: among the rows compared with, shape (N, K), int64; -1 where there is no further one.
@@ -62,7 +62,7 @@ def near_in(dataset: Centred, k: int = NEIGHBOURS, *, copy: float = COPY) -> Nea
 
 
 def near_to(rows: Centred, references: Centred) -> Near:
-    """Return the neighbours of rows among others; a row that is among them itself is a copy, and so does not count.
+    """Return the neighbours of rows among others; a row that is among them counts as a copy and is left out.
 
     Args:
         rows: N of them.
@@ -84,7 +84,7 @@ def _without_copies(
     recall: Recall,
     excluded: NDArray[np.int64] | None,
 ) -> Near:
-    """Keep the first k candidates that are not copies; rows that have more copies than candidates look again."""
+    """Keep the first k candidates that are not copies; rows with too many copies search again."""
     exists = index >= 0
     cosine = np.where(exists, cosine, 0)
     is_copy = (rows.raw(others, index.clip(0), cosine) > copy) & exists
@@ -104,7 +104,7 @@ def _without_copies(
 def _past_copies(
     rows: Centred, others: Centred, some: NDArray[np.int64], k: int, copy: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Compare some rows with all others, copies (and so themselves) left out; return indices and cosines, (B, k)."""
+    """Compare some rows with all others except copies (and themselves); return indices and cosines, (B, k)."""
     units = torch.from_numpy(others.units)
     length, along = torch.from_numpy(others.length), torch.from_numpy(others.along)
     part = torch.from_numpy(rows.units[some]) @ units.T  # (B, R)

@@ -44,7 +44,7 @@ class KnownLabels:
 
 @dataclass(frozen=True)
 class Learned:
-    """The value of labels: how well a score finds labelled rows whose nearest labelled row is of another class.
+    """The value of labels: how well a score finds labelled rows whose nearest labelled row has another class.
 
     Attributes:
         rows: labelled ones.
@@ -83,7 +83,7 @@ class Propagated:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that it keeps."""
+        """Size of the stored arrays in bytes."""
         return self.class_means.nbytes + self.probabilities.nbytes
 
     def other_class(self, units: Floats, near: Near) -> NDArray[np.float64]:
@@ -120,7 +120,7 @@ def prototypes(units: Floats, rows: NDArray[np.int64], codes: NDArray[np.int64],
 
 
 def guessed(units: Floats, class_means: Floats) -> Floats:
-    """Return the probabilities of classes by the cosines to prototypes, shape (N, C); a class without one has none."""
+    """Return class probabilities from cosines to prototypes, shape (N, C); 0 for a class without prototype."""
     known = class_means.any(1)
     probabilities = np.zeros((len(units), len(class_means)), np.float32)
     for start in range(0, len(units), BLOCK):
@@ -131,7 +131,7 @@ def guessed(units: Floats, class_means: Floats) -> Floats:
 
 
 def spread(graph: Tensor, seeds: Floats) -> Floats:
-    """Return the probabilities of classes of each row of a dataset, shape (N, C), each of sum 1.
+    """Return class probabilities of each row of a dataset, shape (N, C), each of sum 1.
 
     Args:
         graph: see ``graph_of``.

@@ -1,4 +1,4 @@
-"""The rule: from signals to the ambiguity of a row, and from that and junk to the default score."""
+"""The rule: signals give the ambiguity of a row, which with junk gives the default score."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ def combined(ranks: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS
 
 
 def composed(junk: NDArray[np.floating], ambiguity: Floats) -> Floats:
-    """Return the default score: unusable images above all others, by the probability of junk; the rest by ambiguity.
+    """Return the default score: junk above all others, by its probability; the rest by ambiguity.
 
     Args:
         junk: probability that an image is unusable, in [0, 1], shape (N,); 0 where it is not known.

@@ -1,4 +1,4 @@
-"""Scorers of a whole table: the place of a row among the others, without training and without labels."""
+"""Scorers of a whole table: each row's place among the others, without training or labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NeighbourScorer:
-    """How far a row lies from every other one that is not a copy: 1 - cosine, less the mean of all."""
+    """The distance of a row to the nearest row that is not a copy: 1 - cosine of centred embeddings."""
 
     needs: ClassVar[str] = TABLE
     passes: ClassVar[int] = 0

@@ -1,4 +1,4 @@
-"""The nearest other rows of every row of a large dataset: screened in bfloat16, then measured exactly."""
+"""The nearest other rows in a large dataset: screened in bfloat16, then measured exactly."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ SAMPLE = 256  # rows compared with all rows in float32, to report how many neigh
 
 
 def screened_nearest(units: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], Recall]:
-    """Return the k nearest other rows of each row, the nearest first, their cosines, and the share that is found.
+    """Return the k nearest other rows of each row, nearest first, their cosines, and the recall.
 
     All rows are compared with all, in bfloat16, which is several times faster than float32 where the processor has
     it; the best k + 32 are measured in float32. Memory: 2 N D bytes next to the rows, and what is returned.
@@ -41,7 +41,7 @@ def screened_nearest(units: NDArray[np.float32], k: int) -> tuple[NDArray[np.int
 
 
 def _candidates(coarse: Tensor, start: int, stop: int, width: int, room: Tensor) -> Tensor:
-    """Return the rows that are nearest to rows ``start`` to ``stop`` by coarse products, shape (B, width)."""
+    """Return the nearest rows of rows ``start`` to ``stop`` by approximate products, shape (B, width)."""
     block = coarse[start:stop]
     best, index = block.new_zeros(len(block), 0), torch.zeros(len(block), 0, dtype=torch.long)
     for at in range(0, len(coarse), REFERENCES):
@@ -70,7 +70,7 @@ def _measured(points: Tensor, start: int, candidates: Tensor, k: int) -> tuple[T
 
 
 def _recall(points: Tensor, index: NDArray[np.int64]) -> Recall:
-    """Compare the neighbours of some rows with those found by comparing them with all rows in float32."""
+    """Compare the neighbours of some rows with exact ones."""
     rows = np.sort(np.random.default_rng([0, 3]).permutation(len(points))[:SAMPLE])
     product = points[rows] @ points.T
     product[torch.arange(len(rows)), torch.from_numpy(rows)] = -torch.inf

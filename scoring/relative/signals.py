@@ -1,4 +1,4 @@
-"""Signals of a row from its place among the others: one function a signal, higher is less certain."""
+"""Signals of a row among the others, one function each; higher is less certain."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LEAST = 1e-6
 
 @dataclass(frozen=True)
 class RowPlaces:
-    """The places of N rows, each on its own.
+    """The clusters of N rows.
 
     Attributes:
         clusters: in each of S clusterings, shape (N, S).

@@ -23,14 +23,14 @@ def mean_of(vectors: NDArray) -> NDArray[np.float32]:
 
 
 def unit(rows: NDArray) -> NDArray[np.float32]:
-    """Return rows at length 1, float32; a row of zeros stays one."""
+    """Return rows at unit length, float32; zero rows stay zero."""
     wide = rows.astype(np.float32)
     return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
 
 
 @dataclass(frozen=True)
 class Centred:
-    """N rows, less the mean of a dataset, and at length 1 again.
+    """N rows, minus the mean of a dataset, at unit length again.
 
     Centring takes out what all images of the dataset have in common, so that a cosine speaks of what separates them.
 
@@ -50,7 +50,7 @@ class Centred:
         return len(self.units)
 
     def raw(self, other: "Centred", index: NDArray[np.integer], cosine: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the cosines of rows as they were stored, from those after centring, without a product.
+        """Return the cosines of rows as stored, derived from those after centring.
 
         u v = |u-m| |v-m| cos(u-m, v-m) + u m + v m - m m, for rows u and v of length 1.
 

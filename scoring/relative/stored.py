@@ -1,4 +1,4 @@
-"""A fitted score inside a checkpoint: the base model's tensors and card as they were, and a section ``fit``."""
+"""A fitted score inside a checkpoint: the base model's tensors and card unchanged, plus a section ``fit``."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ def write_fitted(
     commit: Callable[[Sequence[AtomicFile]], None] = commit_together,
     overwrite: bool = False,
 ) -> str:
-    """Write a model with what it was fitted to; the file appears whole or not at all.
+    """Write a model with its fit, atomically.
 
     Args:
         path: where.
@@ -155,7 +155,7 @@ def _propagated(record: Mapping[str, Any], arrays: Mapping[str, NDArray], n_rows
 
 
 def digest_of_fit(fit: DatasetFit) -> str:
-    """Return the SHA-256 of a fit's contents: equal fits have equal ones."""
+    """Return the SHA-256 of a fit's content."""
     total = hashlib.sha256()
     facts = {
         "weights": dict(fit.weights),

@@ -1,4 +1,4 @@
-"""An order in which images are dropped, so that every part of a dataset loses the same share, however small it is."""
+"""The dropping order of images, in which every part of a dataset, however small, loses the same share."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ LINED_UP = 4_096  # rows that are clustered; of more a draw is, and the others j
 def in_turns(
     local: NDArray[np.floating], fitted: NDArray[np.floating], units: NDArray[np.float32], *, seed: int = 0
 ) -> NDArray[np.float32]:
-    """Return when each row is dropped, the highest first: of similar rows the highest by ``local``; junk before all.
+    """Return when each row is dropped, highest first: junk, then the highest ``local`` among similar rows.
 
     Rows stand in a line, similar ones next to each other. Of every two neighbours in the line the higher one is dropped
     earlier, of every four the highest, and so on, as in a knock-out tournament; rows that win as many rounds take turns
@@ -43,7 +43,7 @@ def in_turns(
 
 
 def line_up(units: NDArray[np.float32], *, seed: int = 0) -> NDArray[np.int64]:
-    """Return the order of rows in a line with similar ones next to each other: leaves of Ward's clustering, shape (N,).
+    """Return the rows in an order with similar ones next to each other: leaves of Ward's clustering, shape (N,).
 
     Source: Ward 1963, "Hierarchical grouping to optimize an objective function".
 

@@ -1,4 +1,4 @@
-"""Groups of images unlike the rest: sets of rows that one direction separates from the rest by a wide margin.
+"""Groups of images unlike the rest: sets of rows that one direction separates by a wide margin.
 
 A group begins as a branch of a dendrogram (Ward 1963) of embeddings and of what the images look like. Fisher's
 discriminant of its rows against the rest then decides which rows belong to it, until none changes or for 10 rounds. A
@@ -63,7 +63,7 @@ class UnlikeGroup:
 
 
 def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks: Floats) -> list[UnlikeGroup]:
-    """Return the groups of images unlike the rest, at most 3, the most unlike first; the same in any order of the rows.
+    """Return at most 3 groups of images unlike the rest, most unlike first; independent of the row order.
 
     Time and memory grow with N squared: a sample of some thousands is enough.
 
@@ -104,7 +104,7 @@ def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks:
 
 
 def group_numbers(units: NDArray[np.float32], directions: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Return the number of the first group that each row is in, from 1, or 0; shape (N,).
+    """Return the number of the first group that contains each row, from 1, or 0; shape (N,).
 
     Args:
         units: centred rows of length 1, shape (N, D).
@@ -122,7 +122,7 @@ def directions_of(groups: Sequence[UnlikeGroup], width: int) -> NDArray[np.float
 
 
 def separation(area: float) -> float:
-    """Return how many standard deviations two normal distributions of equal spread lie apart at an AUROC; at least 0.
+    """Return the distance in standard deviations of two equal-variance normals with a given AUROC; at least 0.
 
     >>> round(separation(0.92), 2)
     1.99
@@ -131,7 +131,7 @@ def separation(area: float) -> float:
 
 
 def _listed(groups: list[UnlikeGroup], units: NDArray[np.float32]) -> list[UnlikeGroup]:
-    """Return the best groups that mostly hold new rows, with these rows."""
+    """Return the best groups that mostly contain new rows, with these rows."""
     least = max([LEAST_SCORE, *(OF_BEST * each.score for each in groups)])
     good = sorted((each for each in groups if each.score >= least), key=lambda each: (-each.score, -each.rows))
     listed: list[UnlikeGroup] = []
@@ -158,12 +158,12 @@ def _principal(units: NDArray[np.float32]) -> tuple[Floats, Floats]:
 
 
 def _at_length_1(rows: Floats) -> Floats:
-    """Return rows in a unit in which the mean of their squared lengths is 1."""
+    """Return rows scaled to a mean squared length of 1."""
     return rows / max(float(np.sqrt(np.square(rows).sum(1).mean())), 1e-12)
 
 
 def _branches(tree: Floats, n: int) -> Inside:
-    """Return the rows of every branch of a dendrogram of N rows that may be a group, shape (N, B)."""
+    """Return the rows of every branch of a dendrogram of N rows that may form a group, shape (N, B)."""
     rows = [[row] for row in range(n)]
     branches = []
     for first, second, _, size in tree:
@@ -178,7 +178,7 @@ def _branches(tree: Floats, n: int) -> Inside:
 
 
 def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside, NDArray[np.float32]]:
-    """Return groups that a direction separates from the rest, (N, G), each once, and directions, (G, D + 1).
+    """Return groups separated from the rest by a direction, (N, G), each once, and directions, (G, D + 1).
 
     Where the covariance of all rows is one, Fisher's discriminant is the difference of the means. The bound is as many
     standard deviations from either mean.
@@ -210,7 +210,7 @@ def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside
 
 
 def _discriminants(white: Floats, inside: Inside) -> tuple[Floats, Floats, Floats]:
-    """Return the direction from the mean of other rows to the mean of each group, (P, G), and both means along it.
+    """Return the direction from the mean of other rows to that in each group, (P, G), and both means along it.
 
     Args:
         white: rows whose covariance is one, shape (N, P).

@@ -1,4 +1,4 @@
-"""Numeric search: rows that are close by cosine, codes that differ in few bits, clusters, and nearest neighbours.
+"""Numeric search: cosine thresholds, Hamming distances, clusters, and nearest neighbours.
 
 NumPy arrays in and out; nothing here knows what they represent.
 """

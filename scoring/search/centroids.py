@@ -1,4 +1,4 @@
-"""The nearest of some centroids to rows: of all of them or, where they are many, of those in the nearest few groups."""
+"""The nearest centroids of rows: among all, or, if there are many, among those in the nearest groups."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ Near = tuple[Tensor, Tensor]  # index (N, P), int64, and cosine (N, P), bfloat16
 
 @dataclass(frozen=True)
 class Centroids:
-    """k centroids, with groups of near ones where they are many.
+    """k centroids, grouped by proximity if there are many.
 
     To find the nearest of k takes k products a row; by way of sqrt(k) groups it takes some 13 sqrt(k). What is nearest
     is in another group now and then: the caller that searches measures on sampled rows what that loses, and looks at
@@ -47,13 +47,13 @@ class Centroids:
 
     @property
     def products(self) -> float:
-        """Approximate number of products for each row."""
+        """Approximate number of products per row."""
         k, width = self.vectors.value.shape
         n_groups = len(self.starts) - 1
         return float(width * (k if n_groups < 1 else n_groups + self.looked_at * k // n_groups))
 
     def wider(self) -> Iterator["Centroids"]:
-        """Yield these, and the same with rows that look at twice as many groups, and so on until they look at all."""
+        """Yield these, then versions that search twice as many groups each, up to all."""
         yield self
         n_groups, looked_at = len(self.starts) - 1, self.looked_at
         while looked_at < n_groups:
@@ -61,7 +61,7 @@ class Centroids:
             yield replace(self, looked_at=looked_at)
 
     def shared_by(self, tasks: Tasks) -> "Centroids":
-        """Return the same as tasks see them."""
+        """Return a version shared with tasks."""
         if tasks is IN_PROCESS:
             return self
         groups = (part and tasks.shared(part.value) for part in (self.heads, self.members, self.numbers))
@@ -69,7 +69,7 @@ class Centroids:
         return Centroids(tasks.shared(self.vectors.value), heads, members, numbers, self.starts, self.looked_at)
 
     def nearest(self, units: Tensor, probes: int = 1) -> Near:
-        """Return index and cosine of the centroids nearest to unit rows, the nearest first, shape (N, probes) each.
+        """Return index and cosine of the centroids nearest to unit rows, nearest first, shape (N, probes) each.
 
         The first is the same however many are requested, also where several tie, so that equal rows share a list.
 
@@ -94,7 +94,7 @@ class Centroids:
         return index, value
 
     def _filled(self, units: Tensor, index: Tensor, value: Tensor) -> Near:
-        """Return the nearest centroids of rows whose groups had too few : those first, then others."""
+        """Return the nearest centroids of rows whose groups had too few: those first, then others."""
         k, probes = len(self), index.shape[1]
         middle, parts = self.vectors.value.to(torch.bfloat16).T, []
         for some, known, cosine in zip(
@@ -109,7 +109,7 @@ class Centroids:
         return torch.cat([at for at, _ in parts]), torch.cat([cosine for _, cosine in parts])
 
     def _of_all(self, units: Tensor, probes: int) -> Near:
-        """Return the nearest of all."""
+        """Return the nearest of all centroids."""
         middle = self.vectors.value.to(torch.bfloat16).T
         step = max(1, PRODUCTS // len(self))
         room = units.new_empty((min(step, len(units)), len(self)))  # one for all: freed blocks were not used again
@@ -117,7 +117,7 @@ class Centroids:
         return torch.cat([index for index, _ in parts]), torch.cat([value for _, value in parts])
 
     def _of_groups(self, units: Tensor, probes: int) -> Near:
-        """Return the nearest in the groups that unit rows look at; -inf where these have fewer."""
+        """Return the nearest in the groups searched by unit rows; -inf if these have fewer."""
         if self.heads is None or self.members is None or self.numbers is None:
             raise ValueError("there are no groups")
         n, looked_at = len(units), min(self.looked_at, len(self.starts) - 1)
@@ -137,7 +137,7 @@ class Centroids:
         return index.flatten(1).gather(1, order).long(), flat.gather(1, order)
 
     def _looking(self, near: Tensor) -> list[tuple[int, int, Tensor]]:
-        """Return where the members of each group begin and end, and the entries of ``near`` (M,) that name it."""
+        """Return the range of members of each group, and the entries of ``near`` (M,) that name it."""
         order = near.argsort(stable=True)
         until = torch.bincount(near, minlength=len(self.starts) - 1).cumsum(0).tolist()
         return [

@@ -1,4 +1,4 @@
-"""All rows whose cosine with a query is at least a threshold, among any number of rows."""
+"""All rows whose cosine with a query reaches a threshold, among any number of rows."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ Sampled = tuple[
 
 
 class CosineIndex:
-    """Finds every pair of a query and a row whose cosine is at least a threshold.
+    """Finds every pair of a query and a row whose cosine reaches a threshold.
 
     Up to ``exact_rows`` rows every query is compared with every row, and no pair is lost. Beyond, rows are in inverted
     lists by the nearest of some k-means directions, and a query is compared with the few lists nearest to it: how few
@@ -59,7 +59,7 @@ class CosineIndex:
         sample: int = 4096,
         order: NDArray[np.int64] | None = None,
     ) -> None:
-        """Lay the rows out, and measure.
+        """Lay out the rows, and measure them.
 
         Args:
             vectors: shape (N, D), float16, float32 or int8; may be a memory map. They are read, and must not change.
@@ -104,7 +104,7 @@ class CosineIndex:
         )
 
     def search(self, queries: Vectors, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:
-        """Return the pairs of a query and a row whose cosine is at least the threshold.
+        """Return the pairs of a query and a row whose cosine reaches the threshold.
 
         Args:
             queries: shape (Q, D), of the dtype of the index, any length; one of length zero finds nothing.
@@ -141,7 +141,7 @@ class CosineIndex:
     def search_rows(
         self, rows: NDArray[np.int64], among: NDArray[np.bool_] | None = None, *, first: bool = False
     ) -> Links:
-        """Return the same for queries that are rows of the index, each of them its own link where it may be found.
+        """Return the same for queries that are rows of the index; each links to itself if it may be found.
 
         Which lists a row looks at is noted, so that to ask about it again costs less.
 
@@ -174,7 +174,7 @@ class CosineIndex:
             yield query, self._layout.lists.order[place], rounded(cosine, self.threshold)
 
     def _probed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the lists that rows look at, shape (A, probes); none of the rows is of length zero."""
+        """Return the lists that rows search, shape (A, probes); no row has length zero."""
         lists = self._layout.lists
         if lists.centroids is None:
             return np.zeros((len(rows), 1), np.int64)
@@ -188,7 +188,7 @@ class CosineIndex:
         return self._looked[rows].astype(np.int64)
 
     def _sampled(self, rows: NDArray[np.int64]) -> list[Sampled]:
-        """Compare rows with all rows; return which pairs they have, block by block.
+        """Compare sampled rows with all rows; return their pairs, block by block.
 
         A row is no pair. Of a crowd, which is what a row of very many pairs has, those count that came first
         in the sample: later ones are left out with all their pairs, which would leave no time for other rows. Where
@@ -215,7 +215,7 @@ class CosineIndex:
         return sampled
 
     def _counts(self, lists: InvertedLists, sampled: list[Sampled]) -> NDArray[np.int64]:
-        """Return the pairs of sampled rows by probe, shape (S, P + 1), where they look for lists in a way."""
+        """Return the pairs of sampled rows by probe, shape (S, P + 1), for one way to choose lists."""
         most = min(MOST_PROBES, lists.n_lists)
         counts = [np.zeros((0, most + 1), np.int64)]
         for chosen, query, home in sampled:

@@ -1,4 +1,4 @@
-"""All rows whose cosine with a query is at least a threshold, among few rows: every pair, by NumPy alone."""
+"""All rows whose cosine with a query reaches a threshold, among few rows: every pair, in NumPy."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ AT_ONCE = 2048  # queries
 
 
 class FewCosines:
-    """Finds every pair of a query and a row whose cosine in float64 is at least a threshold, as ``CosineIndex`` does.
+    """Finds every pair whose cosine in float64 reaches a threshold, like ``CosineIndex``.
 
     Attributes:
         threshold: cosine.
@@ -31,7 +31,7 @@ class FewCosines:
         self._rows, self._squares = _exact(vectors)
 
     def search(self, queries: NDArray, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:
-        """Return the pairs of queries, shape (Q, D), and rows; arguments and result as of ``CosineIndex.search``."""
+        """Return the pairs of queries, shape (Q, D), and rows; as ``CosineIndex.search``."""
         candidates, parts = np.flatnonzero(self._squares > 0 if among is None else among & (self._squares > 0)), []
         for start in range(0, len(queries), AT_ONCE):
             exact, squares = _exact(queries[start : start + AT_ONCE])
@@ -53,7 +53,7 @@ class FewCosines:
     def search_rows(
         self, rows: NDArray[np.int64], among: NDArray[np.bool_] | None = None, *, first: bool = False
     ) -> Links:
-        """Return the same for queries that are rows, shape (Q,); ``query`` is a place in ``rows``."""
+        """Return the same for queries that are rows, shape (Q,); ``query`` is a position in ``rows``."""
         return self.search(self._rows[rows], among, first=first)
 
 

@@ -29,7 +29,7 @@ def knn_graph(
     recall: float = 0.99,
     seed: int = 0,
 ) -> Graph:
-    """Return the k rows of the highest cosine to each row, itself left out.
+    """Return the k rows with the highest cosine to each row, without itself.
 
     Up to ``exact_rows`` rows all are compared with all, by the search that the metrics use: it settles cosines that are
     too close to call in float64, and equal ones go to the lower row. Beyond, a row is compared with the rows of the few
@@ -68,7 +68,7 @@ def knn_graph(
 
 @dataclass(frozen=True)
 class Neighbouring:
-    """A task: the k nearest rows of those that lie from ``start`` to ``stop`` in the lists, in the lists they look at.
+    """A task: the k nearest rows of those at ``start`` to ``stop`` in the lists, in the lists they search.
 
     Attributes:
         vectors: the table, shape (N, D).
@@ -123,7 +123,7 @@ def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[R
 
 
 def _exact_graph(vectors: Vectors, k: int) -> Graph:
-    """Return the graph of few rows: all are compared with all."""
+    """Return the exact graph of few rows."""
     index = np.full((len(vectors), k), -1, np.int32)
     cosine = np.full((len(vectors), k), -np.inf, np.float32)
     inverse = inverse_lengths(vectors)
@@ -137,13 +137,13 @@ def _exact_graph(vectors: Vectors, k: int) -> Graph:
 
 
 def _near_together(centroids: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
-    """Return centroids in an order in which near ones follow one another: rows of a block look at the same lists."""
+    """Return centroids in an order with near ones next to each other, so that rows of a block share lists."""
     coarse = spherical_kmeans(centroids, max(1, int(len(centroids) ** 0.5)), seed=seed, iterations=ITERATIONS)
     return centroids[np.argsort(assign(centroids, coarse)[0][:, 0], kind="stable")]
 
 
 def choose_lists(search: NearestSearch, k: int, share: float, seed: int) -> tuple[int, Recall]:
-    """Have a search find a share of the neighbours of sampled rows; return the lists to look at, and the share.
+    """Return the number of lists to search for a given recall on sampled rows, and the recall.
 
     Args:
         search: of the table; how its rows look for lists is set.

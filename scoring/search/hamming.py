@@ -1,4 +1,4 @@
-"""All codes within a Hamming distance of a query, found by the parts in which they are equal.
+"""All codes within a Hamming distance of a query, found by the bands in which they are equal.
 
 Cut 64 bits into four bands of 16 and let s_1 ... s_4 be whole numbers with (s_1 + 1) + ... + (s_4 + 1) = r + 1. Two
 codes that differ in at most r bits differ, in at least one band i, in at most s_i: else they would differ in more than
@@ -28,7 +28,7 @@ Places = NDArray[np.int64]
 
 
 class HammingIndex:
-    """Finds every pair of a query and a code that differ in at most ``radius`` of their 64 bits, and loses none.
+    """Finds every pair that differs in at most ``radius`` of 64 bits, without loss.
 
     Equal codes are one code of the search. Memory: about 60 bytes a different code, and blocks that do not grow.
 
@@ -99,7 +99,7 @@ class HammingIndex:
     def _first_pairs(
         self, parts: Iterable[tuple[Places, Places, NDArray[np.uint8]]], lowest: Places
     ) -> tuple[Places, Places, NDArray[np.uint8]]:
-        """Return of each code the pair with its first query; holds one part at a time.
+        """Return each code's pair with its first query, holding one part at a time.
 
         Args:
             parts: pairs of different queries and different codes.
@@ -118,7 +118,7 @@ class HammingIndex:
     def _code_pairs(
         self, queries: Codes, alive: NDArray[np.bool_]
     ) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
-        """Yield the pairs of different queries and different codes, each once, that are close enough."""
+        """Yield the close pairs of different queries and different codes, each once."""
         if self._in_a_row:
             yield from self._all_pairs(queries, np.flatnonzero(alive))
             return
@@ -130,7 +130,7 @@ class HammingIndex:
                 yield query[new], code[new], np.bitwise_count(apart[new])
 
     def _all_pairs(self, queries: Codes, codes: Places) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
-        """Yield the same by comparing all with all."""
+        """Yield the same by comparing all pairs."""
         step = max(1, AT_ONCE // max(1, min(len(codes), AT_ONCE)))
         for start in range(0, len(codes), AT_ONCE):
             some = codes[start : start + AT_ONCE]
@@ -165,7 +165,7 @@ class _Band:
         return np.bitwise_count((apart >> self.shift) & np.uint64(VALUES - 1)) <= self.reach
 
     def close_pairs(self, queries: Codes, radius: int) -> Iterator[tuple[Places, Places, Codes]]:
-        """Yield the pairs of a query and a code that this band looks up and that are close, and in what they differ."""
+        """Yield the close pairs that this band finds, and their differences."""
         value = self.value(queries)
         by_value = np.argsort(value, kind="stable")  # so that the codes that are compared lie side by side too
         value, queries = value[by_value], queries[by_value]
@@ -187,7 +187,7 @@ class _Band:
 
 
 def _portions(total: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of queries with some ``LOOKED_UP`` codes to compare.
+    """Yield ranges of queries with about ``LOOKED_UP`` codes to compare.
 
     Args:
         total: codes that each query and those before it are compared with, shape (Q,).
@@ -211,7 +211,7 @@ def _values_within(reach: int) -> NDArray[np.uint16]:
 def _expanded(
     group: Places, other: Places, bits: NDArray[np.uint8], members: Places, n_members: Places
 ) -> tuple[Places, Places, NDArray[np.uint8]]:
-    """Return one pair for every member of the group that stands first in each pair.
+    """Return one pair for every member of the group that is first in each pair.
 
     Args:
         group: shape (P,), in [0, G).

@@ -1,4 +1,4 @@
-"""Inverted lists: every row in the list of the centroid nearest to it, the rows of a list side by side."""
+"""Inverted lists: every row in the list of its nearest centroid, rows of a list stored contiguously."""
 
 import math
 from copy import copy
@@ -51,13 +51,13 @@ class InvertedLists:
     def by_centroids(
         cls, vectors: Vectors, centroids: NDArray[np.float32], *, device: str | None = None
     ) -> "InvertedLists":
-        """Return the lists of the centroids that rows, shape (N, D), are nearest to."""
+        """Return the lists of the nearest centroids of rows, shape (N, D)."""
         middle = in_groups(torch.from_numpy(centroids).to(device or "cpu"), 0)
         home = assign(vectors, middle, device=device)[0][:, 0]
         return cls(home, len(middle), middle)
 
     def looking(self, centroids: Centroids) -> "InvertedLists":
-        """Return the same lists, in which queries look for the nearest by these centroids."""
+        """Return the same lists, searched through these centroids."""
         lists = copy(self)
         lists.centroids = centroids
         return lists
@@ -69,7 +69,7 @@ class InvertedLists:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Rows that are in a list, in the order of their places, shape (M,)."""
+        """Rows in the order of their positions in the lists, shape (M,)."""
         return self.order[self.starts[0] :]
 
     def probed(self, units: Tensor, probes: int) -> NDArray[np.int64]:
@@ -79,11 +79,11 @@ class InvertedLists:
         return nearest_centroids(units, self.centroids, probes)[0].cpu().numpy()
 
     def everything(self, queries: NDArray[np.int64]) -> Spans:
-        """Return the lookups of queries that read all lists."""
+        """Return the spans of queries that search all lists."""
         return [(int(self.starts[0]), len(self.order), queries)]
 
     def spans(self, queries: NDArray[np.int64], probed: NDArray[np.int64]) -> Spans:
-        """Return the lookups of queries that read their own lists.
+        """Return the spans of queries that search their own lists.
 
         Args:
             queries: their numbers, ascending, shape (Q,).
@@ -109,7 +109,7 @@ def list_centroids(
     order: NDArray[np.int64] | None = None,
     device: str | None = None,
 ) -> NDArray[np.float32] | None:
-    """Return centroids for the lists of a table, shape (C, D); None where comparing all rows with all is better.
+    """Return centroids for the lists of a table, shape (C, D); None if comparing all rows is faster.
 
     Args:
         vectors: shape (N, D).

@@ -1,4 +1,4 @@
-"""Spherical k-means: directions that rows gather around, and which of them a row is nearest to."""
+"""Spherical k-means: directions that rows cluster around, and the nearest of them for each row."""
 
 import math
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def spherical_kmeans(
     order: NDArray[np.int64] | None = None,
     device: str | None = None,
 ) -> NDArray[np.float32]:
-    """Return k unit vectors, each the mean direction of the rows that are nearest to it.
+    """Return k unit vectors, each the mean direction of its nearest rows.
 
     They are trained on a sample of the rows, of which every one that has a length counts the same. A cluster that
     lost all its rows starts again from a random one. More than 4,096 clusters find most of the rows that are nearest
@@ -76,7 +76,7 @@ def spherical_kmeans(
 
 
 def in_groups(centroids: Tensor, seed: int) -> Centroids:
-    """Return centroids, shape (k, D), float32, in groups of near ones where they are more than 4,096."""
+    """Return centroids, shape (k, D), float32, grouped by proximity if there are more than 4,096."""
     if len(centroids) <= FLAT:
         return Centroids(Held(centroids))
     plain, n_groups = centroids.cpu().numpy(), math.isqrt(len(centroids))
@@ -92,7 +92,7 @@ def in_groups(centroids: Tensor, seed: int) -> Centroids:
 def assign(
     vectors: Vectors, centroids: NDArray[np.float32] | Centroids, probes: int = 1, *, device: str | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the nearest centroids of each row, the nearest first.
+    """Return the nearest centroids of each row, nearest first.
 
     Products are made in bfloat16: a cosine is right to about 0.01, and of two that are closer than that either may
     come first.
@@ -127,7 +127,7 @@ def assign(
 
 @dataclass(frozen=True)
 class Assigning:
-    """A task: the nearest of centroids to the rows from ``start`` to ``stop`` of a table (N, D)."""
+    """A task: the nearest centroids of rows ``start`` to ``stop`` of a table (N, D)."""
 
     vectors: Shared[Vectors]
     centroids: Centroids
@@ -137,7 +137,7 @@ class Assigning:
 
 
 def assigned(task: Assigning) -> list[tuple[int, NDArray[np.int32], NDArray[np.float32]]]:
-    """Return the first row of each block, and what ``assign`` says of its rows."""
+    """Return the first row of each block, and the result of ``assign`` for its rows."""
     vectors, device, blocks = task.vectors.value, task.centroids.vectors.value.device, []
     for start in range(task.start, task.stop, BLOCK):
         stop = min(start + BLOCK, task.stop)
@@ -182,7 +182,7 @@ def _tasks_of(units: Tensor, centroids: Centroids) -> Tasks:
 
 
 def _sampled(vectors: Vectors, size: int, order: NDArray[np.int64] | None, generator: np.random.Generator) -> Tensor:
-    """Return unit rows, bfloat16, of ``size`` random rows, less those that have no length."""
+    """Return ``size`` random rows at unit length, bfloat16, without zero rows."""
     rows = np.sort(generator.choice(len(vectors), size, replace=False)) if size < len(vectors) else np.arange(size)
     rows = rows if order is None else order[rows]
     units = torch.empty((size, vectors.shape[1]), dtype=torch.bfloat16)
@@ -197,7 +197,7 @@ def _sampled(vectors: Vectors, size: int, order: NDArray[np.int64] | None, gener
 
 
 def _means(units: Tensor, label: Tensor, k: int, generator: np.random.Generator) -> Tensor:
-    """Return the mean direction of each cluster; one that has none gets a random row's."""
+    """Return the mean direction of each cluster; a random row's if it has none."""
     sums = torch.zeros((k, units.shape[1]), device=units.device)
     for start in range(0, len(units), BLOCK):
         sums.index_add_(0, label[start : start + BLOCK], units[start : start + BLOCK].float())

@@ -1,4 +1,4 @@
-"""Rows laid out list by list in bfloat16, and the scan over them in blocks."""
+"""Rows stored list by list in bfloat16, and block-wise scans of them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ WRITTEN = 2 << 30  # bytes of rows by place that are written before the next are
 
 @dataclass(frozen=True)
 class ScanRows:
-    """N rows as the tasks of a scan see them.
+    """N rows for the tasks of a scan.
 
     Attributes:
         vectors: as stored, shape (N, D).
@@ -35,7 +35,7 @@ class ScanRows:
     units: Shared[Tensor]
 
     def side(self, places: NDArray[np.int64]) -> ScanBlock:
-        """Return the rows at some places, ascending; without a copy if none is missing between them."""
+        """Return the rows at ascending positions; without a copy if they are contiguous."""
         low, high = int(places[0]), int(places[-1]) + 1
         units = self.units.value
         is_contiguous = high - low == len(places)
@@ -45,7 +45,7 @@ class ScanRows:
 
 @dataclass(frozen=True)
 class TaskQueries:
-    """Q queries as the tasks of a scan see them: as ``UnitRows``, and as stored.
+    """Q queries for the tasks of a scan: as ``UnitRows``, and as stored.
 
     Attributes:
         vectors: a table that has them as stored.
@@ -71,7 +71,7 @@ class TaskQueries:
 
 @dataclass(frozen=True)
 class Look:
-    """Some queries that look at some places.
+    """Queries and the positions that they search.
 
     Attributes:
         queries: ascending, shape (A,).
@@ -87,7 +87,7 @@ class Look:
 
     @classmethod
     def at(cls, queries: NDArray[np.int64], places: NDArray[np.int64]) -> "Look":
-        """Return the lookups of queries at places, ascending, at least one."""
+        """Return the lookups of queries at ascending positions, at least one."""
         start = int(places[0])
         may = np.zeros(int(places[-1]) + 1 - start, bool)
         may[places - start] = True
@@ -95,13 +95,13 @@ class Look:
 
     @property
     def places(self) -> NDArray[np.int64]:
-        """The places, ascending."""
+        """The positions, ascending."""
         return self.start + np.flatnonzero(np.unpackbits(self.may, count=self.n))
 
 
 @dataclass(frozen=True)
 class Scan:
-    """A task: the pairs of queries that look at places."""
+    """A task: the pairs of queries with the rows at their positions."""
 
     rows: ScanRows
     queries: TaskQueries
@@ -113,14 +113,14 @@ class Scan:
 
 @dataclass(frozen=True)
 class OutsideQueries:
-    """Queries that are no rows of a layout: as stored, shape (Q, D), and at length 1."""
+    """Queries that are not rows of a layout: as stored, shape (Q, D), and at unit length."""
 
     vectors: Vectors
     rows: UnitRows
 
 
 class SearchLayout:
-    """Rows at length 1 in bfloat16, the rows of a list side by side: 2 N D bytes on the device, or in a file.
+    """Unit rows in bfloat16, rows of a list stored contiguously: 2 N D bytes on the device, or in a file.
 
     Attributes:
         vectors: the rows as stored, shape (N, D).
@@ -178,7 +178,7 @@ class SearchLayout:
         *,
         first: bool = False,
     ) -> Iterator[Pairs]:
-        """Yield query, place and cosine of the pairs at or above a cosine, block by block.
+        """Yield query, position and cosine of the pairs that reach a cosine, block by block.
 
         Args:
             queries: Q of them, or rows of this layout by their numbers, shape (Q,).
@@ -209,7 +209,7 @@ class SearchLayout:
 
 
 def _looks(spans: Spans, may: NDArray[np.bool_], most: float) -> Iterator[Look]:
-    """Yield which queries read which rows, span by span; more than ``most`` pairs are cut between blocks."""
+    """Yield which queries read which rows, span by span, split at ``most`` pairs between blocks."""
     for start, stop, looking in spans:
         places = start + np.flatnonzero(may[start:stop])
         if not len(places) or not len(looking):
@@ -219,7 +219,7 @@ def _looks(spans: Spans, may: NDArray[np.bool_], most: float) -> Iterator[Look]:
 
 
 def _portions(looks: Iterable[Look], least: float) -> Iterator[list[Look]]:
-    """Yield looks in batches of at least a given number of pairs."""
+    """Yield lookups in batches of at least a given number of pairs."""
     some: list[Look] = []
     pairs = 0
     for look in looks:
@@ -233,7 +233,7 @@ def _portions(looks: Iterable[Look], least: float) -> Iterator[list[Look]]:
 
 
 def scanned(scan: Scan) -> list[Pairs]:
-    """Return query, place and cosine of the pairs that a task finds, block by block."""
+    """Return query, position and cosine of the pairs found by a task, block by block."""
     pairs: list[Pairs] = []
     n_queries, n_places = CPU_BLOCK if scan.queries.units.value.device.type == "cpu" else GPU_BLOCK
     for look in scan.looks:

@@ -1,4 +1,4 @@
-"""Results of a search: links between queries and rows, and how many of them it finds; and graphs of neighbours."""
+"""Results of a search: links between queries and rows with their recall; and neighbour graphs."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ TIE = 1e-12  # a cosine this little below the threshold is at it: a sum of float
 
 @dataclass(frozen=True)
 class Links:
-    """P pairs of a query and a row that are close, sorted by query and then by row.
+    """P close pairs of a query and a row, sorted by query and then by row.
 
     Attributes:
         query: position among the queries given, shape (P,), int64.
@@ -32,7 +32,7 @@ class Links:
 
 @dataclass(frozen=True)
 class Recall:
-    """The share of the true links that a search finds, with a 95 % interval.
+    """The share of true links that a search finds, with a 95 % interval.
 
     Attributes:
         estimate: found / true on the sampled rows, in [0, 1]; NaN if the sample has no true link.
@@ -50,7 +50,7 @@ class Recall:
 
     @classmethod
     def of_everything(cls) -> "Recall":
-        """Return the recall of a search that compares with every row."""
+        """Return the recall of an exhaustive search: 1."""
         return cls(1.0, 1.0, 1.0, 0, exact=True)
 
     @classmethod
@@ -78,7 +78,7 @@ class Recall:
 
 @dataclass(frozen=True)
 class Graph:
-    """The neighbours of N rows, the nearest first.
+    """The neighbours of N rows, nearest first.
 
     Attributes:
         index: rows, shape (N, k), int32; -1 where there is no further row, and for a row of length zero.

@@ -1,4 +1,4 @@
-"""The nearest rows of rows and of queries, among those in the inverted lists that they look at."""
+"""The nearest rows of rows and queries, among the inverted lists that they search."""
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ WAITING = 4_194_304  # neighbours that wait to be sorted, 20 bytes each
 
 
 class NearestSearch:
-    """Finds the nearest rows of rows in inverted lists; rows are read from where they are stored when they are needed.
+    """Finds nearest rows in inverted lists; rows are read from storage on demand.
 
     Args:
         vectors: shape (N, D).
@@ -34,13 +34,13 @@ class NearestSearch:
         return units_float32(self.vectors, self.inverse, rows)
 
     def probed(self, rows: NDArray[np.int64], probes: int) -> NDArray[np.int64]:
-        """Return the lists nearest to rows, shape (B, probes); first of all the one that a row is in."""
+        """Return the lists nearest to rows, shape (B, probes), a row's own list first."""
         return self.lists.probed(unit_rows(self.vectors[rows], numbers=rows).units, probes)
 
     def neighbours(
         self, rows: NDArray[np.int64], k: int, probes: int | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the nearest other rows of rows and their cosines, in the lists that each looks at, (B, k) each.
+        """Return the nearest other rows of rows and their cosines, in the lists searched, (B, k) each.
 
         Args:
             rows: shape (B,).
@@ -67,7 +67,7 @@ class NearestSearch:
     def within(
         self, queries: Vectors, excluded: NDArray[np.int64], bounds: NDArray[np.float64], most: int
     ) -> Links | None:
-        """Return every row whose cosine with a query is at least the query's bound, of all lists.
+        """Return every row, in all lists, whose cosine with a query reaches the query's bound.
 
         Args:
             queries: shape (Q, D), of any length.
@@ -112,7 +112,7 @@ class NearestSearch:
     def _nearest(
         self, unit: Tensor, excluded: NDArray[np.int64], probed: NDArray[np.int64] | None, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the nearest rows of unit rows (B, D) in the lists probed (B, P), or in all, shape (B, k) each.
+        """Return the nearest rows of unit rows (B, D) in the lists searched (B, P), or in all, shape (B, k) each.
 
         Each is compared with its nearest list first. That reports how near a row of another one has to be: few are, and
         only these are sorted.
@@ -127,7 +127,7 @@ class NearestSearch:
         return self._settled(unit, *nearest.result(), k)
 
     def _spans(self, n: int, probed: NDArray[np.int64] | None) -> Spans:
-        """Return which of n rows look at which places, nearest lists first."""
+        """Return which of n rows search which positions, nearest lists first."""
         numbers = np.arange(n)
         if probed is None:
             return self.lists.everything(numbers)
@@ -156,12 +156,12 @@ class NearestSearch:
 
 
 def query_units(queries: Vectors) -> Tensor:
-    """Return queries at length 1, shape (Q, D), float32; one of length zero stays zero."""
+    """Return queries at unit length, shape (Q, D), float32; zero rows stay zero."""
     return torch.from_numpy(units_float32(queries, inverse_lengths(queries), np.arange(len(queries))))
 
 
 class NearestSoFar:
-    """The nearest so far of B rows, in two parts: a sorted one, and the later ones.
+    """The nearest rows found so far for B rows: a sorted part, and later candidates.
 
     Args:
         rows: the B rows, none of which is its own neighbour; -1 for what is no row.
@@ -177,7 +177,7 @@ class NearestSoFar:
         self._n_waiting = 0
 
     def update(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
-        """Take what is near enough of the cosines (A, M) of some of the rows, shape (A,), to members, shape (M,)."""
+        """Take candidates: cosines (A, M) of some of the rows, shape (A,), with members, shape (M,)."""
         fresh = np.isneginf(self.floor[looking])
         if fresh.any():
             self._sort(looking[fresh], members, cosine[torch.from_numpy(fresh)])
@@ -192,19 +192,19 @@ class NearestSoFar:
             self._settle_waiting()
 
     def result(self) -> tuple[Tensor, Tensor]:
-        """Return cosines and rows, the nearest first, shape (B, width) each; -inf and -1 if absent."""
+        """Return cosines and rows, nearest first, shape (B, width) each; -inf and -1 if absent."""
         self._settle_waiting()
         return self.best, self.index
 
     def _sort(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
-        """Sort what the first of the members are to rows that have too few so far."""
+        """Sort the first members into rows that have too few so far."""
         numbers = torch.from_numpy(members)
         cosine = cosine.masked_fill(torch.from_numpy(self.rows[looking]).view(-1, 1) == numbers, -torch.inf)
         value, at = cosine.topk(min(self.width, len(members)), dim=1)
         self._merge(looking, value, numbers[at])
 
     def _settle_waiting(self) -> None:
-        """Sort those that came since: by row, and then the nearest first."""
+        """Sort the later candidates: by row, then nearest first."""
         if not self._n_waiting:
             return
         query, value, row = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
@@ -222,7 +222,7 @@ class NearestSoFar:
         self._merge(some, torch.from_numpy(best), torch.from_numpy(index))
 
     def _merge(self, looking: NDArray[np.int64], cosine: Tensor, row: Tensor) -> None:
-        """Keep the best of those that are known and these, shape (A, W)."""
+        """Merge with new candidates, shape (A, W), and keep the best."""
         at = torch.from_numpy(looking)
         both, which = torch.cat([self.best[at], cosine], 1), torch.cat([self.index[at], row], 1)
         which = which.masked_fill(both == -torch.inf, -1)

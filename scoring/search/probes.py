@@ -1,4 +1,4 @@
-"""How many inverted lists a query has to look at, from sampled rows that are compared with all rows."""
+"""How many inverted lists a query must search, from sampled rows compared with all rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ UNKNOWN = 8  # lists to look at where the sample has no pair to use
 
 
 class ProbeCounts:
-    """How many pairs of each query are in its nearest list, its second..., and beyond the last looked at.
+    """The number of pairs of each query in its nearest list, its second, ..., and beyond the last searched.
 
     Args:
         probed: lists of each of the S queries, nearest first, shape (S, P).
@@ -31,7 +31,7 @@ class ProbeCounts:
         self._rank[np.arange(n_queries)[:, None], probed] = np.arange(most)
 
     def add(self, query: NDArray[np.int64], lists: NDArray[np.int32]) -> None:
-        """Count pairs, by their query and by the list in which their row is, shape (M,) each."""
+        """Count pairs by their query and the list of their row, shape (M,) each."""
         flat = query * self.counts.shape[1] + self._rank[query, lists]
         self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
 
@@ -39,7 +39,7 @@ class ProbeCounts:
 def choose(
     lists: InvertedLists, pairs: Callable[[InvertedLists], NDArray[np.int64]], share: float, **options: Any
 ) -> tuple[InvertedLists, int, Recall]:
-    """Return lists whose rows look at enough groups of lists, then the probes and the recall of ``choose_probes``.
+    """Return lists whose rows search enough groups, then the probes and recall of ``choose_probes``.
 
     Args:
         lists: of the table.
@@ -61,7 +61,7 @@ def choose(
 def choose_probes(
     counts: NDArray[np.int64], needed: float, *, least: int = 1, of_each: bool = False
 ) -> tuple[int, Recall]:
-    """Return the fewest lists in which the needed share of pairs lies, and the share that this finds.
+    """Return the fewest lists that contain the needed share of pairs, and the recall.
 
     Every other sampled row decides; the rows between measure the share.
 

@@ -1,4 +1,4 @@
-"""Stored rows of any length as unit rows in bfloat16, and the rounding error of each."""
+"""Stored rows of any length as unit rows in bfloat16, with the rounding error of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def check_vectors(vectors: Vectors, name: str = "vectors") -> None:
 
 
 def unit_rows(block: Vectors, *, numbers: Sequence[int] | NDArray[np.int64] | None = None) -> UnitRows:
-    """Return rows divided by their lengths, which is done in float64 and rounded once.
+    """Return rows divided by their norms, computed in float64 and rounded once.
 
     Args:
         block: shape (B, D), float16, float32 or int8, of any length.
@@ -79,7 +79,7 @@ def unit_table(vectors: Vectors, device: str | None = None) -> UnitRows:
 
 
 def padded(rows: Tensor) -> Tensor:
-    """Return rows with zeros below, so that clusters of any size make products of few shapes.
+    """Return rows padded with zeros, so that products have few shapes.
 
     The library compiles a kernel for each shape that it meets, in about a millisecond, and keeps a thousand of them, in
     most of a gigabyte.
@@ -89,7 +89,7 @@ def padded(rows: Tensor) -> Tensor:
 
 
 def inverse_lengths(vectors: Vectors) -> NDArray[np.float64]:
-    """Return 1 / length of each row, shape (N,), float64; 0 for a row of length zero.
+    """Return 1 / norm of each row, shape (N,), float64; 0 for a zero row.
 
     Raises:
         ValueError: if a value is NaN or infinite; names the row.
@@ -104,7 +104,7 @@ def inverse_lengths(vectors: Vectors) -> NDArray[np.float64]:
 
 
 def units_float32(vectors: Vectors, inverse: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return some rows at length 1, shape (B, D); a row of length zero stays zero.
+    """Return some rows at unit length, shape (B, D); zero rows stay zero.
 
     Args:
         vectors: shape (N, D).
@@ -125,7 +125,7 @@ def units_float32(vectors: Vectors, inverse: NDArray[np.float64], rows: NDArray[
 
 
 def _squares(exact: NDArray[np.float64], numbers: Sequence[int] | NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """Return squared lengths of rows, which must be finite; the numbers are for the message."""
+    """Return squared norms of rows, which must be finite; the numbers are for the message."""
     squares: NDArray[np.float64] = np.einsum("ij,ij->i", exact, exact)
     if not np.isfinite(squares).all():
         at = int(np.flatnonzero(~np.isfinite(squares))[0])

@@ -1,4 +1,4 @@
-"""Pairs of rows at or above a cosine: a scan in bfloat16 that loses none, a check in float64 that lets none through.
+"""Pairs of rows that reach a cosine: a bfloat16 scan that loses none, then an exact check in float64.
 
 Why the scan loses none. Let x and y be rows of length 1, and x' = x + e, y' = y + f what bfloat16 made of them. Then
 
@@ -31,7 +31,7 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]  # quer
 
 @dataclass(frozen=True)
 class ScanBlock:
-    """B rows of a table, as they are stored and as they are scanned.
+    """B rows of a table, as stored and as scanned.
 
     Attributes:
         vectors: the table, shape (N, D).
@@ -46,7 +46,7 @@ class ScanBlock:
     units: Tensor
 
     def exact(self, local: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return rows as they are stored, in float64."""
+        """Return rows as stored, in float64."""
         return np.asarray(self.vectors[self.numbers[local]]).astype(np.float64)
 
     def take(self, local: NDArray[np.int64]) -> "ScanBlock":
@@ -56,7 +56,7 @@ class ScanBlock:
 
 
 def margin(residual: float, other: float, width: int) -> float:
-    """Return by how much a product of bfloat16 rows of such residuals can differ from the cosine; see above.
+    """Return the maximal difference between a product of bfloat16 rows and the cosine; see above.
 
     Args:
         residual: largest residual of the rows on one side.
@@ -68,7 +68,7 @@ def margin(residual: float, other: float, width: int) -> float:
 
 
 def lowest_product(threshold: float, allowed: float, device: torch.device) -> float:
-    """Return the lowest product of pairs to look at, so that an error of the scan loses none above the threshold."""
+    """Return the lowest product to examine, so that scan errors lose no pair above the threshold."""
     bound = threshold - TIE - allowed
     return bound if device.type == "cuda" else float(torch.tensor(bound).to(torch.bfloat16))
 
@@ -95,7 +95,7 @@ def close_pairs(queries: ScanBlock, rows: ScanBlock, threshold: float, lowest: f
 
 
 def _candidates(queries: Tensor, rows: Tensor, lowest: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the places of products that are at least ``lowest``, by query and then by row."""
+    """Return the positions of products of at least ``lowest``, by query and then by row."""
     if queries.device.type == "cuda":  # sums come back in float32, and are never made in parts of lower precision
         at = (torch.mm(queries, rows.T, out_dtype=torch.float32) >= lowest).nonzero().cpu().numpy()
         return at[:, 0], at[:, 1]
@@ -111,7 +111,7 @@ def _candidates(queries: Tensor, rows: Tensor, lowest: float) -> tuple[NDArray[n
 def _first_pairs(
     queries: ScanBlock, rows: ScanBlock, query: NDArray[np.int64], row: NDArray[np.int64], threshold: float
 ) -> Pairs:
-    """Return of each row the pair with its first query; measures one pair of a row, then two more, then four more..."""
+    """Return each row's pair with its first query, checking one pair per row, then two, then four..."""
     order = np.argsort(row, kind="stable")  # a row's queries keep their order
     query, row = query[order], row[order]
     count = np.bincount(row, minlength=len(rows.numbers))
@@ -158,7 +158,7 @@ def _cosines(
 
 
 def _compact(place: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the places that occur, ascending, and for each entry which of them it is."""
+    """Return the positions that occur, ascending, and the index of each entry among them."""
     occurs = np.zeros(size, bool)
     occurs[place] = True
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[place]
