@@ -28,7 +28,7 @@ N_LOOKED_AT = 16_384  # rows that are compared one by one, to name those that di
 
 
 class Ranked:
-    """Receives kept rows in table order, yields them in the order picked; an ``Arranged``.
+    """Receives kept rows in table order and yields them in the order picked; an ``Arranged``.
 
     Rows wait in their own file that is gone at the end, so a batch may be larger than memory.
 
@@ -55,7 +55,7 @@ class Ranked:
         self._starts = [0]
 
     def add(self, kept: pa.RecordBatch) -> None:
-        """Add the next kept rows, in the order of the table."""
+        """Add the next kept rows, in table order."""
         with _room():
             if self._writer is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="curate-")
@@ -90,14 +90,14 @@ class Ranked:
         return taken.take(pa.array(np.argsort(order)))
 
     def close(self) -> None:
-        """Remove the file in which rows waited."""
+        """Remove the file that buffers rows."""
         if self._folder is not None:
             self._folder.cleanup()
 
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Name the temporary folder without room for waiting rows, which is not the output folder."""
+    """Return the temporary folder without space to buffer rows, which is not the output folder."""
     try:
         yield
     except OSError as error:
@@ -109,7 +109,7 @@ def _room() -> Iterator[None]:
 
 
 def passed_through(schema: pa.Schema, taken: list[str]) -> list[pa.Field]:
-    """Return a table's own columns, those whose name is taken as ``source_<name>``.
+    """Return the table's columns; those with a name that is taken become ``source_<name>``.
 
     Raises:
         InputError: if that name is taken too.
@@ -177,7 +177,7 @@ def _name(key: bytes) -> str:
 
 
 def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows of a subset whose value is not their row's now; numbers may differ by rounding.
+    """Return the rows of a subset whose value differs from the table's; numbers may differ by rounding.
 
     Args:
         now: a column as derived.
@@ -189,7 +189,7 @@ def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64])
 
 
 def _compare_columns(source: Table, expected: Expected, subset: Table, names: Sequence[str], differ: Differ) -> None:
-    """Compare the table's own columns by their digest over all rows; only where that differs, row by row."""
+    """Compare the table's columns by digest over all rows, and row by row if that differs."""
     renamed = dict(zip(names, source.schema.names, strict=True))
     schema = pa.schema([source.schema.field(old).with_name(new) for new, old in renamed.items()])
     lists = [field.name for field in schema if is_vector(field.type)]

@@ -1,4 +1,4 @@
-"""The chain of receipts before a receipt: each refers to its input, next to which is the receipt of the step before."""
+"""The chain of receipts: each refers to its input, next to which lies the receipt of the previous step."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,12 +41,12 @@ class Link:
 
     @property
     def is_calibration(self) -> bool:
-        """Whether it is the receipt of a calibration that was applied, which decides nothing."""
+        """Whether it is the receipt of an applied calibration, which decides nothing."""
         return is_applied(self.noted)
 
     @property
     def policy(self) -> str:
-        """The name of the policy; ``calibrate`` where probabilities were added to a table."""
+        """The name of the policy; ``calibrate`` if probabilities were added to a table."""
         return "calibrate" if self.is_calibration else name_of(self.noted["policy"])
 
     def output(self, name: str) -> AnyPath | None:
@@ -72,7 +72,7 @@ def receipt_of(path: AnyPath) -> AnyPath:
 
 
 def links(receipt: AnyPath, searched: Searched, table: AnyPath | None = None) -> Iterator[Link]:
-    """Yield a receipt, then the one of its input, and so on to a table that no policy wrote.
+    """Yield a receipt, then the receipt of its input, and so on to a table without receipt.
 
     Args:
         receipt: the last of them.
@@ -95,7 +95,7 @@ def links(receipt: AnyPath, searched: Searched, table: AnyPath | None = None) ->
 
 
 def links_after(table: AnyPath, searched: Searched) -> list[Link]:
-    """Return the steps that began at a table, and those after them.
+    """Return the steps applied to a table, and their successors.
 
     Their receipts are in its folder, or a pipeline that wrote the folder put them elsewhere, such as ``curate clean``.
 

@@ -1,4 +1,4 @@
-"""The contract of a policy, and the table of all of them."""
+"""The interface of a policy, and the table of all policies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar

@@ -31,7 +31,7 @@ Compare = Callable[[Table, Differ, Problem], None]
 
 
 class Arranged(Protocol):
-    """Kept rows that become a subset with other columns, or in another order, than the table's.
+    """Kept rows whose subset has other columns, or another order, than the table.
 
     Attributes:
         schema: of the subset.
@@ -48,7 +48,7 @@ class Arranged(Protocol):
         """Yield the subset, once all kept rows are there."""
 
     def close(self) -> None:
-        """Release temporary files and memory, even if `finish` was never called."""
+        """Release temporary files and memory, also without `finish`."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Decided(Generic[R]):
 
 
 def tally(outcome: np.ndarray) -> list[int]:
-    """Return the rows of each outcome; counted code by code, because bincount would need eight bytes a row."""
+    """Return the rows of each outcome; counted per code, since bincount needs eight bytes per row."""
     return [int(np.count_nonzero(outcome == code)) for code in range(len(OUTCOMES))]
 
 
@@ -127,7 +127,7 @@ def counted_result(decided: Decided[R]) -> R:
 
 
 def _decisions(decided: Decided[Result], rows: np.ndarray) -> Iterator[dict[str, Any]]:
-    """Yield the decisions of some rows (M ascending indices), reading no more than their row groups."""
+    """Yield the decisions of some rows (M ascending indices), reading only their row groups."""
     if not len(rows):
         return
     names = [name for name in (KEY, STATUS, ERROR) if name in decided.table.schema.names]
@@ -138,7 +138,7 @@ def _decisions(decided: Decided[Result], rows: np.ndarray) -> Iterator[dict[str,
 
 
 def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
-    """Return how many rows failed (N, bool) by status; nothing for a table without statuses."""
+    """Return how many rows failed (N, bool) by status; empty for a table without statuses."""
     if not failed.any() or STATUS not in table.schema.names or not is_text(table.schema.field(STATUS).type):
         return {}
     return {str(kind): n for kind, _, n in _counts(table, STATUS, failed).iter_rows() if n}
@@ -175,7 +175,7 @@ def _first(mask: np.ndarray, n: int) -> np.ndarray:
 
 
 def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, int]]]:
-    """Return the column of the groups, and the rows in and kept of each group, the largest first.
+    """Return the column of groups, and the input and kept rows of each group, largest first.
 
     Images that are gone from the source do not count: no policy dropped them.
     Groups are the values of the column that the policy names, else of ``label``, else of ``cluster``; {} without any.

@@ -170,7 +170,7 @@ def _first_named(table: Table, rows: np.ndarray) -> list[str]:
 
 
 def _compare_subset_keys(again: Again, subset: Table, result: Verification) -> None:
-    """The subset must hold the kept rows, all of them and no other."""
+    """Check that the subset contains exactly the kept rows."""
     present = key_hashes(subset)
     kept = np.flatnonzero(again.outcome == KEEP)
     missing = kept[places(again.hashes[kept], present) < 0]
@@ -182,7 +182,7 @@ def _compare_subset_keys(again: Again, subset: Table, result: Verification) -> N
 
 
 def compare_rows(again: Again, subset: Table, result: Verification) -> None:
-    """Both in the same order: every column of every kept row must be the same."""
+    """Compare every column of every kept row, with both tables in the same order."""
     source = again.table.stored
     if source.schema != subset.schema:
         result.problem(Finding(findings.OTHER_COLUMNS, "subset"))

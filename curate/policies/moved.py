@@ -1,4 +1,4 @@
-"""Files of a receipt, found at their place, next to the receipt, or below given folders."""
+"""Files of a receipt, found at their path, next to the receipt, or below given folders."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence

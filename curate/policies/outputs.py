@@ -48,7 +48,7 @@ class Files:
 
 
 class Outputs:
-    """The names that belong together: ``NAME.parquet`` and what is next to it.
+    """The output names that belong together: ``NAME.parquet`` and the files next to it.
 
     Args:
         subset: ends in ``.parquet``; of this machine, or of a store.
@@ -80,7 +80,7 @@ class Outputs:
         return TableWriter(self.together.draft(self.tables[name]), schema, metadata, overwrite=self.overwrite)
 
     def text(self, path: AnyPath) -> AtomicFile:
-        """Return one of the other files, before it gets its name."""
+        """Return one of the other files, before it is renamed."""
         return AtomicFile(self.together.draft(path), overwrite=self.overwrite)
 
     def refuse(self, table: Table) -> None:
@@ -190,7 +190,7 @@ def bytes_read(files: Files) -> dict[str, str]:
 
 
 def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
-    """The schema of the subset with the table's own metadata, and ours."""
+    """Return the schema of the subset with the table's metadata, and ours."""
     table, arranged = decided.table.stored, decided.arranged
     metadata = {
         **_with_classes(table, decided.same_classes),
@@ -218,7 +218,7 @@ def _with_classes(table: Table, same: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _earlier(table: Table) -> list[Any]:
-    """The rules of earlier policies on the table."""
+    """Return the rules of earlier policies on the table."""
     policy = table.metadata.get("policy", [])
     return policy if isinstance(policy, list) else []
 
@@ -255,7 +255,7 @@ def _as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _check(decided: Decided[Result], counts: np.ndarray, n_subset: int, n_decisions: int) -> None:
-    """Check that the counts add up before any file gets its name."""
+    """Check that the counts add up before any file is renamed."""
     n_rows, *expected = decided.counts().values()
     if counts.tolist() != expected or sum(expected) != n_rows or n_decisions != n_rows or n_subset != expected[0]:
         raise RuntimeError(f"rows do not add up: {counts.tolist()} written, {expected} decided of {n_rows}")

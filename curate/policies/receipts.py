@@ -1,4 +1,4 @@
-"""The receipt of a policy: inputs, request and outputs. ``curate verify`` derives it again."""
+"""The receipt of a policy: inputs, request and outputs, from which ``curate verify`` recomputes it."""
 
 import platform
 import sys
@@ -103,7 +103,7 @@ def receipt_json(
 
 
 def environment() -> dict[str, Any]:
-    """Return Python, platform and the versions of the packages that decide what is written."""
+    """Return Python, platform and the versions of the packages that determine the output."""
     packages: dict[str, str | None] = {}
     for name in PACKAGES:
         try:

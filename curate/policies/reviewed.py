@@ -65,7 +65,7 @@ class Reviewed:
         return rows[~self.drop[rows]]
 
     def answered(self, question: str, verdict: str) -> NDArray[np.bool_]:
-        """Return whose answer to a question is a verdict, shape (N,)."""
+        """Return which answers to a question are verdicts, shape (N,)."""
         is_answered = np.zeros(len(self.drop), bool)
         is_answered[self.answers.get(question, {}).get(verdict, [])] = True
         return is_answered

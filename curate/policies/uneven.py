@@ -1,4 +1,4 @@
-"""Classes or clusters of which a cut drops a much larger share than overall: rare is not bad."""
+"""Classes or clusters that lose a much larger share than overall, since rare is not bad."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ MOST_NAMED = 3
 
 
 def uneven_words(kind: str, groups: Mapping[str, tuple[int, int]], usual: float) -> list[str]:
-    """Return a sentence for each group that loses more than twice what all lose, the worst first.
+    """Return a sentence for each group that loses more than twice the average share, worst first.
 
     Classes that lose all their rows, however few, are in the first sentence.
 
@@ -31,7 +31,7 @@ def uneven_words(kind: str, groups: Mapping[str, tuple[int, int]], usual: float)
 
 
 def emptied_words(kind: str, names: Sequence[str]) -> list[str]:
-    """Return the sentence that names classes without a kept row; none for none.
+    """Return the sentence that names classes without a kept row; empty if there are none.
 
     >>> emptied_words("class", ["ant", "bee", "cat", "dog"])
     ['no row is left of class ant, bee, cat and 1 more']

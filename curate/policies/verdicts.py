@@ -115,12 +115,12 @@ class ImageDecision:
 
     @property
     def drop(self) -> bool:
-        """Whether an answer drops it."""
+        """Whether a verdict drops it."""
         return DROP in self.answers.values()
 
     @property
     def keep(self) -> bool:
-        """Whether an answer keeps it."""
+        """Whether a verdict keeps it."""
         return KEEP in self.answers.values()
 
 
@@ -140,7 +140,7 @@ def answer_of(decisions: Mapping[str, ImageDecision], question: str, key: str, l
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The whole lines of a file.
+    """The complete lines of a file.
 
     Attributes:
         path: of the file.
@@ -321,7 +321,7 @@ class VerdictFile:
         self.append_all([(verdict, fields)])
 
     def append_all(self, decisions: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        """Write lines together, after a header at the first of this session; flush them to the disk.
+        """Write lines together, after a header if they are the first of this session; flush them to disk.
 
         Args:
             decisions: verdict and fields of each line.

@@ -1,4 +1,4 @@
-"""Derive a subset again from its receipt, and report whether it is identical or which rows differ, and why."""
+"""Recompute a subset from its receipt, and report which rows differ, and why."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -142,7 +142,7 @@ def _compare_origin(noted: Mapping[str, Any], source: Table, result: Verificatio
 def _note_places(
     receipt: AnyPath, noted: Mapping[str, Any], source: Table, searched: Searched, result: Verification
 ) -> None:
-    """Note which of several files with the input's name is compared, if the nearest one has changed."""
+    """Note which of several files with the input's name is compared, if the nearest has changed."""
     path = path_to_read(str(noted["input"]["path"]))
     then, places = noted["input"].get("sha256"), searched.places(path)
     if len(places) < 2 or not then or None in then:
@@ -203,7 +203,7 @@ def _compare_receipt(
 
 
 def _compare_rules(noted: Mapping[str, Any], outputs: Mapping[str, Table], result: Verification) -> None:
-    """Compare the rules of the receipt with those that the tables hold: another rule may decide the same rows."""
+    """Compare the rules of the receipt with those in the tables, since another rule may decide the same rows."""
     for name, table in outputs.items():
         rules = table.metadata.get("policy")
         if isinstance(rules, list) and len(rules) >= len(noted["policy"]):
@@ -314,7 +314,7 @@ def _compare_read(receipt: AnyPath, path: AnyPath, digest: str, searched: Search
 
 
 def packages_then(receipt: Mapping[str, Any]) -> list[Finding]:
-    """Return the packages of a receipt with another version now, which can change last digits."""
+    """Return the receipt's packages that have another version now, which can change last digits."""
     now, then = environment(), receipt.get("environment")
     if not isinstance(then, Mapping):
         return []

@@ -1,1 +1,1 @@
-"""Samples that you judge for a filter with a guarantee, and the guarantees that follow from the verdicts."""
+"""Samples to judge for a filter with a guarantee, and the guarantees that follow from the verdicts."""

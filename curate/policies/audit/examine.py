@@ -1,4 +1,4 @@
-"""The results of annotators' answers on images, pairs or labels: `curate.review_verdicts`."""
+"""What verdicts show about images, pairs or labels: `curate.review_verdicts`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ RATES = (0.01, 0.02, 0.05, 0.1)
 
 
 def read_verdicts(files: Sequence[str | Path], *, confidence: str | float = "95%", judges: str = ANY) -> AuditReading:
-    """Read an audit, and report its results.
+    """Read an audit, and return its results.
 
     Args:
         files: of ``curate review plan``, with answers; see ``read_audit``.
@@ -70,7 +70,7 @@ class PairReading:
 
 
 def run_review_verdicts(options: ReviewVerdictsOptions) -> AuditReading | PairReading | Verdicts:
-    """Return the results of annotators' answers on images, pairs or labels.
+    """Return what verdicts show about images, pairs or labels.
 
     Raises:
         InputError: for a file that is no audit, or options that it cannot have.

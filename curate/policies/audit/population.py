@@ -1,4 +1,4 @@
-"""Rows in the order of a score, as counts: ranks of some rows, without sorting the table."""
+"""Rows ordered by a score, as counts: ranks of some rows without sorting the table."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from scoring.errors import InputError
 
 @dataclass(frozen=True)
 class Population:
-    """Rows that have a score, the most certain first; ties are never split.
+    """Rows with a score, most certain first; ties are never split.
 
     Attributes:
         column: of the score.
@@ -24,7 +24,7 @@ class Population:
 
     @classmethod
     def of(cls, table_rows: Rows, column: str, inside: NDArray[np.bool_] | None = None) -> "Population":
-        """Return the scored rows of a table that are ``inside``, shape (N,), where given."""
+        """Return the scored rows of a table, restricted to ``inside``, shape (N,), if given."""
         numbers = table_rows.exact[column]
         is_known = table_rows.ok & numbers.valid if inside is None else table_rows.ok & numbers.valid & inside
         return cls(column, np.sort(in_doubt(numbers.values[is_known], column)))
@@ -41,17 +41,17 @@ class Population:
         return np.searchsorted(self.ordered, in_doubt(values, self.column), side="right").astype(np.int64)
 
     def value_at(self, rank: int) -> float:
-        """Return the score of the row of a rank from 1."""
+        """Return the score at a rank from 1."""
         value = self.ordered[rank - 1]
         return float(value if is_less_certain(self.column) else -value)
 
     def snap(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the next ranks from these on that split no ties."""
+        """Return the next higher ranks that split no ties."""
         return np.searchsorted(self.ordered, self.ordered[ranks - 1], side="right").astype(np.int64)
 
 
 def in_doubt(values: NDArray, column: str) -> NDArray:
-    """Return scores so that low is certain, in a type that can be negated."""
+    """Return scores turned so that low is certain, in a type that can be negated."""
     if is_less_certain(column):
         return values
     if np.issubdtype(values.dtype, np.integer):

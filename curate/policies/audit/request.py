@@ -22,7 +22,7 @@ JUDGES = {
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound on the share of bad rows among those that are kept.
+    """A bound on the share of bad rows among those kept.
 
     Attributes:
         rate: the bound, in (0, 1).
@@ -34,7 +34,7 @@ class Goal:
 
 
 def parse_share(value: str | float, flag: str) -> float:
-    """Return a share that is typed as 0.02 or 2%, above 0 and below 1.
+    """Return a share typed as 0.02 or 2%, above 0 and below 1.
 
     Raises:
         InputError: for anything else.
@@ -50,5 +50,5 @@ def parse_share(value: str | float, flag: str) -> float:
 
 
 def parse_goal(rate: str | float, confidence: str | float) -> Goal:
-    """Return the goal that is typed; InputError for an invalid share."""
+    """Return the goal as typed; InputError for an invalid share."""
     return Goal(parse_share(rate, "--max-bad-rate"), parse_share(confidence, "--confidence"))

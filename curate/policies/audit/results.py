@@ -50,7 +50,7 @@ class AuditPlan(Printed):
         }
 
     def lines(self) -> list[str | Grid]:
-        """Return lines on a plan: its goal, how many images to judge by how many are bad, and the next steps."""
+        """Return lines on a plan: its goal, the images to judge for several bad rates, and the next steps."""
         part = "all" if self.among == self.rows else f"the {self.among:,} most certain of"
         lines: list[str | Grid] = [
             f"to show that at most {_share(self.rate)} is bad of {part} {counted(self.rows, 'row')} with "
@@ -102,7 +102,7 @@ class AuditReading(Printed):
         return {**asdict(self), "bad": self.bad._asdict(), "kept": kept}
 
     def lines(self) -> list[str | Grid]:
-        """Return lines on the sampled population, and how many rows each rate would keep."""
+        """Return lines on the sampled population, and how many rows each bad rate would keep."""
         count = self.counts
         lines: list[str | Grid] = [
             f"{sum(count.values()):,} drawn: {count['good']:,} good, {count['bad']:,} bad, {count['between']:,} unsure "
@@ -143,7 +143,7 @@ class Promise:
     cut: float
 
     def line(self, rule: str, confidence: float, promise: str) -> str:
-        """Return the promise of a filter in one sentence."""
+        """Return the guarantee of a filter in one sentence."""
         seen = f"{self.judged:,} judged, {self.bad:g} bad"
         if promise == AVERAGE:
             return (
@@ -157,7 +157,7 @@ class Promise:
 
 
 def _share(value: float) -> str:
-    """Return a share as per cent, with its significant digits.
+    """Return a share in per cent with its significant digits.
 
     >>> _share(0.02), _share(0.005), _share(1 / 3)
     ('2%', '0.5%', '33.3%')

@@ -1,4 +1,4 @@
-"""Verdicts of an audit: read, joined over judges, and all accounted for."""
+"""Verdicts of an audit: read, combined over reviewers, and all accounted for."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ MOST_FILES = 100
 
 @dataclass(frozen=True)
 class Zone:
-    """The rows that a sample was drawn from: the ``among`` most certain, down to the score ``cut``."""
+    """The rows that a sample was drawn from: the ``among`` most certain, down to score ``cut``."""
 
     among: int
     cut: float
@@ -37,7 +37,7 @@ class Zone:
 
 @dataclass(frozen=True)
 class Judged:
-    """A row that was drawn, and the verdicts on it.
+    """A sampled row and its verdicts.
 
     Attributes:
         key: of the row.
@@ -56,7 +56,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The verdicts on random samples of the rows that could be kept.
+    """Verdicts on random samples of the rows that could be kept.
 
     Attributes:
         files: that were read.
@@ -75,7 +75,7 @@ class Verdicts:
     judges: str
 
     def counts(self) -> dict[str, int]:
-        """Return rows by verdict: good, bad, between (judges disagree, or are unsure) and blank."""
+        """Return rows by verdict: good, bad, between (reviewers disagree or are unsure) and blank."""
         answers = [set(row.answers) for row in self.judged]
         good, bad = answers.count({GOOD}), answers.count({BAD})
         return {GOOD: good, BAD: bad, "between": len(answers) - good - bad, "blank": self.blank}
@@ -87,7 +87,7 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class Plan:
-    """A drawn sample: zone, score, rows, whether labels are judged, and the number of verdicts that do not count."""
+    """A sample: zone, score, rows, whether labels are judged, and the number of verdicts that do not count."""
 
     zone: Zone
     column: str
@@ -97,7 +97,7 @@ class Plan:
 
 
 def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
-    """Read the verdicts on drawn rows.
+    """Read the verdicts on sampled rows.
 
     Each file is a NAME.audit.csv of ``curate review plan``, whose verdicts are next to it, as ``curate review`` writes
     them. The reviewers of one file are several judges, as are copies of it; files that were drawn with other seeds or
@@ -150,7 +150,7 @@ def is_audit(path: str | Path) -> bool:
 
 
 def joined(answers: Sequence[str], judges: str) -> float:
-    """Return how bad a row is by the answers of several judges, in [0, 1]; unsure counts as bad."""
+    """Return how bad a row is by the verdicts of several reviewers, in [0, 1]; unsure counts as bad."""
     share = sum(answer != GOOD for answer in answers) / len(answers)
     if judges == SHARE:
         return share
@@ -158,7 +158,7 @@ def joined(answers: Sequence[str], judges: str) -> float:
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the drawn sample, with the verdicts next to it.
+    """Return the sample, with the verdicts next to it.
 
     Raises:
         InputError: for a file, column or line that is missing or wrong.
@@ -192,7 +192,7 @@ def _parsed(cells: dict[str, str]) -> tuple[Judged, tuple[int, float, str], bool
 
 
 def _add_label_studio(path: Path, rows: dict[str, Judged]) -> None:
-    """Add what annotators chose, to the rows that were drawn."""
+    """Add the annotators' choices to the sampled rows."""
     from curate.exporting.label_studio import read
 
     export = read(path, ExpectedRows.of(list(rows), (GOOD, BAD, UNSURE)))

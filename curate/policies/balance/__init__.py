@@ -1,1 +1,1 @@
-"""Rows of each cell, a class or a cluster, towards a distribution."""
+"""Balancing of cells (classes or clusters) towards a distribution."""

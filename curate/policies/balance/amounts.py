@@ -35,12 +35,12 @@ class Amounts:
 
     @property
     def short(self) -> Counts:
-        """Rows missing in each cell, shape (C,)."""
+        """Number of missing rows in each cell, shape (C,)."""
         return np.maximum(self.quota - self.taken, 0)
 
     @property
     def apart(self) -> float:
-        """Total variation distance of actual and target shares, in [0, 1]."""
+        """Total variation distance between actual and target shares, in [0, 1]."""
         total = max(1, int(self.taken.sum()))
         return float(np.abs(self.taken - self.quota).sum() / 2 / total)
 
@@ -69,7 +69,7 @@ def amounts(sizes: Counts, shares: Floats, total: int | None = None) -> Amounts:
 
 
 def apportioned(quotas: Floats, total: int) -> Counts:
-    """Return whole numbers that sum to ``total``: each quota rounded down, and one more for the largest remainders.
+    """Return integers that sum to ``total``: quotas rounded down, plus one for the largest remainders.
 
     Equal remainders go to the earlier cell.
 

@@ -1,4 +1,4 @@
-"""Which cell each row is in, and the order of rows in a cell."""
+"""The cell of each row, and the order of rows within a cell."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ USUAL_CLUSTERS = 100
 
 
 def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
-    """Return the cluster of each row by spherical k-means; clusters that no row is in have no name.
+    """Return the cluster of each row by spherical k-means; empty clusters have no name.
 
     Args:
         vectors: unit rows, shape (M, D).

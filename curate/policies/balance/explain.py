@@ -1,4 +1,4 @@
-"""The result of a balance with notes, and the decisions, one row for every input row, its cell, and why."""
+"""The result of a balance with notes, and its decisions: one row for every input row, with cell and reason."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Balance a table: rows of each class or cluster, towards uniform, a power of the sizes, or given shares."""
+"""Balance a table by class or cluster: uniformly, by a power of the sizes, or to given shares."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -105,7 +105,7 @@ class Balance:
 def _lacking(
     request: BalanceRequest, rows: Rows, signal: Signal | None, *, by_clusters: bool
 ) -> tuple[NDArray[np.int8], tuple[str, ...]]:
-    """Return why each row is excluded, shape (N,), an index into the reasons, -1 for none; and the reasons."""
+    """Return the reason for which each row is excluded, shape (N,), as an index, -1 for none; and the reasons."""
     lacking: dict[str, NDArray[np.bool_]] = {}
     if rows.embedding is not None:
         problems = enumerate(EMBEDDING_PROBLEMS, 1)
@@ -118,7 +118,7 @@ def _lacking(
 
 
 def _cells(request: BalanceRequest, rows: Rows, inside: NDArray[np.int64], *, by_clusters: bool) -> Codes:
-    """Return the cell of each row that can be judged, of cells that have such a row."""
+    """Return the cell of each row that can be used, and the cells that have such a row."""
     if by_clusters:
         return clustered(_vectors(rows, inside), request.clusters, request.seed)
     column = rows.names[request.per]
@@ -140,7 +140,7 @@ def _vectors(rows: Rows, inside: NDArray[np.int64]) -> NDArray[np.floating]:
 
 
 def run_balance(options: BalanceOptions) -> BalanceResult:
-    """Keep rows of each cell so that the cells have their shares; write subset, decisions and receipt.
+    """Keep rows of each cell according to the target shares; write subset, decisions and receipt.
 
     Returns:
         counts, notes and paths.

@@ -52,7 +52,7 @@ class BalanceRequest(Request):
             raise InputError(f"--seed must be between 0 and 2^63 - 1, got {self.seed}; choose another")
 
     def by_clusters(self, table: Table) -> bool:
-        """Return whether the cells are clusters of k-means: with a number, or if no column has that name."""
+        """Return whether cells are clusters by k-means: if a number is given, or no column has the name."""
         return self.per == CLUSTERS and (self.clusters is not None or CLUSTERS not in table.schema.names)
 
     def by_embedding(self, table: Table) -> bool:
@@ -60,7 +60,7 @@ class BalanceRequest(Request):
         return self.within == TYPICAL or self.by_clusters(table)
 
     def signal(self, table: Table) -> Signal | None:
-        """Return the score column and its direction; None where no score is requested.
+        """Return the score column and its direction; None if no score is requested.
 
         Raises:
             InputError: for a column that is missing or of no known direction, or where there is no score.

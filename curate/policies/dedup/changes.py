@@ -1,4 +1,4 @@
-"""How a copy was changed: the differences between two rows that show the same, in words."""
+"""How a copy was changed: differences between two rows that show the same, in words."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ FRAME = 0.03  # share of the area in a border
 
 @dataclass(frozen=True)
 class Appearance:
-    """The appearance of N rows, as far as their table shows it.
+    """The properties of N rows that the table shows.
 
     Attributes:
         rows: with the columns of ``COMPARED`` that their table has.
@@ -139,5 +139,5 @@ def _coding(name: str | None, kept: str | None, settings: tuple[float, float]) -
 
 
 def _ratio(value: float, other: float) -> float:
-    """Return value / other; 1, no change, if undefined."""
+    """Return value / other; 1 (unchanged) if undefined."""
     return value / other if np.isfinite([value, other]).all() and other > 0 else 1.0

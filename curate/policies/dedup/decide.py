@@ -91,7 +91,7 @@ class Duplicates:
 
     @cached_property
     def other_look(self) -> Appearance | None:
-        """The appearance of rows of the other table; or None."""
+        """The properties of rows, from the columns of the table."""
         return None if self.other_rows is None else Appearance.of(self.other_rows)
 
 
@@ -104,7 +104,7 @@ def decide_duplicates(
     *,
     compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> Duplicates:
-    """Find copies and decide which image is kept; nothing is written.
+    """Find copies and choose the image to keep; nothing is written.
 
     Args:
         table: to deduplicate.
@@ -155,7 +155,7 @@ def decide_duplicates(
 
 @dataclass(frozen=True)
 class _Work:
-    """The resources to find groups in a table."""
+    """What is needed to find groups in a table."""
 
     rows: Rows
     request: DedupRequest
@@ -177,7 +177,7 @@ class _Work:
         return build(self.rows, {name: threshold}, self.request.views())[name] if stricter is None else stricter
 
     def foreign(self, other_rows: Rows | None, open_rows: Marked, bound: Marked) -> tuple[Stars, Marked]:
-        """Return which open rows another table has, and which of these are kept until they are reviewed, shape (N,).
+        """Return which open rows also occur in the other table, and which of these are kept for review, shape (N,).
 
         The others are no longer open, in place.
         """
@@ -192,7 +192,7 @@ class _Work:
         return stars, held
 
     def held_back(self, stars: Stars) -> Marked:
-        """Whether the finder that links each row holds rows of large groups back, shape (N,)."""
+        """Return whether the finder that links each row holds back rows of large groups, shape (N,)."""
         return np.isin(stars.finder, [at for at, name in enumerate(stars.names) if name in self.request.held_back])
 
     def inside(self, open_rows: Marked, protected: Marked) -> Stars:
@@ -211,7 +211,7 @@ class _Work:
         return loose, waiting
 
     def _drop_sure(self, stars: Stars, waiting: Marked) -> Marked:
-        """Assign waiting rows to the kept or waiting rows they are certainly copies of; return which, shape (N,)."""
+        """Assign waiting rows that are certainly copies of a kept or waiting row; return which, shape (N,)."""
         strict = {name: self.crowds.bounds[name].sure for name in self.request.held_back}
         strict_searches = {**self.searches, **{name: self._search(name, least) for name, least in strict.items()}}
         kept, partners = stars.owner == np.arange(len(waiting)), np.zeros(len(waiting), bool)
@@ -232,7 +232,7 @@ def _enlarged_last(
     open_rows: Marked,
     at_home: Marked,
 ) -> tuple[_Work, Stars, Marked | None]:
-    """Group again where a kept image is only an enlarged one; return also which rows are, None where unknown."""
+    """Group again if a kept image is only an enlarged one; also return which rows are enlarged, None if unknown."""
     if all(each.typed != LEAST_LOST for each in criteria):
         return work, stars, None
     large = enlarged(work.rows, stars.owner)
@@ -243,7 +243,7 @@ def _enlarged_last(
 
 
 def _release(stars: Stars, outside: Marked, dropped: Marked) -> None:
-    """Take rows that reviewers dropped, shape (N,), away from their owners, in place; their copies keep owners."""
+    """Detach rows that reviewers dropped, shape (N,), from their owners, in place; their copies keep owners."""
     gone = np.flatnonzero(dropped & (stars.finder >= 0))
     stars.owner[gone], stars.finder[gone], stars.similarity[gone] = NOBODY, -1, np.nan
     outside[gone] = False
@@ -256,7 +256,7 @@ def _read(
     criteria: Sequence[Criterion],
     verdicts: VerdictLines | None,
 ) -> tuple[Rows, Rows | None, Reviewed]:
-    """Return the rows of both tables, and what reviewers decided.
+    """Return the rows of both tables, and the reviewers' decisions.
 
     Raises:
         InputError: where embeddings or signatures of the two cannot be compared.
@@ -280,7 +280,7 @@ def _read(
 
 
 def _require_colours_alike(rows: Rows, other: Rows) -> None:
-    """Refuse signatures with colours in one table alone: colours could not be compared."""
+    """Refuse tables of which only one has signatures with colours, which cannot be compared."""
     held = [each.chroma is not None for each in (rows, other) if each.signature is not None and each.signature.any()]
     if len(set(held)) > 1:
         raise InputError(
@@ -306,7 +306,7 @@ def find_outside(
     searches: Mapping[str, Search],
     open_rows: Marked,
 ) -> Stars:
-    """Return which rows another table has.
+    """Return which rows also occur in the other table.
 
     A row belongs to the row of the other table that is most like it by the first finder that finds one; of equally
     similar ones to the one whose key hashes lowest. The other rows ask in the order of that hash. What has been found

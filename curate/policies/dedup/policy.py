@@ -89,7 +89,7 @@ class DedupResult(Result):
         return [read, kept, *([("to review", self.to_review, "of the kept ones")] if self.to_review else []), *others]
 
     def facts(self) -> dict[str, Any]:
-        """Return the receipt's facts next to the counts, as plain JSON."""
+        """Return the receipt's facts and the counts, as plain JSON."""
         names = ("dropped_by", "failed_by", "n_groups", "n_lower", "to_review", "recall")
         planted = {"planted": self.planted.to_json()} if self.planted is not None else {}
         return {**{name: getattr(self, name) for name in names}, **planted}

@@ -131,7 +131,7 @@ def rule_text(name: str, threshold: float) -> str:
 
 
 def how_matched(duplicates: Duplicates, stars: Stars, row: int, views: Sequence[str]) -> str:
-    """Return which finder linked a row to its owner, and how the image was changed, in words.
+    """Return in words which finder linked a row to its owner, and how the image was changed.
 
     Args:
         duplicates: as decided.

@@ -71,7 +71,7 @@ class ExampleRule(Rule):
         return Needs(representations=EMBEDDINGS)
 
     def typed(self) -> str:
-        """Return the rule as typed, with the first few of many examples."""
+        """Return the rule as typed, shortened to the first examples."""
         more = f" and {len(self.examples) - N_TYPED:,} more" if len(self.examples) > N_TYPED else ""
         named = ", ".join(f"{example.name}={example.cosine:g}" for example in self.examples[:N_TYPED])
         return f"--{self.name} {named}{more}"

@@ -26,7 +26,7 @@ CERTAIN = 0.9  # probability of junk; of junk planted in 15 sets --keep-top 80% 
 
 @dataclass(frozen=True)
 class AmountRule(ScoreRule):
-    """Keep or drop a number of rows by rank, in each value of ``per`` where given.
+    """Keep or drop a number of rows by rank, within each value of ``per`` if given.
 
     With ``even``, a column of groups, every group loses the same share; see ``even_best``.
     """

@@ -1,4 +1,4 @@
-"""Rules with a bound: values of at least, or of at most, a number."""
+"""Rules with a bound: values of at least or at most a number."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction

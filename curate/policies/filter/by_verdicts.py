@@ -1,4 +1,4 @@
-"""The rule by the verdicts of ``curate review``: drop what a reviewer dropped."""
+"""The rule by verdicts of ``curate review``: drop what a reviewer dropped."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The rule with a guarantee: keep the most rows for which a judged random sample shows that few are bad."""
+"""The rule with a guarantee: keep the most rows for which a judged random sample shows few bad ones."""
 
 from dataclasses import dataclass, field
 from functools import cached_property

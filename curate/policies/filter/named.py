@@ -1,4 +1,4 @@
-"""Rules by name: keep or drop the rows whose keys a file holds, such as what was ticked on a report."""
+"""Rules by key: keep or drop the rows whose keys a file lists, for example rows ticked on a report."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self

@@ -32,7 +32,7 @@ class _Table:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FilterRequest(_Table):
-    """The options of ``curate filter`` but for its rules, whose options are in their lines and classes."""
+    """The options of ``curate filter`` except rule options, which are declared in their lines and classes."""
 
     _: KW_ONLY
     column: Annotated[

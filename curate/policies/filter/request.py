@@ -18,7 +18,7 @@ from scoring.relative.columns import CLUSTER
 
 
 def rules_of(options: FilterRequest, table: Table) -> list[Rule]:
-    """Return the rules that a command line, or the keywords of Python, ask for.
+    """Return the rules of a command line, or of Python keywords.
 
     ``column`` and ``per`` count for the rules after them. The only one of its kind that stands
     after every rule it could be for counts for all of them. All examples of ``like`` are one rule, at the place of the

@@ -1,4 +1,4 @@
-"""The contract of a filter rule. A new one is a class in a module and a line in ``LINES``, or an entry point."""
+"""The interface of a filter rule. A new one is a class in a module and a line in ``LINES``, or an entry point."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -131,7 +131,7 @@ class Rule(ABC):
         return None
 
     def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return how far M rows are from the cut, shape (M,): negative was dropped; NaN without a score."""
+        """Return the distance of M rows from the threshold, shape (M,): negative if dropped; NaN without a score."""
         return np.full(len(rows), np.nan)
 
     def settle(self, result: RuleResult, table: Table) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class ScoreRule(Rule):
         return [f"{self.typed()} works on {self.column} ({column.meaning}; higher: {higher})"]
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
-        """Return each row's score and on which side of the cut it lies, shape (M,) each."""
+        """Return each row's score and its side of the threshold, shape (M,) each."""
         codes, score, threshold, margin = self._numbers(result, rows)
         kinds = dropped.astype(np.int64) + (dropped & (margin == 0))  # 2 for a tie
         endings = self.endings(result)
@@ -181,7 +181,7 @@ class ScoreRule(Rule):
         return Reasons(six_digits(score, f"{self.column} ", after), (score, threshold, margin))
 
     def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return how far M rows are from the cut, shape (M,): negative went."""
+        """Return the distance of M rows from the threshold, shape (M,): negative if dropped."""
         return self._numbers(result, rows)[-1]
 
     def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:

@@ -1,4 +1,4 @@
-"""Filter policies: rules that keep and drop rows by their scores. Columns in, verdicts out; they open no file.
+"""Filter policies: rules that keep and drop rows by their scores, from columns alone.
 
 Rules apply in the order given, each to the rows that the earlier ones left. A row without a value (null or
 NaN) in a rule's column cannot be judged: it becomes undecided and leaves the subset.
@@ -53,7 +53,7 @@ def needs_of(rules: Sequence[Rule], table: Table) -> Needs:
 
 
 def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
-    """Apply rules in order to N rows; each works on what the earlier ones left.
+    """Apply rules in order to N rows; each sees what the earlier ones left.
 
     Args:
         rules: at least one.
@@ -93,7 +93,7 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
 
 
 def _check_ruling(rule: Rule, ruling: Any, n: int) -> None:
-    """Refuse a ruling that is not two arrays of N bools: other types and shapes would drop other rows."""
+    """Refuse a ruling that is not two arrays of N bools, since other types and shapes would drop other rows."""
     if not isinstance(ruling, Ruling):
         raise InputError(f"--{rule.name} has to return a Ruling for {n} rows, got {ruling!r}; repair its package")
     for name in ("keep", "judged"):

@@ -22,7 +22,7 @@ Options = dict[str, Any]  # name on the command line, without -- -> Annotated[ty
 
 
 def rule_option(text: str, metavar: str, python: str = "") -> Option:
-    """Return the option of a rule or of its setting: a phrase, the type of the value, and the phrase in Python."""
+    """Return the option of a rule or of its setting: a phrase, the type of the value, and the phrase for Python."""
     return Option(text, metavar=metavar, python=python, repeats=True)
 
 
@@ -187,7 +187,7 @@ class RuleTable(Lazy["type[Rule]"]):
         return problems
 
     def added(self) -> Options:
-        """Return the options of the rules that other packages add, which are imported; but for those ``broken``.
+        """Return the options of rules added by other packages, imported, without those in ``broken``.
 
         Raises:
             InputError: for one that has an option whose name is taken.
@@ -228,5 +228,5 @@ def _is_option(annotated: Any) -> bool:
 
 
 def may_repeat(annotated: Any) -> bool:
-    """Return whether an option of a rule is one value or several: in Python it may be a sequence."""
+    """Return whether an option of a rule may have several values: in Python it may be a sequence."""
     return any(get_origin(each) is Sequence for each in get_args(get_args(annotated)[0]))

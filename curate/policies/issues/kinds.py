@@ -1,4 +1,4 @@
-"""The kinds of issues, and where each begins: a table, and pure functions on columns."""
+"""The kinds of issues and their thresholds: a table, and pure functions on columns."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def _aspect(width: Values, height: Values) -> Values:
 
 
 def _size(width: Values, height: Values) -> Values:
-    """Return the factor between the side of a square of this area and the dataset's median, at least 1."""
+    """Return the ratio of a square's side (of this area) to the dataset's median, at least 1."""
     side = np.sqrt(width * height)
     with np.errstate(invalid="ignore"):
         known = side[~np.isnan(side)]
@@ -55,7 +55,7 @@ def _size(width: Values, height: Values) -> Values:
 
 @dataclass(frozen=True)
 class Witness:
-    """A second measure that must confirm a kind: the first also flags drawings, scans and products on white.
+    """A second measure that must confirm a kind, since the first also flags drawings, scans and products on white.
 
     Attributes:
         columns: of which those that the table has are looked at.
@@ -87,7 +87,7 @@ def _compressed(values: Mapping[str, Values]) -> Flags:
 
 
 def _gridded(values: Mapping[str, Values]) -> Flags:
-    """As ``_compressed``, or in the colours of a photograph, but no drawing: its lines may lie on the grid.
+    """As ``_compressed``, or with the colours of a photograph; but no drawing, whose lines may lie on the grid.
 
     Without p_junk and JPEGs, all but drawings.
     """
@@ -101,7 +101,7 @@ def _gridded(values: Mapping[str, Values]) -> Flags:
 
 
 def _colourful(values: Mapping[str, Values]) -> Flags:
-    """All but images whose few colours repeat: dots and dithering of a palette are as coarse as noise of colour."""
+    """Return all images except those whose few colours repeat: dithering is as coarse as colour noise."""
     colours = values.get(COLOURS, np.float32(np.nan))
     sides = [np.ceil(np.minimum(values[name], SAMPLED) / EVERY) for name in _SIZES if name in values]
     pixels = np.prod(sides, axis=0) if len(sides) == len(_SIZES) else np.inf
@@ -114,15 +114,15 @@ def _noise(values: Mapping[str, Values]) -> Flags:
 
 
 def _enlarged(values: Mapping[str, Values]) -> Flags:
-    """Large enough, and with more shades and, where they are known, colours than flags, charts and boards have."""
+    """Return images that are large and have more shades (and colours, if known) than flags, charts and boards."""
     is_large = np.minimum(values["width"], values["height"]) >= LEAST_ENLARGED
     return _is_junk(values) & is_large & (values[ENTROPY] > SHADES) & ~(values[COLOURS] <= MANY)
 
 
 def _shapeless(values: Mapping[str, Values]) -> Flags:
-    """All but a faint shape on a plain ground: few shades for its contrast, and detail that is no single pixel.
+    """Return all images except faint shapes on a plain ground: few shades for their contrast, and coarse detail.
 
-    Where p_junk is known, one colour or a p_junk above 0.5: cells in blue on black have little contrast, too.
+    If ``p_junk`` is known, only one colour or a ``p_junk`` above 0.5 counts: blue cells on black have little contrast too.
     """
     contrast, entropy, sharpness = (values.get(name, np.float32(np.nan)) for name in SHAPE)
     with np.errstate(invalid="ignore"):
@@ -206,11 +206,11 @@ class Kind:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns that it can be determined by, the witness's among them."""
+        """The columns from which it can be computed, the witness's included."""
         return (*self.columns, *(self.witness.columns if self.witness else ()))
 
     def beyond(self, values: Values, cut: float) -> Flags:
-        """Return where the measure lies beyond a cut; nowhere without a value."""
+        """Return where the measure lies beyond a threshold; False without a value."""
         limit = np.float32(cut)
         return values < limit if self.low else values > limit
 
@@ -274,7 +274,7 @@ UNUSABLE_KINDS = tuple(name for name, kind in KINDS.items() if kind.unusable)
 
 
 def cut_of(kind: Kind, values: Values) -> float:
-    """Return where a kind begins in this dataset.
+    """Return the threshold of a kind in this dataset.
 
     It begins 3.5 robust standard deviations (1.4826 median absolute deviations) from the median, but never short of
     ``loose`` nor beyond ``strict``: so a clean dataset has few issues however wide it spreads, and a dataset that is

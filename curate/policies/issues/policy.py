@@ -120,7 +120,7 @@ class Issues(Request):
         return cls.from_json(rules[0])
 
     def decide(self, table: Table) -> Decided[IssuesResult]:
-        """Decide every row of a table; InputError for one without the columns that kinds are determined by."""
+        """Decide every row of a table; InputError for one without the columns that kinds need."""
         kinds, absent = self.kinds_in(table)
         names = columns_of(kinds, table)
         rows = read_rows(table, Needs(exact=names, advice="score the images again"))
@@ -187,7 +187,7 @@ class Issues(Request):
         return Looked(measures, cuts, has, off)
 
     def kinds_in(self, table: Table) -> tuple[dict[str, Kind], list[str]]:
-        """Return the kinds whose columns a table has, and those whose it lacks; InputError if those were named."""
+        """Return the kinds whose columns a table has, and those it cannot check; InputError if those were named."""
         schema = table.schema
         numbers = {name for name in schema.names if is_number(schema.field(name).type)}
 
@@ -318,7 +318,7 @@ def _number(name: str, value: object) -> float:
 
 
 def columns_of(kinds: Mapping[str, Kind], table: Table) -> tuple[str, ...]:
-    """Return the columns of a table that kinds are determined by, each once."""
+    """Return the columns of a table that kinds need, each once."""
     numeric = {name for name in table.schema.names if is_number(table.schema.field(name).type)}
     return tuple(dict.fromkeys(name for kind in kinds.values() for name in kind.reads if name in numeric))
 

@@ -1,4 +1,4 @@
-"""The decisions of an issues run: every kind of every row, and why, in words."""
+"""The decisions of an issues run: every kind of every row, with reasons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -89,12 +89,12 @@ class Examined:
 
     @cached_property
     def suspected(self) -> NDArray[np.bool_]:
-        """Whose label is suspected, shape (N,); any value for rows that a reviewer dropped."""
+        """Whether each label is suspected, shape (N,); any value for rows that a reviewer dropped."""
         is_suspected = np.asarray(self.quality < self.request.below)  # NaN is not
         return is_suspected if self.reviewed is None else is_suspected & ~self.reviewed.drop
 
     def why(self) -> pa.Array:
-        """Return the evidence against each label, in words; null for none, shape (N,)."""
+        """Return the evidence against each label in words; null for none, shape (N,)."""
         words = [", ".join(word for bit, word in WITNESSES.items() if code & bit) or None for code in range(16)]
         return pa.array(words, pa.string()).take(pa.array(self.against))
 
@@ -114,7 +114,7 @@ class Examined:
 
     @property
     def same_classes(self) -> dict[str, str]:
-        """Columns that hold classes of a column of the table, and which one; none if there are several."""
+        """Columns that hold the same classes as a column of the table, and which one; none if there are several."""
         if len(self.request.columns) != 1 or (self.reviewed is not None and self.reviewed.labels):
             return {}
         added = (SUGGESTED, *([self.request.relabel] if self.request.relabel else []))
@@ -216,7 +216,7 @@ def _reviewed(table: Table, request: LabelsRequest, verdicts: VerdictLines) -> R
 
 
 def _relabel(votes: NDArray[np.int64], classes: list[str], new: Mapping[int, str], rows: Rows) -> list[str]:
-    """Give rows of the table the labels of reviewers, instead of ``votes``, shape (N, 1); return all classes."""
+    """Give rows of the table the reviewers' labels instead of ``votes``, shape (N, 1); return all classes."""
     more = sorted(set(new.values()) - set(classes))
     place = {name: code for code, name in enumerate([*classes, *more])}
     at = np.empty(len(rows), np.int64)
@@ -229,7 +229,7 @@ def _relabel(votes: NDArray[np.int64], classes: list[str], new: Mapping[int, str
 def _settled(
     rows: Rows, labels: NDArray[np.int64], reviewed: Reviewed | None, request: LabelsRequest
 ) -> NDArray[np.bool_]:
-    """Return whose label a reviewer kept or corrected, and is thus right, shape (N,), of rows with an embedding."""
+    """Return which labels a reviewer kept or corrected, shape (N,), of rows with an embedding."""
     if reviewed is None:
         return np.zeros(len(rows), bool)
     settled = reviewed.answered(LABELS, KEEP)

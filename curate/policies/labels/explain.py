@@ -1,4 +1,4 @@
-"""The result of examining labels: plain values, and the decisions, one row for every input row, and why."""
+"""The result of checking labels: plain values, and the decisions with reasons, one row per input row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -92,7 +92,7 @@ class LabelWords:
         )
 
     def _rules(self, part: slice) -> NDArray[np.int64]:
-        """What decided: nothing, the evidence, or a reviewer, shape (M,)."""
+        """Return what decided: nothing, the evidence, or a reviewer, shape (M,)."""
         examined = self.examined
         rules = np.where(np.isnan(examined.quality[part]), 0, 1)
         if examined.reviewed is not None:

@@ -1,4 +1,4 @@
-"""Labels for a reviewer to check, sampled by strata of quality, and estimates for all labels from the answers."""
+"""Labels sampled for review by strata of quality, and estimates for all labels from the verdicts."""
 
 import hashlib
 from dataclasses import dataclass
@@ -137,7 +137,7 @@ def is_review(path: Path) -> bool:
 
 
 def read_verdicts(path: str | Path) -> Verdicts:
-    """Weigh the reviewers' verdicts on sampled labels by the number of labels that each represents.
+    """Weight the verdicts on sampled labels by the number of labels that each represents.
 
     The intervals hold for every population: see ``scoring.metrics.proportions``. Rows behind the last block that is
     judged whole count as not drawn; where reviewers differ, a label is unsure.

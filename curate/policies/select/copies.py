@@ -1,4 +1,4 @@
-"""Picks that are copies of an earlier pick, or of a labelled row: strategies do not avoid them."""
+"""Picks that are copies of an earlier pick or a labelled row, which strategies do not avoid."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Picks in each group on its own, taking turns."""
+"""Picks within each group separately, in turns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace

@@ -58,7 +58,7 @@ def prepare(
     signals: Signals | None = None,
     class_column: str | None = None,
 ) -> Ready:
-    """Make the pool of a choice, with the probabilities of a probe where the strategy asks for them.
+    """Build the pool of a selection, with class probabilities if the strategy needs them.
 
     Rows that were not scored are not in the pool, nor are those without a usable embedding where the choice uses
     embeddings. Rows without a value in a column that the choice reads are in it, but no candidates.
@@ -206,7 +206,7 @@ def _inside(rows: Rows, at: NDArray[np.int64]) -> NDArray[np.floating]:
 
 
 def _numbers(rows: Rows, signals: Signals, at: NDArray[np.int64]) -> dict[str, Any]:
-    """Return the pool's fields that come from columns; rows that are no candidates get 0, or a middling quality."""
+    """Return the pool's fields from columns; rows that are not candidates get 0, or a median quality."""
     fields: dict[str, Any] = {}
     if signals.score:
         values = signals.score.sign * rows.numbers[signals.score.column][at]

@@ -1,4 +1,4 @@
-"""A strategy as typed, a name and its own parameters -> a selector, guarded by quality where that is requested."""
+"""From a strategy as typed, name and parameters, to a selector, restricted by quality if requested."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace

@@ -1,1 +1,1 @@
-"""Train, validation and test: sides that no group of rows, and no copy, crosses."""
+"""Splits into train, validation and test that no group of rows, and no copy, crosses."""

@@ -1,4 +1,4 @@
-"""The result of a split with notes, and the decisions, one row for every input row, its side, and why."""
+"""The result of a split with notes, and its decisions: one row per input row, with side and reason."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -165,7 +165,7 @@ def result_of(
 
 
 def _too_large(request: SplitRequest, table: Table, rows: Rows, held: Together, side: NDArray[np.int64]) -> list[str]:
-    """Say which groups are larger than a whole side was to be, and the sides they are on."""
+    """Return notes on groups that are larger than a whole side should be, and their sides."""
     shares, n = shares_of(request.sides), len(side)
     names, counts = list(shares), np.bincount(side, minlength=len(shares))
     smallest = min(names, key=lambda name: shares[name])

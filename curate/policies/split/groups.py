@@ -1,4 +1,4 @@
-"""Rows that must stay together, by a column or as copies, and which side a group is on."""
+"""Rows that must stay together, by a column or as copies, and the side of each group."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def copies(rows: Rows, request: SplitRequest, open_rows: NDArray[np.bool_]) -> N
 def together(
     rows: NDArray[np.int64], hashes: NDArray[np.uint64], column: Codes | None, owner: NDArray[np.int64], seed: int
 ) -> Together:
-    """Return the groups of some rows: what a column or an owner joins, joined further where both do.
+    """Return groups of rows joined by a column or an owner, merged if both join them.
 
     Args:
         rows: which, shape (M,), ascending.
@@ -83,7 +83,7 @@ def together(
 
 
 def by_hash(hashes: NDArray[np.uint64], shares: Sequence[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the side of each group by its hash alone: independent of other rows.
+    """Return the side of each group from its hash alone, independent of other rows.
 
     Args:
         hashes: of the groups, shape (G,).
@@ -141,7 +141,7 @@ def _side_at(place: NDArray[np.float64], shares: Sequence[float]) -> NDArray[np.
 
 
 def commonest(groups: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the code that most rows of each group have, the lowest of equals, shape (G,).
+    """Return the most frequent code of each group, the lowest of a tie, shape (G,).
 
     Args:
         groups: of each row, shape (N,), each of the G groups at least once.
@@ -173,7 +173,7 @@ def find_chains(searches: Mapping[str, Search], open_rows: NDArray[np.bool_]) ->
 
 
 def join(parent: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
-    """Join the groups of a pair of rows each, in place: the lower root becomes the root of both."""
+    """Merge the groups of pairs of rows, in place: the lower root becomes the root of both."""
     while True:
         compress(parent)
         low, high = np.minimum(parent[a], parent[b]), np.maximum(parent[a], parent[b])

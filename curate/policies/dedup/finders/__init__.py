@@ -1,1 +1,1 @@
-"""The kinds of sameness, and what finds them."""
+"""The kinds of duplicates, and their finders."""

@@ -1,4 +1,4 @@
-"""Pairs in which one image is a part of the other, separated from crowds of images that fit equally well."""
+"""Pairs in which one image is a part of the other, as opposed to many images that fit equally well."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +24,7 @@ ALIKE = 0.95  # cosine of whole images, of which the colours are compared: parts
 
 @dataclass(frozen=True)
 class Crowd:
-    """N rows with the fit of the images around them.
+    """N rows with the fit of their neighbouring images.
 
     Attributes:
         signatures: shape (N, 255) int8.
@@ -36,7 +36,7 @@ class Crowd:
 
 
 class NearParts(NearPairs[Crowd]):
-    """Pairs in which one image is a part of the other, and fits far better than the images around it.
+    """Pairs in which one image is a part of the other and fits far better than neighbouring images.
 
     Two products on white fit each other well, and all others as well: a part must lack no more than 10 % of what the
     crowd of either image lacks. One that does not stand out so has the similarity 0.
@@ -52,20 +52,20 @@ class NearParts(NearPairs[Crowd]):
 
     @cached_property
     def side(self) -> Crowd:
-        """The rows of this table in their dataset."""
+        """The rows of this table within their dataset."""
         neighbours = self.graph.index[:, :CROWD]
         near = np.full((len(self.there), CROWD), -1)
         near[self.compared, : neighbours.shape[1]] = np.where(neighbours >= 0, self.compared[neighbours], -1)
         return Crowd(self.signatures, near)
 
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Crowd:
-        """Return rows of another table next to this dataset."""
+        """Return rows of another table, compared with this dataset."""
         return Crowd(signatures, near)
 
     def judge(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Crowd
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the cosines and looks of pairs of a row of a side and one of this.
+        """Return the cosines and transformations of pairs of a row of a side and a row of this table.
 
         A pair that reaches the threshold and does not stand out has 0.
         """
@@ -76,7 +76,7 @@ class NearParts(NearPairs[Crowd]):
         return similarity, links.view.astype(np.int32)
 
     def _fits(self, side: Crowd, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the fit of the images around rows of a side, shape (P,).
+        """Return the fit of images near rows of a side, shape (P,).
 
         The median, over the 16 nearest rows by embedding, of the coarse cosine of the row's best frame with the other.
         """
@@ -89,10 +89,10 @@ class NearParts(NearPairs[Crowd]):
 
 
 class PartOfColour(OfColour):
-    """A search for parts that links no whole images of different colours, whose shapes would also fit."""
+    """A search for parts that links no whole images of different colours, even if their shapes fit."""
 
     def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
-        """Return which pairs agree in colour, or are no whole images of one shape, shape (P,)."""
+        """Return which pairs agree in colour, or are not whole images of one shape, shape (P,)."""
         mine = self.rows.array(SIGNATURE)
         cosine, _ = signature_cosine(side.array(SIGNATURE), links.query, mine, links.row, (view,))
         return (cosine < ALIKE) | super().agree(links, side, view)

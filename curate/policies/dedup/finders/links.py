@@ -34,7 +34,7 @@ class Links:
         return Links(self.query[at], self.row[at], self.similarity[at], self.view[at])
 
     def of_rows(self, rows: NDArray[np.int64]) -> "Links":
-        """Return the pairs, whose queries are places in ``rows``, as pairs of rows; none of a row with itself."""
+        """Return the pairs, whose queries are positions in ``rows``, as pairs of rows, without a row and itself."""
         pairs = Links(rows[self.query], self.row, self.similarity, self.view)
         return pairs.take(pairs.query != pairs.row)
 
@@ -84,7 +84,7 @@ def chunks(
     least: int | None = None,
     many: int = 1_000_000,
 ) -> Iterator[Chunk]:
-    """Yield rows a few at a time: twice as many as before, or a quarter where those had many pairs.
+    """Yield rows in growing chunks: twice as many as before, or a quarter if those had many pairs.
 
     Args:
         rows: to query, shape (R,).

@@ -1,4 +1,4 @@
-"""How two images match, as one number for each pair, and in words."""
+"""How two images match, as one code per pair and in words."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ NEARLY_ALL = 0.98  # of a side: less counts as a part of it
 
 
 def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[np.int32]:
-    """Return how pairs match, as numbers that fit into ``Links.view``.
+    """Return how pairs match, as codes that fit into ``Links.view``.
 
     Args:
         view: of the queried row, an index into the run's views.
@@ -31,7 +31,7 @@ def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[n
 
 
 def turned_codes(codes: NDArray[np.int8] | NDArray[np.int32], views: Sequence[SignatureView]) -> NDArray[np.int32]:
-    """Return how pairs match with query and row exchanged, shape (P,).
+    """Return the codes of pairs with query and row exchanged, shape (P,).
 
     >>> from scoring.images.views import views
     >>> code = look_codes(0, np.array([[0, 230, 26, 256]]), holds=True)

@@ -1,4 +1,4 @@
-"""The shared part of finders that judge pairs close by embedding or signature."""
+"""The common part of finders that check pairs of close embeddings or signatures."""
 
 from abc import abstractmethod
 from copy import copy
@@ -24,7 +24,7 @@ Side = TypeVar("Side")
 
 
 class NearPairs(Search, Generic[Side]):
-    """Rows that are close by embedding or signature, whose similarity a judge measures.
+    """Rows close by embedding or signature, whose similarity is computed by a judge.
 
     Args:
         rows: with embedding and signature; those that lack either are the same as none.
@@ -46,21 +46,21 @@ class NearPairs(Search, Generic[Side]):
     @property
     @abstractmethod
     def side(self) -> Side:
-        """The rows of this table as the judge sees them."""
+        """The rows of this table for the judge."""
 
     @abstractmethod
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
-        """Return rows of another table as the judge sees them; ``near`` are the nearest rows of this one."""
+        """Return rows of another table for the judge; ``near`` are the nearest rows of this one."""
 
     @abstractmethod
     def judge(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the similarities and looks of pairs of a row of a side and one of this table."""
+        """Return the similarities and transformations of pairs of a row of a side and a row of this table."""
 
     @cached_property
     def graph(self) -> Graph:
-        """The nearest rows by embedding of those that have one, by their place among these."""
+        """The nearest rows by embedding, by position among rows with one."""
         return _graph(self.vectors, self.compared, self.ties, self.n_nearest)
 
     @property
@@ -71,7 +71,7 @@ class NearPairs(Search, Generic[Side]):
 
     @property
     def recall(self) -> Recall:
-        """Share of the nearest neighbours by embedding that was compared."""
+        """Share of the nearest neighbours by embedding that were compared."""
         return self.graph.recall
 
     @cached_property
@@ -83,7 +83,7 @@ class NearPairs(Search, Generic[Side]):
         return np.searchsorted(both.query, np.arange(len(self.there) + 1)), both
 
     def candidates(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the pairs that are verified, each once, the lower row first."""
+        """Return the pairs to check, each once, the lower row first."""
         near = [(self.compared, self.graph.index[:, : self.n_nearest])]
         if self.n_alike:
             pictured = np.flatnonzero(self.there)
@@ -136,7 +136,7 @@ class NearPairs(Search, Generic[Side]):
         return Links(other_rows[links.query], links.row, links.similarity, links.view)
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
-        """Return the similarity of each pair; 0 where a row lacks what is compared."""
+        """Return the similarity of each pair; 0 if a row lacks the compared column."""
         has = np.flatnonzero(self.there[query] & self.there[row])
         similarity, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         similarity[has], seen[has] = self.judge(query[has], row[has], self.side)
@@ -148,11 +148,11 @@ class NearPairs(Search, Generic[Side]):
         return Links(query, row, similarity, view).take(similarity >= np.float32(self.threshold))
 
     def _turned(self, links: Links) -> Links:
-        """Return pairs with query and row exchanged, an equal match, with the look from the other side."""
+        """Return pairs with query and row exchanged, with the transformation inverted."""
         return Links(links.row, links.query, links.similarity, turned_codes(links.view, self.views))
 
     def stricter(self, threshold: float) -> Self:
-        """Return the same finder for a threshold that is not lower: no pair is judged again."""
+        """Return the same finder for an equal or higher threshold, without checking pairs again."""
         other = copy(self)
         other.threshold = threshold
         _, pairs = self._pairs

@@ -1,4 +1,4 @@
-"""How well one image fits a part of another: crops, borders and letterboxes, by their signatures alone."""
+"""The fit of one image to a part of another: crops, borders and letterboxes, from signatures alone."""
 
 from collections.abc import Iterator
 

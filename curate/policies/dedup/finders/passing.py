@@ -1,4 +1,4 @@
-"""Finders that filter the pairs of another search: without flat images, or without other colours."""
+"""Finders that filter the pairs of another search: without flat images, or of equal colours."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -35,7 +35,7 @@ class Passing(Search):
 
     @property
     def recall(self) -> Recall | None:
-        """Share of the pairs that the search finds."""
+        """Share of the pairs found by the search."""
         return self.search.recall
 
     @property
@@ -49,11 +49,11 @@ class Passing(Search):
         return self.search.notes
 
     def measure(self, query: Places, row: Places) -> Links:
-        """Return the similarity of pairs of rows by the search, whether or not they would be linked."""
+        """Return the similarity of pairs of rows by the search, whether or not it links them."""
         return self.search.measure(query, row)
 
     def stricter(self, threshold: float) -> Self | None:
-        """Return the same finder for a stricter threshold, or None where it has to be built again."""
+        """Return the same finder for a stricter threshold; None if it has to be built again."""
         search = self.search.stricter(threshold)
         if search is None:
             return None
@@ -167,7 +167,7 @@ class OfColour(Passing):
 
 
 def _is_of_several(rows: Rows, at: Places) -> Marked:
-    """Return which of P rows are one image of a file that holds several, shape (P,).
+    """Return which of P rows are one of several images of a file, shape (P,).
 
     A JPEG does not count: cameras add previews or other views of the same photograph.
     """

@@ -1,4 +1,4 @@
-"""Finders built on a table: each searches some of the rows at a time, so that all pairs are never held in memory."""
+"""Finders built on a table, which search some rows at a time, so that pairs are never all in memory."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -30,7 +30,7 @@ SINGLE_VIEW: Views = views()
 
 
 class Search(Protocol):
-    """A finder that has been built on N rows."""
+    """A finder built on N rows."""
 
     higher: bool = True  # whether a larger similarity is more alike
 
@@ -66,7 +66,7 @@ class Search(Protocol):
         """Return the similarity of pairs of rows of this table, whether or not they reach the threshold."""
 
     def stricter(self, threshold: float) -> "Search | None":
-        """Return the same finder for a stricter threshold, or None where it has to be built again."""
+        """Return the same finder for a stricter threshold; None if it has to be built again."""
         return None
 
 

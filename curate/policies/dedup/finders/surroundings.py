@@ -1,4 +1,4 @@
-"""Rows among the rows of their dataset: similarity after centring, and the density around each."""
+"""Rows relative to their dataset: similarity after centring, and the density around each."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ PAIRS = 16_384  # pairs at a time
 
 @dataclass(frozen=True)
 class Side:
-    """N rows of a table as the verifier sees them, next to one dataset.
+    """N rows of a table for the verifier, relative to one dataset.
 
     Attributes:
         vectors: embeddings, shape (N, D).
@@ -42,7 +42,7 @@ class Side:
 
 
 class Surroundings:
-    """A dataset of M rows: its mean, and how crowded it is at each row.
+    """A dataset of M rows: its mean, and its density at each row.
 
     Args:
         vectors: embeddings of a table, shape (N, D).
@@ -90,7 +90,7 @@ class Surroundings:
         return Side(vectors, signatures, along, length, crowds.clip(LEAST, self.most))
 
     def content(self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the cosine of rows less the mean, shape (P,); 0 for a row that is at the mean.
+        """Return the cosine of centred rows, shape (P,); 0 for a row at the mean.
 
         (u - m)(v - m) = u v - u m - v m + m m, for rows u and v of length 1.
         """
@@ -113,7 +113,7 @@ class Surroundings:
         return np.stack([content, signature, np.maximum(*around), np.minimum(*around)], 1), seen
 
     def _no_copies(self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ``content`` of pairs, -inf for copies: they would look like a crowd."""
+        """Return ``content`` of pairs, -inf for copies, which would count as density."""
         signature, _ = signature_cosine(side.signatures, a, two.signatures, b, self.views)
         return np.where(signature >= COPY, -np.inf, self.content(side, a, two, b))
 

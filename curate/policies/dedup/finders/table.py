@@ -1,4 +1,4 @@
-"""The kinds of sameness: each finder reports which rows are the same as others, in its own unit.
+"""The kinds of duplicates: each finder reports equal rows, with a similarity in its own unit.
 
 A finder is one entry of ``FINDERS``: what it compares, in which unit, from which column. Those that compute with
 torch are imported when they are built.
@@ -21,7 +21,7 @@ from scoring.lookup import lookup
 
 @dataclass(frozen=True)
 class Finder:
-    """One kind of sameness.
+    """One kind of duplicate.
 
     Attributes:
         meaning: in one line, for help and README.

@@ -94,7 +94,7 @@ class Verified(NearPairs[Side]):
     def judge(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the probabilities and looks of pairs of a row of a side and one of this table."""
+        """Return the probabilities and transformations of pairs of a row of a side and a row of this table."""
         odds, view = self._odds(query, row, side)
         return probability_of(odds).astype(np.float32), view
 

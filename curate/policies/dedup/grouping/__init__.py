@@ -1,1 +1,1 @@
-"""Which image is kept, and which rows are dropped for it."""
+"""The choice of the image to keep, and the rows dropped for it."""

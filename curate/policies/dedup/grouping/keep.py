@@ -1,4 +1,4 @@
-"""Which image is kept of several that are the same: criteria in order, and the shorter key at the end."""
+"""Which of several duplicates is kept: criteria in order, then the shorter key."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -245,7 +245,7 @@ def links_last(table: Table, ranks: NDArray[np.int64], files: NDArray[np.int64] 
 
 
 def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | None:
-    """Return for each row the place of the first pattern that its key matches, after the last where none does.
+    """Return for each row the position of the first pattern that matches its key; the last if none does.
 
     Args:
         table: with ``key``.

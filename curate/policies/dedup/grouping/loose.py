@@ -1,4 +1,4 @@
-"""Large groups just above a threshold: copies of one image are far above it, images of one template are not."""
+"""Large groups just above a threshold: copies of one image lie far above it, images of one template do not."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Bounds:
         return ~FINDERS[self.name].holds(similarity, self.near)
 
     def is_sure(self, similarity: NDArray) -> Marked:
-        """Return which similarities are of images that are surely the same."""
+        """Return which similarities are certain to be of the same image."""
         return FINDERS[self.name].holds(similarity, self.sure)
 
 
@@ -83,7 +83,7 @@ class Crowds:
     ok: Marked
 
     def loose(self, stars: Stars) -> Marked:
-        """Return the rows of such groups that are not surely the same as the kept row, shape (N,) bool.
+        """Return the rows of such groups that are not certainly the same as the kept row, shape (N,) bool.
 
         A kept row has such a group where it is linked with four rows or more, of any owner, and most of
         these links are just above the threshold. A row at the edge, whose kept row has fewer links, has it by its own.
@@ -103,7 +103,7 @@ class Crowds:
         return loose
 
     def loose_leaks(self, foreign: Stars, other: Others) -> Marked:
-        """Return the same for rows that another table has too; a row's links in both tables count together."""
+        """Return the same for rows that also occur in another table; links in both tables count together."""
         loose = np.zeros(len(foreign.owner), bool)
         for bounds, rows in self._unsure(foreign):
             search = self.search(bounds.name, bounds.least)

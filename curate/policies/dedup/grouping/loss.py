@@ -1,4 +1,4 @@
-"""The loss of an image against other copies of it: pixels, colours, grey levels, and detail by compression.
+"""The quality loss of an image relative to its copies: pixels, colours, grey levels, and compression.
 
 The table shows it: by sizes, formats and image quality. A table without a column is read as if no image had lost
 what that column would show.
@@ -64,7 +64,7 @@ def has_format(rows: Rows, formats: Iterable[str]) -> NDArray[np.bool_]:
 
 
 def bits(rows: Rows) -> NDArray[np.int64]:
-    """Return the bits a pixel of each row: 24 in colour, 8 grey, 4 for up to 16 colours, 1 for two; shape (N,)."""
+    """Return the bits per pixel of each row: 24 in colour, 8 grey, 4 for up to 16 colours, 1 for two; shape (N,)."""
     colours, lossless = numbers(rows, COLOURS), has_format(rows, LOSSLESS)
     depth = np.where(numbers(rows, COLOURFULNESS) < LEAST_COLOUR, GREY_BITS, COLOUR_BITS)
     plain = ~lossless & (numbers(rows, ENTROPY) < PLAIN)
@@ -137,7 +137,7 @@ def _groups(
 
 
 def ranks(rows: Rows, large: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-    """Return numbers that are lower the more a row has lost: by ``detail``, then ``fidelity``; shape (N,)."""
+    """Return numbers that decrease with the loss of a row: by ``detail``, then ``fidelity``; shape (N,)."""
     keys = [np.nan_to_num(values, nan=-np.inf) for values in (fidelity(rows), detail(rows, large))]
     order = np.lexsort(keys)
     rises = np.zeros(len(rows), bool)

@@ -1,4 +1,4 @@
-"""Groups in which every dropped row is a copy of the kept row; no chains.
+"""Groups in which every dropped row is a copy of the kept row, without chains.
 
 The definition. Rows come in the order of keeping, the best first. A row is kept if it is the same as no row before it
 that stays; else it goes, and belongs to the first of those. What counts is that the kept row, queried, finds

@@ -1,4 +1,4 @@
-"""An audit with the verdicts on it: read, checked, and every pair accounted for."""
+"""An audit with its verdicts: read, checked, and every pair accounted for."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How good a deduplication is: planted copies, searched for with its own finders, and pairs for a reviewer to judge."""
+"""Quality of a deduplication: recall on planted copies with its own finders, and pairs for review."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -40,7 +40,7 @@ def planted_recall(
     model: str | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> RecallReport:
-    """Return how many edited copies of the table's own images its finders find, by kind of edit.
+    """Return the recall of the finders on edited copies of the table's images, by kind of edit.
 
     Args:
         table: that was deduplicated.

@@ -1,4 +1,4 @@
-"""Precision by answers: how many of the dropped pairs are the same, and which threshold a target precision needs."""
+"""Precision from verdicts: the share of dropped pairs that are the same, and the threshold for a target precision."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

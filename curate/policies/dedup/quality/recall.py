@@ -1,4 +1,4 @@
-"""How many copies would the search miss? Edited copies of the user's own images, searched for like any other."""
+"""Recall of the search: edited copies of the user's own images, searched for like any other."""
 
 from collections import Counter
 from collections.abc import Sequence
