@@ -115,7 +115,7 @@ def _place(out: str | Path) -> Path:
 def _lines(
     table: Table, rows: np.ndarray, values: np.ndarray, population: Population, among: int, label: str | None
 ) -> list[list[str]]:
-    """Return the CSV lines: each image to judge, its position in the file, and its row number."""
+    """Return the CSV lines: each image to judge, its position in the file, and its rank."""
     labels = [None] * len(rows) if label is None else table.take(rows, [label]).column(label).to_pylist()
     zone = [str(among), repr(population.value_at(among)), population.column]
     columns = (keys_at(table, rows), labels, values.tolist(), population.ranks(values).tolist())
