@@ -122,7 +122,7 @@ def _enlarged(values: Mapping[str, Values]) -> Flags:
 def _shapeless(values: Mapping[str, Values]) -> Flags:
     """Return all images except faint shapes on a plain ground: few shades for their contrast, and coarse detail.
 
-    If ``p_junk`` is known, only one colour or a ``p_junk`` above 0.5 counts: blue cells on black have little contrast too.
+    If ``p_junk`` is known, one colour or a ``p_junk`` above 0.5 counts: blue cells on black have little contrast too.
     """
     contrast, entropy, sharpness = (values.get(name, np.float32(np.nan)) for name in SHAPE)
     with np.errstate(invalid="ignore"):
