@@ -33,7 +33,7 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
     """Return the rate of a step: linear warm-up, then constant, steps, or half a cosine down to 0."""
     rising = config.warmup * steps
     if step < rising:
-        return config.lr * (step + 1) / rising
+        return config.lr * min(1.0, (step + 1) / rising)  # a warm-up can end within a step
     if config.schedule == "constant":
         return config.lr
     if config.schedule != "cosine":

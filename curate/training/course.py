@@ -107,7 +107,7 @@ class RunCourse:
         self._rows: list[Row] = []
         self._board: Any = None
         self._since: tuple[float, int] = (time.monotonic(), 0)
-        digest = hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
+        digest = _digest(run)
         if (folder / FILE).exists() or (folder / RUN).exists():
             if _digest_in(folder / RUN) != digest:
                 raise InputError(f"{folder} holds the course of another run; choose another folder with --course")
@@ -158,6 +158,18 @@ class RunCourse:
             file.write(text.getvalue().encode())
 
 
+def is_begun(folder: Path, run: Mapping[str, Any], epochs: int) -> bool:
+    """Return whether a folder holds the course of this run, and not yet its last epoch."""
+    if _digest_in(folder / RUN) != _digest(run) or not (folder / FILE).exists():
+        return False
+    rows = read_course(folder)
+    return bool(rows) and (rows[-1]["epoch"] or 0) < epochs
+
+
+def _digest(run: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
+
+
 def _digest_in(path: Path) -> str | None:
     try:
         return str(json.loads(path.read_bytes())["digest"])
@@ -185,14 +197,23 @@ def load_probe(
 
     manifest = open_source(table, {**typed, "limit": None})
     labels = labels_of(manifest, typed["label"], "--measure-on")
-    images = load_training_set(
-        manifest.readers(0, manifest.n_rows),
-        labels,
-        n=manifest.n_rows,
-        preprocessing=model.spec.preprocessing,
-        white=white_of(manifest, typed, line),
-    )
+    if manifest.n_rows < FEWEST:
+        raise _too_few(manifest.n_rows)
+    try:
+        images = load_training_set(
+            manifest.readers(0, manifest.n_rows),
+            labels,
+            n=manifest.n_rows,
+            preprocessing=model.spec.preprocessing,
+            white=white_of(manifest, typed, line),
+        )
+    except InputError as error:
+        raise InputError(f"--measure-on: {error}") from None
     say_failures(images.failures, line)
     if images.n < FEWEST or images.labels is None:
-        raise InputError(f"expected at least {FEWEST} labelled images in --measure-on, got {images.n}; pass more")
+        raise _too_few(images.n)
     return Probe(images.pixels, images.labels, precision, typed["every"])
+
+
+def _too_few(n: int) -> InputError:
+    return InputError(f"expected at least {FEWEST} labelled images in --measure-on, got {n}; pass more")

@@ -12,7 +12,7 @@ from curate.training.recipe import recipe_of, split_settings, typed_settings, wi
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
-    from curate.training.course import RunCourse
+    from curate.training.course import Probe, RunCourse
     from curate.training.dataset import Inputs
     from scoring.model import ScoringModel
     from trainers.cache import CachedFeatures
@@ -117,6 +117,8 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     _say_heads(config, start, fresh, line)
     if cache is None:
         _say_views(config, fresh, asks, line)
+    _check_course(typed)
+    probe = _probe(config, typed, fresh, line) if ranks.is_first() else None
     with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
         if typed["stream"] is None:  # what fits may be another amount when a run goes on
             typed["stream"] = kept_identity(work.state).get("stream")
@@ -127,7 +129,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
         config = fitted(replace(config, stream=isinstance(inputs.data, ImageStream)), inputs.data.n, typed, line)
         origin = {"data": inputs.digest, "start": start.about.get("digest", start.about)}
         made_of = _made_of(config, inputs, start, typed, cache=cache is not None)
-        course = _course(config, typed, fresh, work, origin, made_of, line) if ranks.is_first() else None
+        course = _course(config, typed, probe, work, origin, made_of) if ranks.is_first() else None
         if work.state.exists():
             line(f"resuming from {work.state}")
         model, measures = fit(
@@ -155,19 +157,9 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     return TrainResult(work.out, digest, config.method, inputs.data.n, dict(measures))
 
 
-def _course(
-    config: "TrainConfig",
-    typed: dict[str, Any],
-    model: "ScoringModel",
-    work: "TrainingFolder",
-    origin: Mapping[str, Any],
-    made_of: Mapping[str, Any],
-    line: Line,
-) -> "RunCourse | None":
-    """Return the monitors of the run; None without any."""
-    from curate.training.course import MEASURES, Best, RunCourse, load_probe
-    from scoring.atomic import refuse_existing
-    from scoring.checkpoint import save_checkpoint
+def _check_course(typed: dict[str, Any]) -> None:
+    """Raise ``InputError`` unless the options of the monitors fit one another."""
+    from curate.training.course import MEASURES
 
     folder, measure = typed["course"], typed["save_best"]
     if typed["every"] < 1:
@@ -177,25 +169,46 @@ def _course(
             f"--save-best takes {', '.join(MEASURES)}, of --measure-on and written to --course; got {measure!r}"
             f"{'' if measure in MEASURES else ', which is not one'}: give all three"
         )
-    if folder is None and typed["measure_on"] is None:
-        return None
-    if folder is None:
+    if folder is None and typed["measure_on"] is not None:
         raise InputError("--measure-on writes what it measures to --course FOLDER, and got none; add one")
-    probe = None
-    if typed["measure_on"] is not None:
-        sources = [str(source) for source in several(typed["measure_on"])]
-        probe = load_probe(sources, typed, model, precision=config.precision, line=line)
+
+
+def _probe(config: "TrainConfig", typed: dict[str, Any], model: "ScoringModel", line: Line) -> "Probe | None":
+    """Return the images of ``--measure-on``; None without."""
+    from curate.training.course import load_probe
+
+    if typed["measure_on"] is None:
+        return None
+    sources = [str(source) for source in several(typed["measure_on"])]
+    return load_probe(sources, typed, model, precision=config.precision, line=line)
+
+
+def _course(
+    config: "TrainConfig",
+    typed: dict[str, Any],
+    probe: "Probe | None",
+    work: "TrainingFolder",
+    origin: Mapping[str, Any],
+    made_of: Mapping[str, Any],
+) -> "RunCourse | None":
+    """Return the monitors of the run, or None where none was requested."""
+    from curate.training.course import Best, RunCourse, is_begun
+    from scoring.atomic import refuse_existing
+    from scoring.checkpoint import save_checkpoint
+
+    if typed["course"] is None:
+        return None
+    folder, measure = Path(typed["course"]), typed["save_best"]
+    run = {name: value for name, value in config.to_json().items() if name not in ("epochs", "lr")} | dict(origin)
     path = work.out.with_name(f"{work.out.stem}.best.safetensors")
-    if measure is not None and not work.state.exists():
+    if measure is not None and not work.state.exists() and not is_begun(folder, run, config.epochs):
         refuse_existing(path, overwrite=typed["overwrite"])
 
     def save(best: "ScoringModel", row: Mapping[str, float | None]) -> None:
         card = {"method": config.method, "training": made_of, "data_licence": typed["licence"]}
         save_checkpoint(path, best, {**card, "metrics": dict(row)})
 
-    run = {name: value for name, value in config.to_json().items() if name not in ("epochs", "lr")}
-    best = None if measure is None else Best(measure, save)
-    return RunCourse(Path(folder), {**run, **origin}, probe=probe, best=best)
+    return RunCourse(folder, run, probe=probe, best=None if measure is None else Best(measure, save))
 
 
 def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:

@@ -137,6 +137,8 @@ def test_the_rate_warms_up_and_falls_to_zero():
     assert rates[55] == pytest.approx(0.5)
     assert rates[-1] < 0.001
     assert {learning_rate(recipe(), step, 100) for step in range(100)} == {0.05}
+    for steps in (1, 2, 25):  # a warm-up of a part of a step
+        assert max(learning_rate(config, step, steps) for step in range(steps)) <= 1.0
 
 
 def test_collapse_is_said():

@@ -167,25 +167,61 @@ def test_a_folder_of_another_run_and_one_that_is_no_course_are_refused(tmp_path)
         plot(tmp_path, "course")
 
 
-def test_the_command_writes_a_course_that_plot_draws(tmp_path):
+def options_of(tmp_path):
     for kind in ("cat", "dog"):
         (tmp_path / "photos" / kind).mkdir(parents=True)
         for i in range(4):
             noise = np.random.default_rng(i).integers(0, 256, (20, 20, 3), dtype=np.uint8)
             Image.fromarray(noise).save(tmp_path / "photos" / kind / f"{i}.png")
-    options = {
+    return {
         "label_from_folder": True,
         "backbone": "test_resnet",
         "size": 16,
         "batch_size": 8,
         "device": "cpu",
         "set": {"latent_dim": 8, "n_small": 0},
-        "keep_state": True,
-        "overwrite": True,
         "course": tmp_path / "lab",
         "measure_on": tmp_path / "photos",
         "save_best": "knn",
     }
+
+
+def test_a_run_that_was_killed_before_its_first_state_is_repeated_with_its_best_model(tmp_path, monkeypatch):
+    options, out = {**options_of(tmp_path), "epochs": 2}, tmp_path / "m.safetensors"
+
+    def add(self, epoch):
+        before(self, epoch)
+        raise Stop
+
+    with monkeypatch.context() as killed:
+        before = RunCourse.add
+        killed.setattr(RunCourse, "add", add)
+        with pytest.raises(Stop):
+            curate_train("visimsiam", tmp_path / "photos", out=out, **options)
+    assert (tmp_path / "m.best.safetensors").exists()
+    curate_train("visimsiam", tmp_path / "photos", out=out, **options)
+    out.rename(tmp_path / "other.safetensors")
+    with pytest.raises(InputError, match=r"m\.best\.safetensors exists"):  # of a run that has ended
+        curate_train("visimsiam", tmp_path / "photos", out=out, **options)
+
+
+def test_images_to_measure_on_are_checked_before_others_are_decoded(tmp_path):
+    options, said = options_of(tmp_path), []
+    few = tmp_path / "few" / "cat"
+    few.mkdir(parents=True)
+    shutil.copy(tmp_path / "photos" / "cat" / "0.png", few)
+    options |= {"measure_on": few.parent, "announce": said.append, "out": tmp_path / "m.safetensors"}
+    with pytest.raises(InputError, match=r"3 labelled images in --measure-on, got 1"):
+        curate_train("visimsiam", tmp_path / "photos", **options)
+    (few / "1.png").write_bytes(b"no image")
+    (few / "2.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"--measure-on: .* got 1 of 3"):
+        curate_train("visimsiam", tmp_path / "photos", **options)
+    assert not any("photos" in line for line in said)
+
+
+def test_the_command_writes_a_course_that_plot_draws(tmp_path):
+    options = {**options_of(tmp_path), "keep_state": True, "overwrite": True}
     for epochs in (1, 2):
         curate_train("visimsiam", tmp_path / "photos", out=tmp_path / "m.safetensors", epochs=epochs, **options)
     assert [row["epoch"] for row in read_course(tmp_path / "lab")] == [1, 2]
