@@ -76,11 +76,9 @@ class AmountRule(ScoreRule):
         if self.per is None:
             keep, cut = best(values, competing, self.n_kept, ties, low_is_best=low_is_best)
             return Ruling(keep, valid, np.array([cut]))
-        groups, judged = table_rows.groups[self.per], np.flatnonzero(competing)
-        codes, n_groups = groups.codes[rows][judged], len(groups.names)
-        keep = np.zeros(len(valid), bool)
-        keep[judged], cuts = best_of_groups(
-            values[judged], codes, n_groups, self.n_kept, ties[judged], low_is_best=low_is_best
+        groups = table_rows.groups[self.per]
+        keep, cuts = best_of_groups(
+            values, competing, groups.codes[rows], len(groups.names), self.n_kept, ties, low_is_best=low_is_best
         )
         return Ruling(keep, valid, cuts)
 

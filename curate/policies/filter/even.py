@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.filter.ranked import best, places, worst_of
+from curate.policies.filter.ranked import best, counts_of, worst_of, worst_of_parts
 from curate.policies.uneven import LEAST_ROWS, TWICE
 
 Flags = NDArray[np.bool_]
@@ -72,7 +72,7 @@ class EvenCut:
 
     keep: Flags
     cuts: NDArray[np.float64]
-    group: NDArray[np.int32]
+    group: NDArray[np.unsignedinteger]
     evened: Evened
 
 
@@ -121,27 +121,36 @@ def even_best(
         low_is_best: whether low values are the best.
     """
     names, junk = groups.names, groups.junk
-    n = int(competing.sum())
+    group = _pooled(groups.codes, competing, len(names))
+    n_groups = len(names) + 1
+    part = group.astype(np.min_scalar_type(2 * n_groups))
+    part *= 2  # of each group what is no junk, then its junk
+    part += junk
+    part[~competing] = 2 * n_groups
+    sizes = counts_of(part, 2 * n_groups)
+    size, n_junk = sizes[::2] + sizes[1::2], sizes[1::2]
+    n = int(size.sum())
     n_dropped = n - n_kept(n)
-    group, at = _pooled(groups.codes, competing, len(names)), np.flatnonzero(competing)
-    size = np.bincount(group[at], minlength=len(names) + 1)
-    n_junk, n_certain = (np.bincount(group[at[rows[at]]], minlength=len(size)) for rows in (junk, groups.certain_junk))
-    quota, more = quotas(size, n_junk, n_certain, n_dropped, groups.most)
-    part = 2 * group[at] + junk[at]  # of each group what is no junk, then its junk
-    parts = np.bincount(part, minlength=2 * len(size))
-    place = size[group[at]] - 1 - places(values[at], part, parts, ties[at], low_is_best=low_is_best)
-    place -= np.where(junk[at], parts[2 * group[at]], 0)
-    keep, following = np.zeros(len(values), bool), np.zeros(len(values), bool)
-    keep[at] = place >= quota[group[at]]  # 0 is the worst of its group
-    following[at] = keep[at] & (place < (quota + more)[group[at]])
+    quota, more = quotas(
+        size, n_junk, counts_of(group[groups.certain_junk & competing], n_groups), n_dropped, groups.most
+    )
+    surely, perhaps = (_in_parts(amount, n_junk) for amount in (quota, quota + more))
+    amounts = sizes, surely, perhaps - surely
+    worst, following = worst_of_parts(values, part, amounts, ties, low_is_best=low_is_best)
     missing = n_dropped - int(quota.sum())
-    stays, _ = best(values, following, lambda m: m - missing, ties, low_is_best=low_is_best)
-    keep &= stays | ~following
+    worst |= following & ~best(values, following, lambda m: m - missing, ties, low_is_best=low_is_best)[0]
+    keep = competing & ~worst
     plain, _ = best(values, competing, n_kept, ties, low_is_best=low_is_best)
     share = n_dropped / max(n, 1)
-    limited = _limited(group, competing, plain, keep, share, names)
-    evened = Evened(groups.column, share, int((junk & competing & ~keep).sum()), limited)
-    return EvenCut(keep, worst_of(values, group, keep, len(size), low_is_best=low_is_best), group, evened)
+    limited = _limited(group, size, competing & ~plain, competing & worst, share, names)
+    evened = Evened(groups.column, share, int((junk & competing & worst).sum()), limited)
+    return EvenCut(keep, worst_of(values, group, keep, n_groups, low_is_best=low_is_best), group, evened)
+
+
+def _in_parts(amounts: NDArray[np.int64], n_junk: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return amounts of each group, shape (G,), as those of its other rows and of its junk, which is first, (2 G,)."""
+    of_junk = np.minimum(amounts, n_junk)
+    return np.stack([amounts - of_junk, of_junk], axis=1).ravel()
 
 
 def quotas(
@@ -176,19 +185,18 @@ def quotas(
 
 
 def _limited(
-    group: NDArray[np.int32], counted: Flags, plain: Flags, keep: Flags, share: float, names: list[str]
+    group: NDArray[np.integer], size: NDArray[np.int64], plain: Flags, dropped: Flags, share: float, names: list[str]
 ) -> list[Limited]:
     """Return the groups that lose more than twice the average share, and more than by this cut, to a plain cut."""
-    size, plainly, dropped = (
-        np.bincount(group[rows], minlength=len(names) + 1) for rows in (counted, counted & ~plain, counted & ~keep)
-    )
-    over = np.flatnonzero((plainly > TWICE * share * size) & (dropped < plainly) & (size >= LEAST_ROWS)).tolist()
+    plainly, lost = (counts_of(group[rows], len(size)) for rows in (plain, dropped))
+    over = np.flatnonzero((plainly > TWICE * share * size) & (lost < plainly) & (size >= LEAST_ROWS)).tolist()
     shown = [*names, f"groups of fewer than {LEAST_ROWS} rows"]
     worst = sorted(over, key=lambda each: (-plainly[each] / size[each], shown[each]))
-    return [Limited(shown[each], int(size[each]), int(plainly[each]), int(dropped[each])) for each in worst]
+    return [Limited(shown[each], int(size[each]), int(plainly[each]), int(lost[each])) for each in worst]
 
 
-def _pooled(codes: NDArray[np.integer], counted: Flags, n_groups: int) -> NDArray[np.int32]:
+def _pooled(codes: NDArray[np.integer], counted: Flags, n_groups: int) -> NDArray[np.unsignedinteger]:
     """Return codes in which groups of fewer than 10 rows are one group, the last."""
-    size = np.bincount(codes[counted], minlength=n_groups)
-    return np.where(size < LEAST_ROWS, np.int32(n_groups), np.arange(n_groups, dtype=np.int32))[codes]
+    size = counts_of(codes[counted], n_groups)
+    kind = np.min_scalar_type(n_groups)
+    return np.where(size < LEAST_ROWS, n_groups, np.arange(n_groups)).astype(kind)[codes]

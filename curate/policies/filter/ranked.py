@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEAST_SIZE = 64  # rows of a group on average, from which groups are sorted one by one
+ROWS_AT_ONCE = 1 << 22
 
 
 def best(
@@ -49,6 +50,7 @@ def best(
 
 def best_of_groups(
     values: NDArray[Any],
+    inside: NDArray[np.bool_],
     codes: NDArray[np.int32],
     n_groups: int,
     n_kept: Callable[[int], int],
@@ -56,20 +58,78 @@ def best_of_groups(
     *,
     low_is_best: bool,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return which rows are among the best of their group, shape (M,), and the worst value that stays in each, (G,).
+    """Return which rows are among the best of their group, shape (N,), and the worst value that stays in each, (G,).
 
     Args:
-        values: shape (M,), numbers, no NaN.
-        codes: shape (M,), the group of each row.
+        values: as in ``best``.
+        inside: as in ``best``.
+        codes: shape (N,), the group of each row.
         n_groups: G.
         n_kept: how many of a group stay, from its size.
         ties: as in ``best``.
         low_is_best: as in ``best``.
     """
-    sizes = np.bincount(codes, minlength=n_groups)
-    quota = np.array([n_kept(n) for n in sizes.tolist()], np.int64)
-    stays = places(values, codes, sizes, ties, low_is_best=low_is_best) < quota[codes]
+    part = codes.astype(np.min_scalar_type(n_groups))
+    part[~inside] = n_groups
+    sizes = counts_of(part, n_groups)
+    n_dropped = np.array([n - n_kept(n) for n in sizes.tolist()], np.int64)
+    amounts = sizes, n_dropped, np.zeros_like(sizes)
+    stays = inside & ~worst_of_parts(values, part, amounts, ties, low_is_best=low_is_best)[0]
     return stays, worst_of(values, codes, stays, n_groups, low_is_best=low_is_best)
+
+
+def worst_of_parts(
+    values: NDArray[Any],
+    part: NDArray[np.unsignedinteger],
+    amounts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    ties: NDArray[np.uint64],
+    *,
+    low_is_best: bool,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return the worst rows of each part, and those that follow them, shape (N,) each.
+
+    Memory: some 40 bytes for each row that is ranked together with others, at most an eighth of all or one part.
+
+    Args:
+        values: as in ``best``.
+        part: of each row, shape (N,); P for rows that do not compete.
+        amounts: of each part, shape (P,) each: its rows, how many of them are the worst, and how many follow.
+        ties: as in ``best``.
+        low_is_best: as in ``best``.
+    """
+    sizes, n_worst, n_following = amounts
+    worst, either = np.zeros(len(values), bool), np.zeros(len(values), bool)
+    ends, first = np.cumsum([0, *sizes]), 0
+    while first < len(sizes):
+        at_once = ends[first] + max(ROWS_AT_ONCE, len(values) // 8)
+        last = max(int(np.searchsorted(ends, at_once, "right")) - 1, first + 1)
+        rows = np.flatnonzero((part >= first) & (part < last))
+        rows = rows[np.argsort((part[rows] - first).astype(np.min_scalar_type(last - first)), kind="stable")]
+        for number, (start, stop) in enumerate(pairwise((ends[first : last + 1] - ends[first]).tolist()), first):
+            n, more, members = int(n_worst[number]), int(n_following[number]), rows[start:stop]
+            both = members[_worst(values[members], ties[members], n + more, low_is_best=low_is_best)]
+            either[both] = True
+            worst[both[_worst(values[both], ties[both], n, low_is_best=low_is_best)]] = True
+        first = last
+    return worst, either & ~worst
+
+
+def _worst(values: NDArray[Any], ties: NDArray[np.uint64], n: int, *, low_is_best: bool) -> NDArray[np.int64]:
+    """Return the places of the n worst of at least as many values; of equal ones the lowest by ``ties`` are worse."""
+    if n in (0, len(values)):
+        return np.arange(n)
+    place = len(values) - n if low_is_best else n - 1
+    cut = np.partition(values, place)[place]
+    worse, equal = np.flatnonzero(values > cut if low_is_best else values < cut), np.flatnonzero(values == cut)
+    return np.concatenate([worse, equal[_highest(~ties[equal], n - len(worse))]])
+
+
+def counts_of(codes: NDArray[np.integer], n: int) -> NDArray[np.int64]:
+    """Return how many rows have each of the codes below n, shape (n,), in bounded memory."""
+    counts = np.zeros(n, np.int64)
+    for start in range(0, len(codes), ROWS_AT_ONCE):
+        counts += np.bincount(codes[start : start + ROWS_AT_ONCE], minlength=n)[:n]
+    return counts
 
 
 def places(
@@ -110,8 +170,10 @@ def worst_of(
     values: NDArray[Any], codes: NDArray[np.integer], stays: NDArray[np.bool_], n_groups: int, *, low_is_best: bool
 ) -> NDArray[np.float64]:
     """Return the worst value that stays in each group, shape (G,); NaN where none does."""
-    cuts = np.full(n_groups, np.nan)
-    (np.fmax if low_is_best else np.fmin).at(cuts, codes[stays], values[stays].astype(np.float64))
+    cuts, worse = np.full(n_groups, np.nan), np.fmax if low_is_best else np.fmin
+    for start in range(0, len(codes), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        worse.at(cuts, codes[rows][stays[rows]], values[rows][stays[rows]].astype(np.float64))
     return cuts
 
 

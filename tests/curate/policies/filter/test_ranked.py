@@ -51,15 +51,16 @@ def test_the_best_are_those_of_a_sort(kind, low_is_best):
             assert cut == last or (np.isnan(cut) and np.isnan(last))  # -0.0 is 0.0
 
 
-@pytest.mark.parametrize("n", [60, 600])  # sorted together, or group by group
-def test_groups_are_as_if_each_was_ranked_alone(n):
-    generator = np.random.default_rng(0)
-    values, codes = generator.integers(0, n // 15, n).astype(np.float32), generator.integers(0, 5, n).astype(np.int32)
-    ties = generator.integers(0, 2**63, n).astype(np.uint64)
+@pytest.mark.parametrize("at_once", [1, 30, 1000])
+def test_groups_are_as_if_each_was_ranked_alone(monkeypatch, at_once):
+    monkeypatch.setattr(ranked, "ROWS_AT_ONCE", at_once)
+    generator, n = np.random.default_rng(0), 120
+    values, codes = generator.integers(0, 8, n).astype(np.float32), generator.integers(0, 5, n).astype(np.int32)
+    ties, inside = generator.integers(0, 2**63, n).astype(np.uint64), generator.random(n) < 0.8
     for low in (True, False):
-        stays, cuts = ranked.best_of_groups(values, codes, 6, lambda n: n // 2, ties, low_is_best=low)
+        stays, cuts = ranked.best_of_groups(values, inside, codes, 6, lambda n: n // 2, ties, low_is_best=low)
         for group in range(6):
-            alone, cut = ranked.best(values, codes == group, lambda n: n // 2, ties, low_is_best=low)
+            alone, cut = ranked.best(values, inside & (codes == group), lambda n: n // 2, ties, low_is_best=low)
             assert (stays & (codes == group)).tolist() == alone.tolist()
             np.testing.assert_equal(cuts[group], cut)
 
