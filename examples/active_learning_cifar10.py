@@ -113,26 +113,26 @@ class Pictures:
     junk: Scored | None
 
 
-def draw_pool(pictures: Pictures, size: int, seed: int) -> tuple[Scored, NDArray[np.bool_]]:
+def draw_pool(images: Pictures, size: int, seed: int) -> tuple[Scored, NDArray[np.bool_]]:
     """Return the pool of a seed, and which of its rows are junk; without junk, the same rows as they were.
 
     Args:
-        pictures: to draw from.
+        images: to draw from.
         size: rows; ``JUNK_SHARE`` of them are rows that have a junk version, in every study.
         seed: of the draw.
     """
     generator = np.random.default_rng([seed, 2])
-    bad = junk_rows(len(pictures.pool))
-    good = np.setdiff1d(np.arange(len(pictures.pool)), bad)
+    bad = junk_rows(len(images.pool))
+    good = np.setdiff1d(np.arange(len(images.pool)), bad)
     n_bad = round(JUNK_SHARE * size)
     at = np.sort(generator.choice(len(bad), n_bad, replace=False))
     rows = np.concatenate([bad[at], generator.choice(good, size - n_bad, replace=False)])
     order = generator.permutation(size)
-    pool = pictures.pool.take(rows)
+    pool = images.pool.take(rows)
     is_junk = np.arange(size) < n_bad
-    if pictures.junk is None:
+    if images.junk is None:
         return pool.take(order), np.zeros(size, bool)
-    spoilt = pictures.junk.take(at)
+    spoilt = images.junk.take(at)
     vectors, columns = pool.vectors.copy(), {name: values.copy() for name, values in pool.columns.items()}
     vectors[is_junk] = spoilt.vectors
     for name in pool.certainty_columns:
@@ -149,24 +149,24 @@ def annotator(pool: Scored, noisy: str | None, seed: int) -> NDArray[np.int64] |
     return labels[annotator_of, np.arange(labels.shape[1])].astype(np.int64)
 
 
-def run_strategy(pictures: Pictures, name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def run_strategy(images: Pictures, name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """Replay a strategy with one seed.
 
     Args:
-        pictures: what to draw the pool from.
+        images: what to draw the pool from.
         name: ``STRATEGY``, ``STRATEGY + gate COLUMN``, ``STRATEGY + discount COLUMN``, ``STRATEGY + guard COLUMN``
             (both) or ``score:COLUMN``.
         seed: of pool, annotator and strategy.
         arguments: as parsed.
     """
-    pool, is_junk = draw_pool(pictures, min(arguments.pool, len(pictures.pool)), seed)
+    pool, is_junk = draw_pool(images, min(arguments.pool, len(images.pool)), seed)
     turn = principal(pool.vectors, arguments.features)
     selector, quality, first = parse(name, pool)
     data = Replay(
         (pool.vectors @ turn).astype(np.float32),
         pool.columns["label"].astype(np.int64),
-        (pictures.test.vectors @ turn).astype(np.float32),
-        pictures.test.columns["label"].astype(np.int64),
+        (images.test.vectors @ turn).astype(np.float32),
+        images.test.columns["label"].astype(np.int64),
         vectors=pool.vectors,
         annotated=annotator(pool, arguments.noisy, seed),
         quality=quality,
@@ -232,15 +232,15 @@ def main(typed: Sequence[str] | None = None) -> None:
     pool = cifar_pool(data, arguments.work, arguments.limit)
     test = labelled(data.folder, ["cifar10_test.parquet"], arguments.work, "test", arguments.limit)
     junk = cifar_junk(arguments.work) if arguments.junk else None
-    pictures = Pictures(pool, test, junk)
+    images = Pictures(pool, test, junk)
     names = arguments.strategies or default_strategies(pool, junk=arguments.junk)
     ledger = ledger_of(arguments)
     seeds = range(arguments.seeds)
     for seed in seeds if not arguments.print else ():
         for name in names:
-            result = ledger.of(name, seed, lambda name=name, seed=seed: run_strategy(pictures, name, seed, arguments))
+            result = ledger.of(name, seed, lambda name=name, seed=seed: run_strategy(images, name, seed, arguments))
             print(f"seed {seed} {name}: {100 * result['accuracy'][-1]:.1f} ({result['seconds']:.0f} s)", flush=True)
-    report(arguments, pictures, ledger.known(names, seeds))
+    report(arguments, images, ledger.known(names, seeds))
 
 
 def ledger_of(arguments: argparse.Namespace, **other: Any) -> Ledger:
@@ -250,7 +250,7 @@ def ledger_of(arguments: argparse.Namespace, **other: Any) -> Ledger:
     return Ledger(arguments.work / "results", settings)
 
 
-def report(arguments: argparse.Namespace, pictures: Pictures, results_of: Mapping[str, list[dict[str, Any]]]) -> None:
+def report(arguments: argparse.Namespace, images: Pictures, results_of: Mapping[str, list[dict[str, Any]]]) -> None:
     """Print what a study found, and draw its curves."""
     curves = {name: curves_of(results) for name, results in results_of.items()}
     if "random" not in curves:
@@ -259,9 +259,9 @@ def report(arguments: argparse.Namespace, pictures: Pictures, results_of: Mappin
     print("\n".join(accuracy_table(curves)))
     print("\nThe same less random, on the same pools: mean over budgets to 100, over those beyond, area (by labels)\n")
     print("\n".join(against_table(curves)))
-    if pictures.junk is not None:
+    if images.junk is not None:
         clean = ledger_of(arguments, junk=False).known(list(results_of), range(arguments.seeds))
-        print("\n".join(junk_report(pictures.pool, pictures.junk, results_of, clean)))
+        print("\n".join(junk_report(images.pool, images.junk, results_of, clean)))
     else:
         print("\nWhat follows\n")
         print("\n".join(advice(curves)))

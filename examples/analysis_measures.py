@@ -169,7 +169,7 @@ def shown_views(
 
     Args:
         eye: the model.
-        pictures: what is viewed.
+        pictures: the images that are viewed.
         sign: 1 where a higher column is more certain, -1 where it is less.
         crops: to choose the most and the least certain of, for each image.
         seed: of the views.

@@ -148,7 +148,7 @@ def even_best(
 
 
 def _in_parts(amounts: NDArray[np.int64], n_junk: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return amounts of each group, shape (G,), as those of its other rows and of its junk, which is first, (2 G,)."""
+    """Return amounts of each group, shape (G,), split between other rows and junk, which is first, (2 G,)."""
     of_junk = np.minimum(amounts, n_junk)
     return np.stack([amounts - of_junk, of_junk], axis=1).ravel()
 
