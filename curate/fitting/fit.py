@@ -95,6 +95,11 @@ def run_fit(options: FitOptions) -> FitResult:
         InputError: for a table, model or output that cannot be used; nothing is written then.
     """
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)
+    return fit_table(opened, options, recorded=opened.path)
+
+
+def fit_table(opened: Table, options: FitOptions, *, recorded: AnyPath) -> FitResult:
+    """Fit as ``run_fit`` does, to a table that is open; record its path as ``recorded``, as of a draft."""
     _refuse_models(options.embedding, {"-o": options.out, "--fitted": options.fitted, "--model": options.model})
     places = _places(opened, options.out, options.apply, options.fitted)
     if options.fitted is not None and (options.label is not None or options.labelled is not None):
@@ -108,7 +113,7 @@ def run_fit(options: FitOptions) -> FitResult:
                 done = _applied(opened, options.fitted, options.report)
             else:
                 done = _fitted(opened, options)
-        about = _about(done, opened, options.seed)
+        about = _about(done, opened, recorded, options.seed)
         _write(done, places, opened, base, about, files, overwrite=options.overwrite)
     kind, shares = _shares(done)
     return FitResult(
@@ -255,10 +260,10 @@ def _why(missing: Mapping[str, int]) -> str:
     return f" ({counts})" if counts else ""
 
 
-def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
+def _about(done: Fitted, table: Table, recorded: AnyPath, seed: int) -> dict[str, Any]:
     """Return the facts of the fit that model and table record, as plain JSON."""
     return {
-        "table": {"path": str(table.path.resolve()), "digest": done.dataset.rows.digest, "rows": len(done.dataset)},
+        "table": {"path": str(recorded.resolve()), "digest": done.dataset.rows.digest, "rows": len(done.dataset)},
         **({} if table.embedding_column is None else {"embedding": table.embedding_column}),
         "labels": done.label_source.source,
         "seed": seed,

@@ -14,8 +14,8 @@ from curate.columns import EMBEDDING, KEY, STATUS, URI, describe_all
 from curate.counted import counted
 from curate.engines.adding.settings import model_as_scored
 from curate.engines.settings import difference
-from curate.fitting.fit import fit
-from curate.fitting.options import MergeOptions
+from curate.fitting.fit import fit_table
+from curate.fitting.options import FitOptions, MergeOptions
 from curate.manifest import SourceOptions, open_manifest
 from curate.manifest.classes import CLASSES
 from curate.manifest.layout import conformed
@@ -100,12 +100,14 @@ def run_merge(options: MergeOptions) -> MergeResult:
         with held_folder(place.absolute()) as folder:
             draft = folder / place.name
             _write(draft, _rows(opened, keys, uris, schema), schema, metadata, overwrite=False)
-            n_images = len(read_dataset(open_table(draft)))
+            merged = open_table(draft)
+            n_images = len(read_dataset(merged))
             refits = n_images >= FEW_ROWS
             if refits:
                 named = partial(_named, options.report, str(draft), str(place))
                 model = _model_of(opened[0])
-                notes += fit(draft, apply=place, model=model, overwrite=options.overwrite, report=named).notes
+                request = FitOptions(draft, apply=place, model=model, overwrite=options.overwrite, report=named)
+                notes += fit_table(merged, request, recorded=place).notes
             else:
                 notes.append(f"no unc_fitted: {counted(n_images, 'different image')}, fewer than {FEW_ROWS}")
     if not refits:

@@ -42,6 +42,9 @@ def test_scores_are_those_of_one_run_over_all_images(place, tmp_path):
     names = ["key", "unc_fitted", "unc_local", "cluster", "kappa_visimsiam", "sha256"]
     assert open_table(tmp_path / "m.parquet").read(names).equals(open_table(place / "all.parquet").read(names))
     assert [path.name for path in tmp_path.iterdir()] == ["m.parquet"]
+    before = (tmp_path / "m.parquet").read_bytes()
+    curate.merge([place / "one.parquet", place / "two.parquet"], tmp_path / "m.parquet", overwrite=True)
+    assert (tmp_path / "m.parquet").read_bytes() == before
 
 
 def test_keys_of_two_tables_are_named_and_get_the_names_of_their_tables(place, tmp_path):
