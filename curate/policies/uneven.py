@@ -23,11 +23,11 @@ def uneven_words(kind: str, groups: Mapping[str, tuple[int, int]], usual: float)
     ['no row is left of class eel', 'class cat loses 90%, all together 31%']
     """
     is_class = kind != "cluster" and TWICE * usual < 1
-    emptied = [name for name, (rows, gone) in groups.items() if is_class and 0 < rows == gone]
+    emptied = dict.fromkeys(name for name, (rows, gone) in groups.items() if is_class and 0 < rows == gone)
     lost = {name: gone / rows for name, (rows, gone) in groups.items() if rows >= LEAST_ROWS and name not in emptied}
     worst = sorted((name for name in lost if lost[name] > TWICE * usual), key=lambda name: -lost[name])
     lines = [f"{kind} {name} loses {lost[name]:.0%}, all together {usual:.0%}" for name in worst[:MOST_NAMED]]
-    return [*emptied_words(kind, emptied), *lines]
+    return [*emptied_words(kind, [*emptied]), *lines]
 
 
 def emptied_words(kind: str, names: Sequence[str]) -> list[str]:

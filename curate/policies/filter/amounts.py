@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -47,7 +48,7 @@ class AmountRule(ScoreRule):
         column = arguments.column or (amount_column if arguments.per is None else default_column)(arguments.table)
         return cls(value, column, arguments.per, arguments.even if arguments.per is None else None)
 
-    @property
+    @cached_property
     def parsed(self) -> Amount:
         """The number of rows to keep or drop; InputError if invalid."""
         return Amount.parse(self.amount, f"--{self.name}")

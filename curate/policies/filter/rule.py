@@ -176,8 +176,8 @@ class ScoreRule(Rule):
         """Return each row's score and its side of the threshold, shape (M,) each."""
         codes, score, threshold, margin = self._numbers(result, rows)
         kinds = dropped.astype(np.int64) + (dropped & (margin == 0))  # 2 for a tie
-        endings = self.endings(result)
-        after = pa.array([text for kind in endings for text in kind]).take(pa.array(kinds * len(endings[0]) + codes))
+        endings = result.once("endings", lambda: pa.array([text for kind in self.endings(result) for text in kind]))
+        after = endings.take(pa.array(kinds * (len(endings) // 3) + codes))
         return Reasons(six_digits(score, f"{self.column} ", after), (score, threshold, margin))
 
     def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,13 +1,16 @@
 """The ruling of one filter rule on rows, and the verdict of all rules."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.policies.outcomes import DROP
 from curate.tables.rows import Rows
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,14 @@ class RuleResult:
     verdict: Verdict
     index: int
     table_rows: Rows
+    _computed: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Return a value that all batches of rows share, computed for the first of them."""
+        if name not in self._computed:
+            self._computed[name] = compute()
+        value: T = self._computed[name]
+        return value
 
     @property
     def cuts(self) -> NDArray[np.float64] | None:

@@ -77,3 +77,13 @@ def test_every_reason_is_that_of_its_row(rows, rules, start, stop):
     expected = [slow_reason(rules, rows, verdict, row) for row in range(start, stop)]
     assert decisions.column("reason").to_pylist() == expected
     assert {"keep", "drop", "undecided"} <= set(decisions.column("decision").to_pylist())
+
+
+def test_words_of_each_group_are_made_once_and_not_again_for_each_batch(rows, monkeypatch):
+    rule, made = RULES["keep-top"]("40%", column="unc_a", per="label"), []
+    endings = type(rule).endings
+    monkeypatch.setattr(type(rule), "endings", lambda self, result: made.append(1) or endings(self, result))
+    words = DecisionWords([rule], rows, decide([rule], rows))
+    for start in range(0, N, 100):
+        words.rows(start, pa.array([f"k{i}" for i in range(start, start + 100)]), None, None)
+    assert made == [1]
