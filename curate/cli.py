@@ -18,6 +18,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from curate.commands.elapsed import elapsed
 from curate.commands.filter_rules import RuleCommand
 from curate.commands.groups import grouped, plain_app
 from curate.commands.methods import MethodCommand
@@ -86,7 +87,8 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
             refuse_urls(kwargs)
-            command(*args, **kwargs)
+            with elapsed(quiet=bool(kwargs.get("quiet") or kwargs.get("json_"))):
+                command(*args, **kwargs)
             sys.stdout.flush()
         except InputError as error:
             if not str(error):

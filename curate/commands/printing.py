@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from curate.commands.elapsed import clear_elapsed
 from curate.counted import Grid, single_line
 
 if TYPE_CHECKING:
@@ -25,16 +26,19 @@ UNSAID = 80  # columns of a terminal that says it has none, as one of a containe
 
 def say(text: str) -> None:
     """Print a note on stderr."""
+    clear_elapsed()
     typer.echo(single_line(text), err=True)
 
 
 def show(text: str) -> None:
     """Print a line of the result on stdout."""
+    clear_elapsed()
     typer.echo(single_line(text))
 
 
 def emit(value: Any) -> None:
     """Print JSON on stdout."""
+    clear_elapsed()
     typer.echo(json.dumps(value, indent=2, ensure_ascii=True, default=str))
 
 
@@ -147,6 +151,7 @@ def _print_table(stream: TextIO, rows: Iterable[Sequence[object]], header: Seque
     Console(
         file=drawn, width=_width(stream), force_terminal=terminal, no_color=not terminal, markup=False, highlight=False
     ).print(table)
+    clear_elapsed()
     for text in drawn.getvalue().splitlines():
         typer.echo(text.rstrip(), file=stream)
 

@@ -4,6 +4,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from curate.commands.elapsed import clear_elapsed
 from curate.commands.printing import say
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
+            clear_elapsed(hold=False)
 
     def show(self, done: int, total: int, start: int, words: str) -> None:
         """Move the bar to ``done`` of ``total``; ``start`` were done before this run."""
@@ -39,6 +41,7 @@ class Bar:
         if not sys.stderr.isatty():
             self._log(done, total, start, words)
             return
+        clear_elapsed(hold=True)
         if self._bar is None:
             from tqdm import tqdm
 

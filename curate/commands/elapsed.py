@@ -1,0 +1,64 @@
+"""The seconds since the last line, on a terminal: a command that prints nothing for long is seen to work."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SILENT = 2.0  # seconds without a line, after which they are shown
+EVERY = 1.0  # seconds between two
+
+
+class _Elapsed:
+    """The seconds that stand in the last line of the terminal while a command runs."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.ended: threading.Event | None = None  # of the command that runs
+        self.since, self.width, self.is_held = 0.0, 0, False
+
+    def count(self, ended: threading.Event) -> None:
+        """Show the seconds now and then, until the command ends."""
+        while not ended.wait(EVERY):
+            with self.lock:
+                silent = time.monotonic() - self.since
+                if silent >= SILENT and not self.is_held and not ended.is_set():
+                    text = f"{silent:,.0f} s"
+                    sys.stderr.write(f"\r{text}")
+                    sys.stderr.flush()
+                    self.width = len(text)
+
+    def clear(self, *, hold: bool | None) -> None:
+        """Remove what is shown and count from 0; ``hold`` is as in ``clear_elapsed``."""
+        with self.lock:
+            if self.width:
+                sys.stderr.write(f"\r{'':{self.width}}\r")
+                sys.stderr.flush()
+            self.since, self.width = time.monotonic(), 0
+            self.is_held = self.is_held if hold is None else hold
+
+
+_ELAPSED = _Elapsed()  # of the one terminal
+
+
+@contextmanager
+def elapsed(*, quiet: bool) -> Iterator[None]:
+    """Show the seconds since the last line while a command runs, on a terminal and if it may print notes."""
+    if quiet or _ELAPSED.ended is not None or not sys.stderr.isatty():
+        yield
+        return
+    _ELAPSED.clear(hold=False)
+    _ELAPSED.ended = threading.Event()
+    threading.Thread(target=_ELAPSED.count, args=(_ELAPSED.ended,), daemon=True).start()
+    try:
+        yield
+    finally:
+        _ELAPSED.ended.set()
+        _ELAPSED.ended = None
+        _ELAPSED.clear(hold=False)
+
+
+def clear_elapsed(*, hold: bool | None = None) -> None:
+    """Remove the seconds before anything else is printed; True also stops them, as next to a bar, until False."""
+    _ELAPSED.clear(hold=hold)

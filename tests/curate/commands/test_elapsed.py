@@ -1,0 +1,57 @@
+"""The seconds that a terminal shows while a command prints nothing."""
+
+import sys
+import time
+
+import pytest
+
+from curate.commands import elapsed as shown_seconds
+from curate.commands.elapsed import clear_elapsed, elapsed
+from curate.commands.printing import say
+
+
+@pytest.fixture
+def wait_for(monkeypatch, capsys):
+    """Return a function that waits until a terminal is shown a text, and returns all since the last call."""
+    monkeypatch.setattr(shown_seconds, "SILENT", 0.0)
+    monkeypatch.setattr(shown_seconds, "EVERY", 0.005)
+
+    def wait(text):
+        seen = capsys.readouterr().err
+        for _ in range(1000):
+            if text in seen:
+                return seen
+            time.sleep(0.005)
+            seen += capsys.readouterr().err
+        raise AssertionError(seen)
+
+    return wait
+
+
+def test_seconds_are_shown_and_gone_before_a_line_and_at_the_end(wait_for, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with elapsed(quiet=False):
+        wait_for("\r0 s")
+        say("kept 3")
+        assert "\r   \rkept 3\n" in wait_for("kept 3\n")
+        wait_for("\r0 s")
+    assert wait_for("\r   \r").endswith("\r   \r")
+
+
+def test_none_are_shown_next_to_a_bar(wait_for, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with elapsed(quiet=False):
+        clear_elapsed(hold=True)
+        wait_for("")
+        say("warning: blurred")
+        time.sleep(0.05)
+        assert wait_for("blurred\n") == "warning: blurred\n"
+        clear_elapsed(hold=False)
+        wait_for("\r0 s")
+
+
+def test_none_are_shown_where_notes_are_unwanted(wait_for, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with elapsed(quiet=True):
+        time.sleep(0.05)
+        assert wait_for("") == ""
