@@ -17,6 +17,7 @@ from curate.tables.rows import Codes, Rows
 
 PURPOSE = "redrawn"  # of hashes that are drawn again: as long as this is the same, so are the sides of rows
 MANY = 4_000_000  # pairs, from which fewer rows are queried at a time
+LARGEST, CHUNKS = 4096, 16  # rows that are queried at a time; or a share of them: each time goes over the whole table
 EXACT = np.uint64(11)  # bits of a hash that a float has no room for
 
 
@@ -164,7 +165,7 @@ def find_chains(searches: Mapping[str, Search], open_rows: NDArray[np.bool_]) ->
     """
     parent = np.arange(len(open_rows))
     queried = np.random.default_rng(0).permutation(np.flatnonzero(open_rows))
-    for some in chunks(queried, many=MANY):
+    for some in chunks(queried, most=max(LARGEST, len(queried) // CHUNKS), many=MANY):
         for search in searches.values():
             links = search.links(some.rows, open_rows)
             join(parent, links.query, links.row)
