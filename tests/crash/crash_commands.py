@@ -64,7 +64,7 @@ COMMANDS: dict[str, Command] = {
     "filter over another": Command(
         "filter scores.parquet --keep-top 50% --overwrite -o kept.parquet", ("filter",), goes_on=True
     ),
-    "issues": Command("issues scores.parquet --set dark=0.5 --sheet issues.png -o clean.parquet"),
+    "issues": Command("issues scores.parquet --set low-contrast=0.15 --sheet issues.png -o clean.parquet"),
     "dedup": Command(
         "dedup scores.parquet --finder embedding --threshold 0.99 --audit 4 --sheet pairs.png -o unique.parquet"
     ),
