@@ -1,1 +1,1 @@
-"""Engines: where the shards of a scoring run are scored."""
+"""Engines: where the shards of a scoring run are processed."""

@@ -36,7 +36,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that is ready to score.
+    """An engine ready to score.
 
     Attributes:
         settings: as requested, with the device settled where the engine knows better than this process.

@@ -65,7 +65,7 @@ def compute_dataset_scores(
 
 
 def _fitted(dataset: Dataset, table: Table, setup: RunSetup, places: NDArray[np.int64] | None) -> DatasetScores:
-    """Return the columns of a score that is fitted to the dataset; none, and why, if that is impossible."""
+    """Return the columns of a score fitted to the dataset; empty, with the reason, if that is impossible."""
     announce = setup.request.options.announce
     copies = dataset.copies.words()
     notes = [copies] if copies else []

@@ -24,7 +24,7 @@ WINDOW = 16  # images read ahead for each decoding thread, and never fewer than 
 
 
 class Decoded:
-    """Decoded images of some shards, in row order, always a bounded number ahead of the reader.
+    """Decoded images of some shards, in row order, a bounded number ahead of the reader.
 
     A feeder thread hands rows to a pool of decoding threads, across shard boundaries, so the model never waits for
     the next shard to begin. Within a shard the same bytes are decoded once.

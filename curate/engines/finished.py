@@ -92,13 +92,13 @@ def clear(
 
 
 def failed_rows(table: Table, statuses: Iterable[str]) -> np.ndarray:
-    """Return the numbers of the rows with one of some statuses, increasing."""
+    """Return the numbers of the rows with one of the given statuses, ascending."""
     column = table.read([STATUS]).column(STATUS)
     return np.flatnonzero(np.isin(column.to_numpy(), list(statuses)))
 
 
 def statuses_of(table: Table, rows: np.ndarray) -> dict[int, str]:
-    """Return row -> status, of some rows of a complete table."""
+    """Return row -> status for some rows of a complete table."""
     return dict(zip(rows.tolist(), table.take(rows, [STATUS]).column(STATUS).to_pylist(), strict=True))
 
 
@@ -148,7 +148,7 @@ def changed_rows(
 
 
 def shards_again(setup: RunSetup, failed: Mapping[int, str]) -> set[int]:
-    """Return the shards in which a row that failed would not fail in the same way now.
+    """Return the shards with a failed row that would not fail in the same way now.
 
     Args:
         setup: of the run.
@@ -183,7 +183,7 @@ def status_now(read: Reader, *, preprocessing: Preprocessing, settings: ScoreSet
 def commit_rest(
     setup: RunSetup, table: Table, again: set[int], parts: Mapping[int, Part], metadata: dict[str, Any]
 ) -> dict[int, Part]:
-    """Commit the shards of a complete table that need no scoring, and return all that is committed.
+    """Commit the shards of a complete table that need no scoring, and return everything committed.
 
     Args:
         setup: of the run, whose folder is held and begun.

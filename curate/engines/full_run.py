@@ -48,7 +48,7 @@ from scoring.relative.model import DatasetFit, far_from
 
 
 def score_listed(manifest: Manifest, request: ScoreRequest, engine: Engine, events: RunLog) -> ScoreResult:
-    """Score a source that is listed with an engine that is at the ready."""
+    """Score a listed source with a ready engine."""
     options, out = request.options, request.out
     overwrite, announce = options.overwrite, options.announce
     opened = open_all(
@@ -115,7 +115,7 @@ def _begun(
 
 
 def _sampled_white(manifest: Manifest, options: ScoreOptions) -> int:
-    """Return and report the white level of 16-bit images of a source, from a sample of them."""
+    """Return and report the white level of a source's 16-bit images, from a sample of them."""
     sampled = find_white(manifest, options.workers)
     for line in sampled.words():
         options.announce(line)
@@ -151,7 +151,7 @@ def _metadata(opened: Opened, settings: ScoreSettings, request: dict[str, Any]) 
 
 
 def _white_before(out: Path | StorePath, work: WorkFolder) -> int | None:
-    """Return the white of the run that is finished, or begun, at an output; None if absent."""
+    """Return the white level of the finished or started run at an output; None if absent."""
     run = work.run()
     before = open_table(out).metadata.get("settings") if holds_scores(out) else run["fingerprint"] if run else {}
     white = before.get("white") if isinstance(before, dict) else None
@@ -185,7 +185,7 @@ def _result(setup: RunSetup, run: ScoreRun, seconds: float, notes: list[str]) ->
 
 
 def _finished(setup: RunSetup, table: Table, *, locked: bool = False) -> ScoreResult:
-    """Return the result of a run that is complete already."""
+    """Return the result of a complete run."""
     out, work, announce = setup.request.out, setup.work, setup.request.options.announce
     if not clear(work, out, lambda noted: noted == setup.fingerprint, locked=locked):
         announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to resume it")

@@ -39,7 +39,7 @@ class Watch:
     _known_parts: set[str] = field(default_factory=set)
 
     def check(self, span: Span, table: pa.Table, parts: Path | None = None, shard_rows: int = 0) -> None:
-        """Refuse a part whose images are missing because their source is.
+        """Refuse a part whose images are missing because the source is.
 
         Args:
             span: the part's rows.
@@ -57,7 +57,7 @@ class Watch:
         self.check_rows(range(span.start, span.stop), table)
 
     def check_rows(self, rows: Sequence[int], table: pa.Table, n_failed: int | None = None) -> None:
-        """Do the same as ``check`` for rows anywhere in the source, some of them among ``n_failed`` failed images."""
+        """Do the same as ``check`` for rows anywhere in the source, which include ``n_failed`` failed images."""
         statuses = table["status"].to_pylist()
         places = [place_of(uri) for uri in table["uri"].to_pylist()]
         pairs = list(zip(places, statuses, strict=True))
@@ -97,7 +97,7 @@ class Watch:
 
 @dataclass
 class WatchedReaders:
-    """Readers of all images of a source for what keeps no table of statuses, such as training and caches.
+    """Readers of all images of a source for uses without a status table, such as training and caches.
 
     Attributes:
         manifest: the rows.
@@ -133,7 +133,7 @@ class WatchedReaders:
 
 @dataclass
 class WatchedBatches:
-    """Follows images that are read batch by batch, in any order, to end a run whose source went away.
+    """Follows images read in batches, in any order, and ends a run whose source has disappeared.
 
     Attributes:
         watch: over the source.
@@ -156,7 +156,7 @@ class WatchedBatches:
 
 
 def folder_of(source: str | Path | Sequence[str | Path]) -> Path | None:
-    """Return the folder of this machine that is a source, None for any other source."""
+    """Return the local folder that is a source; None for any other source."""
     return Path(source) if isinstance(source, (str, Path)) and Path(source).is_dir() else None
 
 
@@ -166,7 +166,7 @@ def _holds_something(folder: Path) -> bool:
 
 
 def place_of(uri: str | None) -> str:
-    """Return the host of a URL, or the upper folders of a path: what becomes unreachable at once.
+    """Return the host of a URL, or the upper folders of a path, which become unreachable together.
 
     >>> place_of("https://a.org/x/1.jpg"), place_of("/mnt/disk/photos/cats/1.jpg"), place_of(None)
     ('https://a.org', '/mnt/disk/photos', '')

@@ -74,7 +74,7 @@ class Opened:
     fits: bool = False
 
     def decoded(self, spans: Sequence[Span], settings: ScoreSettings, workers: int | None, folder: Path) -> Decoded:
-        """Return the decoded images of some shards; ``folder`` is where parts go."""
+        """Return the decoded images of some shards; ``folder`` is the folder of parts."""
         threads, size = workers or os.cpu_count() or 1, self.batch_size
         preprocessing = self.runner.model.spec.preprocessing
         on_gpu = DeviceJpegs(self.device, preprocessing) if settings.decode == "gpu" else None
@@ -90,7 +90,7 @@ class Opened:
         )
 
     def of_rows(self, numbers: NDArray[np.int64]) -> "Opened":
-        """Return the open resources to score some rows of the source."""
+        """Return the open resources for scoring some rows of the source."""
         rows = ManifestRows(self.manifest, numbers)
         return replace(self, manifest=rows, watch=Watch(rows, self.watch.root))
 
@@ -256,7 +256,7 @@ class Job:
         return {**self.__dict__, "opened": None}
 
     def open(self) -> "Job":
-        """Return the job with what it needs open; what is open already stays.
+        """Return the job with all its resources open.
 
         Raises:
             InputError: if the input, the model or a version is another one here; the difference is named.
@@ -286,7 +286,7 @@ def score_span(job: Job, span: Span, model: AbstractContextManager[object] | Non
 
 
 def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable[[], Part]:
-    """Send a shard through the model, and return what waits for the device and writes the file.
+    """Send a shard through the model, and return a function that waits for the device and writes the file.
 
     The two are apart so that another thread can write while the model goes on with the next shard.
     """
@@ -312,7 +312,7 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
 def write_part(
     path: Path, shard: int, rows: pa.Table, schema: pa.Schema, metadata: Mapping[str, Any], step: int
 ) -> Part:
-    """Write the file of a shard, and return what is in it; ``step`` images went through the device at once."""
+    """Write the file of a shard, and return its facts; ``step`` images went through the device at once."""
     with TableWriter(path, schema, dict(metadata), overwrite=True) as writer:
         writer.write(rows)
     statuses = dict(Counter(rows.column(STATUS).to_pylist()))

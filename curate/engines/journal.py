@@ -26,7 +26,7 @@ JOURNAL = "journal.jsonl"
 
 @dataclass(frozen=True)
 class Part:
-    """The file of a shard, and what is in it: one line of the journal, once it is committed."""
+    """The file of a shard and its facts: one line of the journal once committed."""
 
     shard: int
     rows: int
@@ -49,14 +49,14 @@ def part_path(folder: Path, shard: int) -> Path:
 
 
 def require_local(out: Path | StorePath) -> Path:
-    """Return a path of this machine as it is."""
+    """Return a local path unchanged; refuse a URL."""
     if isinstance(out, StorePath):
         raise ValueError(f"{out} is not on this machine")
     return out
 
 
 def append_line(path: Path, value: dict[str, Any]) -> None:
-    """Append one line with its checksum to a journal, and flush it to the disk."""
+    """Append one line with its checksum to a journal, and flush it to disk."""
     text = json.dumps(value, sort_keys=True)
     with place_errors(path), path.open("a") as file:
         file.write(f"{text}\t{zlib.crc32(text.encode()):08x}\n")
@@ -159,22 +159,22 @@ class WorkFolder(HeldFolder):
         return [self.part(shard) for shard in sorted(parts)]
 
     def target(self, out: Path | StorePath) -> Path:
-        """Return where the table is made: under its own name, which it gets when it is whole."""
+        """Return where the table is written: its final name, which appears when it is complete."""
         return require_local(out)
 
     def deliver(self, table: Path, out: Path | StorePath, *, overwrite: bool) -> None:
-        """Move the table to its name, which it already has."""
+        """Move the table to its final name, which it already has."""
 
     def part(self, shard: int) -> Path:
         """Return the file of a shard."""
         return part_path(self.folder, shard)
 
     def commit(self, line: Part) -> None:
-        """Append one line to the journal and flush it to the disk; the shard's file is in place already."""
+        """Append one line to the journal and flush it to disk; the shard's file is already in place."""
         append_line(self.folder / JOURNAL, asdict(line))
 
     def remove(self) -> None:
-        """Remove the folder; what it held is safe elsewhere.
+        """Remove the folder, whose content is stored elsewhere by now.
 
         It is renamed first, so that no process meets, or locks, one that is half gone.
         """

@@ -1,4 +1,4 @@
-"""``p_junk``: corrupted copies of some images of a dataset are scored, and a classifier learns to find such images."""
+"""``p_junk``: a classifier is trained to separate a dataset from scored, corrupted copies of some of its images.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -158,7 +158,7 @@ def _trained(dataset: Dataset, table: Table, corrupter: Corrupter) -> TrainedCla
 
 @dataclass(frozen=True)
 class _Copies:
-    """P corrupted copies, scored, in the order of images: what each was made of, and the kind of corruption."""
+    """P corrupted copies with their scores, in image order: the source image and the kind of corruption of each."""
 
     image: NDArray[np.int64]
     kinds: list[str]
@@ -199,7 +199,7 @@ def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) ->
 
 
 def _made(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator[tuple[int, list[Copy]]]:
-    """Yield the copies of each image that can be read, with its place among the rows, in the order of reading."""
+    """Yield the copies of each readable image, with its position among the rows, in reading order."""
     settings, preprocessing = corrupter.settings, corrupter.runner.model.spec.preprocessing
     place = {row: image for image, row in enumerate(rows)}
 

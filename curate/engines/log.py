@@ -1,4 +1,4 @@
-"""The log of a run as JSON lines for programs that watch it: one at its start, one a part, one at its end."""
+"""The log of a run as JSON lines for other programs: one line at its start, one per part, one at its end."""
 
 import json
 import os
@@ -88,7 +88,7 @@ class RunLog:
         self._end |= facts
 
     def seconds(self) -> float:
-        """Return how long the run has lasted."""
+        """Return the duration of the run in seconds."""
         return round(time.monotonic() - self._began, 3)
 
 

@@ -56,7 +56,7 @@ def on_ray(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engine]:
 
 
 def _device(cluster: Cluster, device: str) -> str:
-    """Return where actors run the model: on the GPU that Ray gives them, or on none."""
+    """Return the device of actors: the GPU assigned by Ray, or none."""
     available = "cuda" if cluster.num_gpus else "cpu"
     if device in ("auto", available):
         return available
@@ -65,7 +65,7 @@ def _device(cluster: Cluster, device: str) -> str:
 
 
 def nodes_of(ray: Any) -> list[dict[str, float]]:
-    """Return the resources of each node that is alive."""
+    """Return the resources of each live node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
@@ -191,13 +191,13 @@ class Crew:
                 self._hand_out()
 
     def _check(self, facts: dict[str, Any]) -> None:
-        """Refuse a node that would write other bytes or elsewhere; warn if its last digits may differ."""
+        """Refuse a node that would write other bytes or to another place; warn if its last digits may differ."""
         refuse_node(self._facts, facts, f"{self._job.folder}, where shards are written")
         if others := other_kinds(self._computes, facts["computes"], f"{facts['computes']} on {facts['node']}"):
             self._run.announce(f"{others}: last digits of scores depend on where a shard was scored")
 
     def _fail(self, actor: Any, cause: BaseException, error: BaseException) -> None:
-        """Raise what went wrong in an actor that lives: a mistake of the user's, a disk's refusal, or a bug."""
+        """Raise the error of a live actor: a user error, a disk error, or a bug."""
         if isinstance(cause, InputError):
             raise InputError(f"node {self._at.get(actor, 'unknown')}: {cause}") from None
         if isinstance(cause, OSError):
@@ -253,7 +253,7 @@ def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> 
 
 
 def other_kinds(known: set[str], kind: str, where: str) -> str:
-    """Record the hardware and libraries of a node; return a warning if it differs from others.
+    """Record the hardware and libraries of a node; return a warning if they differ from others.
 
     Args:
         known: what nodes before it compute with; ``kind`` is added.

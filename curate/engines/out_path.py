@@ -58,7 +58,7 @@ def _holds(out: Path | StorePath, source: str | Path) -> bool:
 
 
 def holds_scores(out: Path | StorePath) -> bool:
-    """Return whether what is at ``out`` is a table that `curate score` wrote."""
+    """Return whether ``out`` is a table written by `curate score`."""
     try:
         metadata = open_table(out).metadata
     except InputError:

@@ -65,7 +65,7 @@ class ScoringActor:
         return process_facts(marker)
 
     def open(self, job: "Job") -> None:
-        """Open the model and the source; with an error naming what differs from the run's start."""
+        """Open the model and the source; errors name what differs from the run's start."""
         self._job = job.open()
 
     def score(self, span: "Span") -> "Part":

@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster, or to a private Ray that is started on this machine."""
+"""A connection to a Ray cluster, or to a private Ray started on this machine."""
 
 import os
 import secrets
@@ -63,7 +63,7 @@ def connected(address: str | None) -> Iterator[Any]:
 
 
 def _imported(*, alone: bool) -> Any:
-    """Return the package; what binds a Ray to this machine alone is read when it is imported."""
+    """Import the package with the settings that bind a private Ray to this machine."""
     if alone:
         os.environ |= {
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name, on any system, for: loopback, no cluster

@@ -63,7 +63,7 @@ def searching_on_ray(cluster: Cluster, out: Path | None, announce: Callable[[str
 
 @contextmanager
 def _folder(out: Path | None) -> Iterator[Path]:
-    """Make a folder for arrays, which is gone at the end; what a killed process left is swept by the next one."""
+    """Create a folder for arrays, removed at the end; leftovers of killed processes are removed by the next one."""
     if out is None:
         with tempfile.TemporaryDirectory(prefix="curate-") as temporary:
             yield Path(temporary)
@@ -103,7 +103,7 @@ class RayTasks:
         )
 
     def shared(self, value: V) -> Shared[V]:
-        """Write an array or a tensor to a file, once while it is there; the file is gone with it and its last user."""
+        """Write an array or a tensor to a file, once; the file is removed with its last user."""
         known = self._shared.get(id(value))
         if known is None:
             known = self._shared[id(value)] = SharedFile.of(self._folder, value)
@@ -112,7 +112,7 @@ class RayTasks:
         return known
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> Shared[Tensor]:
-        """Return a tensor that is a file."""
+        """Return a tensor in a file."""
         return SharedFile(self._folder, shape, dtype)
 
     def run(self, function: Callable[[A], R], arguments: Iterable[A]) -> Iterator[R]:
@@ -160,7 +160,7 @@ class RayTasks:
         refuse_node(self._facts, facts, f"{self._folder}, which holds the vectors to search")
 
     def _result(self, reference: Any) -> Any:
-        """Wait for a task and return what it made."""
+        """Wait for a task and return its result."""
         computes, result = self._answer(reference)
         if not computes:
             self._require(result)
@@ -185,6 +185,6 @@ class RayTasks:
             ) from None
 
     def _tell(self, computes: str) -> None:
-        """Warn if the last digits of similarities may depend on where they were computed."""
+        """Warn if the last digits of similarities may depend on the machine."""
         if others := other_kinds(self._computes, computes.partition(" on ")[0], computes):
             self._announce(f"{others}: last digits of similarities depend on where they were computed")

@@ -19,7 +19,7 @@ LOOK_EVERY = 0.2  # seconds between two looks for a file of another machine
 
 @dataclass(frozen=True)
 class ScoreProgress:
-    """Where a run is: rows done of all, rows that failed, and rows that an earlier run had done."""
+    """Progress of a run: rows done of all, failed rows, and rows done by an earlier run."""
 
     done: int
     total: int
@@ -28,7 +28,7 @@ class ScoreProgress:
 
 
 class ScoreRun:
-    """One run, as an engine sees it: a job, the spans to do, and where to hand in each part.
+    """One run for an engine: a job, the spans to do, and where to hand in each part.
 
     Args:
         job: open in this process.

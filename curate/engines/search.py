@@ -1,4 +1,4 @@
-"""Where the searches of a command run that works on a table."""
+"""Where the searches of a command on a table run."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -78,7 +78,7 @@ class ScoreSettings:
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
 
     def decode_options(self) -> "DecodeOptions":
-        """Return how an image is decoded; 16 bits are used in full if no white level was found."""
+        """Return the decoding options; 16 bits are used in full if no white level was found."""
         from scoring.images.raster import DecodeOptions  # brings every decoder
 
         return DecodeOptions(self.max_pixels, self.decode_timeout, self.allow_truncated, self.white or WHITE)
@@ -87,7 +87,7 @@ class ScoreSettings:
 def refuse_difference(
     place: str, before: dict[str, Any], now: dict[str, Any], *, input_differs: str = "", may_grow: bool = False
 ) -> None:
-    """Raise unless two runs agree in everything that decides what is written.
+    """Raise unless two runs agree in everything that determines the output.
 
     Args:
         place: of what the earlier run wrote.
@@ -144,7 +144,7 @@ def _short(value: Any) -> str:
 
 
 def retried(more: Iterable[str]) -> frozenset[str]:
-    """Return the statuses whose rows a repeat reads again: the temporary ones, and those named.
+    """Return the statuses whose rows a repeated run reads again: the temporary ones, and those named.
 
     Raises:
         InputError: for a status that is not one of a failure.

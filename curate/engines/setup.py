@@ -1,4 +1,4 @@
-"""A scoring run whose source and model are open: scoring of its shards, and the result."""
+"""A scoring run with source and model open: scoring of its shards, and the result."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from curate.tables.table import Table
 
 @dataclass(frozen=True)
 class RunSetup:
-    """A run whose source and model are open.
+    """A run with source and model open.
 
     Attributes:
         request: what is to be done.

@@ -44,7 +44,7 @@ def start_shard(
     fit: DatasetFit | None = None,
     times: Sequence[int] = (),
 ) -> Callable[[], pa.Table]:
-    """Send a shard through the model, and return what waits for the device and makes the table.
+    """Send a shard through the model, and return a function that waits for the device and makes the table.
 
     The two are apart so that another thread can make and write the table while the model goes on with the next shard.
 

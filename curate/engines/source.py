@@ -1,4 +1,4 @@
-"""Checks of a source before its images are read: a scored table, class folders, another input than before."""
+"""Checks of a source before its images are read: a scored table, class folders, or another input than before."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ N_COUNTED = 8  # classes that are counted in a line
 
 
 def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
-    """Yield what a user should know of a source: columns that get another name, and folders that may be classes.
+    """Yield notes on a source: renamed columns, and folders that may be classes.
 
     Raises:
         InputError: for a scored table that names no images.

@@ -1,4 +1,4 @@
-"""Some rows of a source, in any order: a source itself, so that engines score them like any other."""
+"""Some rows of a source, in any order, as a source that engines can score."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -17,7 +17,7 @@ STEP = 65_536  # rows of columns at a time
 
 
 class ManifestRows:
-    """Some rows of a source; see `Manifest` for what each member promises.
+    """Some rows of a source; see `Manifest` for the meaning of each member.
 
     Args:
         manifest: the source.
@@ -32,11 +32,11 @@ class ManifestRows:
 
     @cached_property
     def digest(self) -> str:
-        """Hex sha256 over the digest of the source, and which of its rows these are."""
+        """Hex sha256 over the digest of the source and the chosen rows."""
         return self._digest(self._manifest.digest)
 
     def digest_without(self, absent: Set[int]) -> str:
-        """Return `digest` as it is without the files of these rows."""
+        """Return `digest` as if the files of these rows were missing."""
         return self._digest(self._manifest.digest_without({int(self._numbers[row]) for row in absent}))
 
     def _digest(self, of_source: str) -> str:
@@ -75,7 +75,7 @@ class ManifestRows:
 
 
 def kept_of(values: Iterable[tuple[int, int]], places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield the values at some places, increasing."""
+    """Yield the values at ascending positions."""
     remaining = iter(places.tolist())
     at = next(remaining, None)
     for place, value in enumerate(values):
@@ -85,7 +85,7 @@ def kept_of(values: Iterable[tuple[int, int]], places: NDArray[np.int64]) -> Ite
 
 
 def in_shards(numbers: NDArray[np.int64], kept: dict[int, NDArray[np.int64]], shard_rows: int) -> NDArray[np.int64]:
-    """Return rows in the order in which they are scored, where some shards of them are scored already.
+    """Return rows in scoring order, given that some shards of them are already scored.
 
     Args:
         numbers: of the rows, increasing, shape (N,).

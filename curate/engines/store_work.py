@@ -108,7 +108,7 @@ class WorkStore(WorkFolder):
         (self.place / _done_name(line.shard)).put(text.encode())
 
     def files(self, parts: dict[int, Part]) -> list[Path]:
-        """Return the files of some shards, in order; those that an earlier run wrote elsewhere are fetched.
+        """Return the files of some shards, in order; those written elsewhere by an earlier run are fetched.
 
         Raises:
             InputError: if one is not what was committed; its note is removed, so that it is scored again.
@@ -127,7 +127,7 @@ class WorkStore(WorkFolder):
         table.unlink()
 
     def become(self, out: Path | StorePath, *, overwrite: bool) -> None:
-        """Copy the parts, inside the store, to the folder that is their place.
+        """Copy the parts, inside the store, to their folder.
 
         An object `_unfinished` is in it meanwhile, and nothing of curate's reads a folder that has one.
 
@@ -147,7 +147,7 @@ class WorkStore(WorkFolder):
         self.remove()
 
     def remove(self) -> None:
-        """Remove what the run has put into the store, and here; the table is safe elsewhere.
+        """Remove what the run put into the store and on this machine; the table is stored elsewhere by now.
 
         The notes of what is done go first: without them nothing that is left counts.
         """
@@ -159,7 +159,7 @@ class WorkStore(WorkFolder):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def leftovers(self, out: Path | StorePath) -> list[Path]:
-        """Return nothing: what a dead process left in a store has no name yet."""
+        """Return nothing: leftovers of a killed process have no name in a store yet."""
         return []
 
     def sweep(self, out: Path | StorePath) -> None:

@@ -1,4 +1,4 @@
-"""Every engine by name: how the shards of a run are scored; imported when it is looked up."""
+"""Every engine by name, imported when it is used: how the shards of a run are scored."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

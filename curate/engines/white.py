@@ -50,7 +50,7 @@ class FoundWhite:
 
 
 def find_white(manifest: Manifest, workers: int | None = None) -> FoundWhite:
-    """Return the white of a source: the lowest of 8, 10, 12, 14 and 16 bits that holds what its images hold.
+    """Return the white level of a source: the lowest of 8, 10, 12, 14 and 16 bits that holds its values.
 
     Up to 32 images are read, spread over those whose names do not exclude 16 bits, and decoded where they hold 16.
     Fewer than 8 of these decide nothing. An image that cannot be read or decoded is passed over: scoring it says why.
@@ -77,7 +77,7 @@ def _readers(manifest: Manifest) -> Iterator[Reader]:
 
 
 def _candidates(manifest: Manifest) -> NDArray[np.int64]:
-    """Return rows whose image may be of 16 bits, by the name of its file, of parts spread over the source."""
+    """Return rows whose image may have 16 bits, judged by file name, from parts spread over the source."""
     numbers, n = [np.zeros(0, np.int64)], manifest.n_rows
     starts = range(0, n, _SPAN) if n <= _SPANS * _SPAN else np.linspace(0, n - _SPAN, _SPANS).astype(int).tolist()
     for start in starts:
@@ -111,7 +111,7 @@ class DeepImages:
     highest: int = 0
 
     def watched(self, images: Iterable[DecodedImage]) -> Iterator[DecodedImage]:
-        """Yield images as they are."""
+        """Yield images unchanged."""
         for image in images:
             if image.highest is not None:
                 self.n, self.highest = self.n + 1, max(self.highest, image.highest)

@@ -1,4 +1,4 @@
-"""Sources of images -> rows in a fixed order, and where their bytes are."""
+"""Sources of images: rows in a fixed order, and access to their bytes."""
 
 from curate.manifest.contract import MAX_FILE_BYTES, NUMBERED, Manifest, Reader, ReadError, SourceOptions
 from curate.manifest.sources import open_manifest

@@ -1,4 +1,4 @@
-"""Bytes that are not on this machine are requested before they are needed, many requests at a time."""
+"""Prefetching: remote bytes are requested before they are needed, many requests at a time."""
 
 import queue
 import threading
@@ -18,7 +18,7 @@ ALL_DENIED = 16  # first answers after which a store or server that denied every
 
 
 class _Share:
-    """One request's share of the bytes read ahead; nothing waits here, for data that has come waits for others.
+    """One request's share of the bytes read ahead; it never waits, since data that has arrived waits for others.
 
     Args:
         reading: that requests it.
@@ -40,7 +40,7 @@ FutureBytes = Future[bytes | None]  # None: it is read when its turn comes
 
 
 class ReadAhead:
-    """Asks for what remote readers would read while those before them are at work.
+    """Prefetches what remote readers will read while earlier ones are being processed.
 
     Readers of local files pass through. Order stays, and so does what a reader returns or raises. As a context manager
     it ends by `stop`.
@@ -171,7 +171,7 @@ class ReadAhead:
         return data
 
     def _note(self, failure: ReadError | None) -> None:
-        """Count the answers, and end the run where the first ones are all alike."""
+        """Count the answers, and end the run if the first ones all fail in the same way."""
         denied = failure is not None and failure.status == "denied"
         with self._lock:
             self._answers, self._denied = self._answers + 1, self._denied + denied

@@ -57,7 +57,7 @@ def earlier_scores(schema: pa.Schema) -> tuple[str, ...]:
 
 
 def class_labels(schema: pa.Schema) -> ClassLists:
-    """Return the names of the classes by column, of columns of whole numbers whose numbers are places in a list.
+    """Return the class names by column, for integer columns whose values are indices into a list.
 
     Metadata that is not as `datasets` writes it names nothing.
 

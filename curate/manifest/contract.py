@@ -1,4 +1,4 @@
-"""The contract of every source of images: rows in a fixed order, and where their bytes are."""
+"""The interface of every source of images: rows in a fixed order, and access to their bytes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class RemoteReader:
 
 @dataclass(frozen=True, slots=True)
 class HeldReader:
-    """A reader of bytes that are in memory together with the bytes of other rows, for as long as one of them is kept.
+    """A reader of bytes held in memory together with other rows' bytes, as long as one of them is kept.
 
     Args:
         read: returns the bytes.
@@ -121,13 +121,13 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class NotedOptions(SourceOptions):
-    """How a source was read before: options that another form of it cannot use are ignored."""
+    """How a source was read before; options that another form of it cannot use are ignored."""
 
     noted: ClassVar[bool] = True
 
 
 class Manifest(Protocol):
-    """The rows of a source in a fixed order, and how to get the bytes of each."""
+    """The rows of a source in a fixed order, and access to the bytes of each."""
 
     @property
     def description(self) -> str:
@@ -153,21 +153,21 @@ class Manifest(Protocol):
 
     @property
     def connections(self) -> int:
-        """How many remote readers to call at a time; see `ahead`."""
+        """Number of concurrent remote readers; see `ahead`."""
 
     @property
     def renamed(self) -> dict[str, str]:
-        """User columns whose name curate uses, and their new names."""
+        """User columns renamed because curate uses their names, with the new names."""
 
     @property
     def classes(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of classes that the source itself lists, by column: all of them, in their order."""
+        """The class names that the source itself lists, by column, in order."""
 
     def rows(self, start: int, stop: int) -> pa.Table:
         """Return rows [start, stop) with the columns of `schema`."""
 
     def columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some of the user's columns of all rows, in order, piece by piece."""
+        """Yield some of the user's columns of all rows, in order, in batches."""
 
     def readers(self, start: int, stop: int) -> Iterator[Reader]:
         """Yield for each row of [start, stop), in order, a callable that returns its bytes.

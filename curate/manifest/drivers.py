@@ -36,7 +36,7 @@ def try_once(system: Any) -> None:
 
 
 async def widen(system: Any, connections: int) -> None:
-    """Make the client, with room for as many connections as are requested; one with a certificate is left as it is."""
+    """Make the client with enough connections for the requests; one with a certificate is left unchanged."""
     from aiohttp import TCPConnector
 
     certified = getattr(system, "_use_client_cert", False)

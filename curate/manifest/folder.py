@@ -65,7 +65,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """One image file: its path relative to the root, size in bytes, mtime in ns, and where it is; empty for that path.
+    """One image file: relative path, size in bytes, mtime in ns, and location; empty if equal to that path.
 
     A link is where the file is that it leads to.
     """
@@ -191,7 +191,7 @@ def _begins_like_an_image(full: bytes, skipped: Skipped) -> bool:
 
 
 def _link_target(full: bytes, real_root: bytes, options: SourceOptions) -> tuple[os.stat_result, bytes] | None:
-    """Return the file that a link leads to, and its path without links; None for one that is not listed."""
+    """Return the target of a link, and its path without links; None for a file that is not listed."""
     try:
         target, place = os.stat(full), os.path.realpath(full)
     except OSError:  # dangling, or a loop of links
@@ -205,7 +205,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def open_folder(places: Sequence[str], options: SourceOptions) -> MemoryManifest | list[str]:
-    """Open a folder of images, or several folders and images, whose keys start in the folder that holds them all.
+    """Open a folder of images, or several folders and images, with keys relative to their common folder.
 
     Args:
         places: paths of folders and images.
@@ -274,7 +274,7 @@ def _files(path: bytes, root: bytes, options: SourceOptions, skipped: Skipped) -
 
 
 class _Columns:
-    """Rows of a folder under construction; 16 bytes a row in addition to the text."""
+    """Rows of a folder being built; 16 bytes per row plus the text."""
 
     def __init__(self, root: bytes, labelled: bool) -> None:
         self._root = os.path.join(root, b"")
@@ -338,7 +338,7 @@ def _folders(path: bytes) -> list[bytes]:
 
 
 def folder_columns(paths: Sequence[bytes | None]) -> dict[str, pa.Array]:
-    """Return ``label`` and, where a folder names a side, ``split`` of some relative paths; null for None."""
+    """Return ``label`` and, if a folder names a split, ``split`` of relative paths; null for None."""
     labels = [None if path is None else folder_label(path) for path in paths]
     sides = [None if path is None else folder_side(path) for path in paths]
     return {"label": pa.array(labels, pa.string()), "split": pa.array(sides, pa.string())}

@@ -1,4 +1,4 @@
-"""Look at the footers of Parquet files in its own process, where a damaged one cannot crash this process.
+"""Reads the footers of Parquet files in a separate process, so that a damaged one cannot crash this one.
 
 A footer that contradicts itself makes Arrow's C++ code throw where Python cannot catch it, and the process
 aborts (seen with pyarrow 26: level histograms of the wrong length). So everything that is read from footers here

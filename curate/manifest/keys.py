@@ -104,7 +104,7 @@ def first_true(mask: pa.Array) -> int | None:
 
 
 class UniqueCheck:
-    """Finds repeated keys with 8 bytes of memory a row: hash first, then compare those that collide."""
+    """Finds repeated keys with 8 bytes of memory per row: by hash, then by comparing collisions."""
 
     def __init__(self) -> None:
         self._hashes: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""Which column of a user's table is the key, which the path, which the image; and the rows made of them."""
+"""Which columns of a user's table hold key, path and image; and the rows made of them."""
 
 import re
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ class Layout:
 
 
 def find_layout(schema: pa.Schema, options: SourceOptions, where: str) -> Layout:
-    """Decide what each column of a table is.
+    """Decide the role of each column of a table.
 
     Args:
         schema: the table's.

@@ -29,7 +29,7 @@ class Line:
 
 
 def parse_list(data: bytes, where: str) -> Iterator[Line]:
-    """Yield the entries of a list: one a line; blank lines and lines that start with `#` are not entries.
+    """Yield the entries of a list, one per line, without blank lines and lines that start with `#`.
 
     Spaces are part of a path. LF and CRLF both end a line; a UTF-8 byte order mark is dropped.
 

@@ -1,4 +1,4 @@
-"""Files on this machine: a path or file:// URL that is one, and its bytes."""
+"""Local files: paths or file:// URLs, and their bytes."""
 
 import errno
 import os
@@ -66,7 +66,7 @@ def _read_exactly(handle: int, offset: int, n_bytes: int) -> bytes:
 
 
 def fail(status: str, text: str) -> bytes:
-    """Raise `ReadError`; with `functools.partial`, the reader of a row that is known to have no bytes."""
+    """Raise `ReadError`; with `functools.partial`, the reader of a row without bytes."""
     raise ReadError(status, text)
 
 

@@ -1,6 +1,6 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
 # ruff: noqa: PTH116
-"""A manifest whose rows fit in memory: folders, lists, CSV, JSONL, and the index of tar shards."""
+"""A manifest with all rows in memory: folders, lists, CSV, JSONL, and the index of tar shards."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ Locate = Callable[[int], Reader]
 
 
 class MemoryManifest:
-    """Rows held as an Arrow table; see `Manifest` for what each member promises.
+    """Rows held as an Arrow table; see `Manifest` for the meaning of each member.
 
     Args:
         description: one line for display.
@@ -74,7 +74,7 @@ class MemoryManifest:
         yield self._table.select(list(names))
 
     def readers(self, start: int, stop: int) -> Iterator[Reader]:
-        """Yield one reader a row; cheap, as nothing is opened before a reader is called."""
+        """Yield one reader per row; nothing is opened before a reader is called."""
         check_range(start, stop, self.n_rows)
         return self._readers(start, stop)
 
@@ -149,7 +149,7 @@ def without(absent: Set[int], start: int, versions: Iterable[tuple[int, int]]) -
 
 
 def version_of(uri: str | None) -> tuple[int, int]:
-    """Return (size in bytes, mtime in ns) of a local file; (-1, -1) for anything that is not one."""
+    """Return (size in bytes, mtime in ns) of a local file; (-1, -1) if it is not one."""
     scheme = None if uri is None else scheme_of(uri)
     if uri is None or scheme not in (None, "file"):
         return ABSENT

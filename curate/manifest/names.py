@@ -9,7 +9,7 @@ _INVALID = re.compile("[\udc80-\udcff]")  # how `surrogateescape` carries bytes 
 
 
 def key_of(path: bytes) -> str:
-    r"""Return the key of a relative path: the path itself where it is UTF-8.
+    r"""Return the key of a relative path: the path itself if it is UTF-8.
 
     Otherwise `./`, then the path with every byte that is not UTF-8, and every `%`, as `%XX`. A scanned path
     never starts with `./`, so two paths never share a key.
@@ -25,7 +25,7 @@ def key_of(path: bytes) -> str:
 
 
 def uri_of(path: bytes) -> str:
-    r"""Return the uri of an absolute path: the path itself where it is UTF-8, else a quoted `file://` URL.
+    r"""Return the uri of an absolute path: the path itself if it is UTF-8, else a quoted `file://` URL.
 
     >>> uri_of(b"/a b.jpg"), uri_of(b"/a b\xff.jpg")
     ('/a b.jpg', 'file:///a%20b%FF.jpg')
@@ -66,7 +66,7 @@ def is_image_name(name: bytes | str) -> bool:
 
 
 def may_be_an_image(name: bytes | str) -> bool:
-    """Return whether the bytes decide what a file is: its name has no suffix, or an image suffix further inside.
+    """Return whether the content decides what a file is: its name has no suffix, or an image suffix in the middle.
 
     >>> may_be_an_image("a1b2c3"), may_be_an_image("a.jpg.1"), may_be_an_image("a.jpeg?w=200"), may_be_an_image("a.txt")
     (True, True, True, False)
@@ -76,7 +76,7 @@ def may_be_an_image(name: bytes | str) -> bool:
 
 
 def begins_like_an_image(head: bytes) -> bool:
-    """Return whether the first `sniff.HEAD` bytes of a file are of a format that is decoded.
+    """Return whether the first `sniff.HEAD` bytes of a file belong to a decoded format.
 
     For names without a suffix, as crawls give them: `a1b2c3`, the hash of the image.
     """

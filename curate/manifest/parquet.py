@@ -39,7 +39,7 @@ MAX_ROWS_BYTES = 2 << 30  # the user's own columns of one call of `rows`
 
 
 class ParquetManifest:
-    """Rows of Parquet files; see `Manifest` for what each member promises.
+    """Rows of Parquet files; see `Manifest` for the meaning of each member.
 
     A row's bytes are the image column's; where they are null (or there is no such column), the bytes of
     the file that the path column names. `uri` is null on the rows whose bytes are inside. Numbers of classes become
@@ -102,7 +102,7 @@ class ParquetManifest:
         return make_rows(self._keys(table, start), self._uris(table, start, stop), table, self._layout)
 
     def columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some of the user's columns, piece by piece; raises as ``rows``."""
+        """Yield some of the user's columns in batches; raises as ``rows``."""
         sources = {new: name for name, new in self._layout.user_columns}
         in_file = [sources[name] for name in names]
         stream = self._stream([name for name in in_file if name not in self._files.folders], _TEXT_ROWS)
@@ -159,7 +159,7 @@ class ParquetManifest:
         return uris if inside is False else pc.if_else(inside, pa.scalar(None, pa.string()), uris)
 
     def _bytes_inside(self, start: int, stop: int) -> bool | pa.Array:
-        """Return which rows hold their bytes: all, none, or one truth value a row.
+        """Return which rows contain their bytes: all, none, or one boolean per row.
 
         The file's statistics answer for most; only a row group that has both kinds is read.
         """
@@ -184,7 +184,7 @@ class ParquetManifest:
 
     @cached_property
     def _group_nulls(self) -> dict[Group, str]:
-        """For each row group whether "none", "all" or "some" of its images are null ("some": not known)."""
+        """Return for each row group whether "none", "all" or "some" of its images are null ("some": unknown)."""
         answers: dict[Group, str] = {}
         for index in sorted({group.file for group in self._files.groups}):
             with self._files.open(index) as file:
@@ -193,7 +193,7 @@ class ParquetManifest:
         return answers
 
     def readers(self, start: int, stop: int) -> Iterator[Reader]:
-        """Yield one reader a row.
+        """Yield one reader per row.
 
         Each holds its batch of images (about 64 MB) until it is dropped. A row group that cannot be read
         gives readers that raise `ReadError` for the rest of its rows, and the next row group is tried.
@@ -296,7 +296,7 @@ class ParquetManifest:
 
 
 def _batches(stream: RowStream, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows [start, stop) as batches; InputError where they cannot be read."""
+    """Yield rows [start, stop) as batches; InputError if they cannot be read."""
     try:
         yield from stream.batches(start, stop)
     except BadGroup as error:
@@ -351,7 +351,7 @@ def _inside(images: pa.Array, index: int, max_bytes: int) -> bytes:
 
 
 def _check_values(batch: pa.RecordBatch, where: str, row: int) -> None:
-    """Refuse text that is not UTF-8, which Arrow's Parquet reader accepts and no writer does."""
+    """Refuse text that is not UTF-8, which Arrow's Parquet reader accepts but no writer does."""
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         try:
             values.validate(full=True)

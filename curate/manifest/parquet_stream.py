@@ -1,4 +1,4 @@
-"""Some columns of Parquet files as batches of bounded size, from any row to any row."""
+"""Some columns of Parquet files as batches of bounded size, over any range of rows."""
 
 import threading
 from bisect import bisect_right
@@ -174,7 +174,7 @@ def _difference(first: pa.Schema, other: pa.Schema) -> str:
 
 
 class RowStream:
-    """Reads columns in row order; continuing where the last call ended reads no row group twice.
+    """Reads columns in row order; a call that continues the previous one reads no row group twice.
 
     Parquet cannot be entered in the middle of a row group: a jump decodes from the group's first row. Safe to
     use from several threads; each call has its own iterator.

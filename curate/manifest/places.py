@@ -1,6 +1,6 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
 # ruff: noqa: PTH100, PTH116, PTH119
-"""A file that is read in parts or whole, on this machine or behind a URL. No name, size or server is trusted."""
+"""A file read in parts or whole, locally or behind a URL, without trusting names, sizes or servers."""
 
 import errno
 import io
@@ -190,7 +190,7 @@ def _remote_place(url: str, name: str | None, reach: Reach) -> Place:
 
 
 class RemoteFile(io.RawIOBase):
-    """A file behind a URL, read in ranges; every range is one request with its own tries."""
+    """A file behind a URL, read in ranges; every range is one request with its own retries."""
 
     def __init__(self, place: Place) -> None:
         self._place, self._at = place, 0
@@ -213,7 +213,7 @@ class RemoteFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer from the position on; return how many bytes came."""
+        """Fill a buffer from the current position; return the number of bytes read."""
         stop = min(self._at + len(buffer), self._place.size)
         if stop <= self._at:
             return 0

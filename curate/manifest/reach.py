@@ -1,4 +1,4 @@
-"""How far paths and URLs in a source may lead: not into private networks, nor from a remote source to local files."""
+"""Where paths and URLs in a source may lead: not into private networks, nor from a remote source to local files."""
 
 import ipaddress
 import os
@@ -42,7 +42,7 @@ class Reach:
 
     @property
     def everywhere(self) -> bool:
-        """Whether addresses of private networks are within reach."""
+        """Whether addresses of private networks are allowed."""
         return self.private or os.environ.get(VARIABLE, "") not in ("", "0")
 
     def bars(self, uri: str) -> str:
@@ -88,7 +88,7 @@ def is_public(address: str) -> bool:
 
 
 def reach_of(typed: Iterable[str], root: str | None, *, private: bool) -> Reach:
-    """Return how far a source may lead.
+    """Return the allowed reach of a source.
 
     What the user typed is the user's own word: a URL at a private address is read, and so is all else at that address.
 
@@ -126,7 +126,7 @@ def _addresses(url: str) -> set[tuple[str, int]]:
 
 
 class Client:
-    """Makes the client of HTTP whose connections stay within reach; equal ones share one file system of fsspec."""
+    """Makes HTTP clients restricted to the reach; equal ones share one fsspec file system."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach

@@ -1,4 +1,4 @@
-"""One request to a store or server: bounded in time and size, tried again where that may help, its failure named."""
+"""One request to a store or server, bounded in time and size, with retries and named failures."""
 
 import io
 import random
@@ -52,7 +52,7 @@ def _pause(number: int, failure: Failure) -> float:
 
 
 def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
-    """Return the bytes behind a URL; one request for at most `PIECE` of them, or if the server is of HTTP.
+    """Return the bytes behind a URL by one request, of at most `PIECE` bytes unless the server is HTTP.
 
     Raises:
         ReadError: as `ask`; "too_large" above ``max_bytes``.
@@ -118,7 +118,7 @@ def stat(uri: str, reach: Reach) -> tuple[int, str]:
 
 
 def size_of(facts: dict[str, Any]) -> int:
-    """Return the size that a driver reports for a file, -1 where it does not."""
+    """Return the size that a driver reports for a file, -1 if unknown."""
     size = facts.get("size")
     return -1 if size is None else int(size)
 
@@ -213,7 +213,7 @@ def _body(system: Any, request: _Request) -> bytes:
 
 
 async def _stream(system: Any, request: _Request, holder: Holder, held: int) -> bytes:
-    """Return the body of an answer; ``held`` bytes of it are counted by the holder already."""
+    """Return the body of a response; ``held`` bytes of it are already counted by the holder."""
     import asyncio
 
     session = await system.set_session()
@@ -250,7 +250,7 @@ async def _fill(body: io.BytesIO, answer: Any, request: _Request, holder: Holder
 
 
 def _options(system: Any, request: _Request) -> dict[str, Any]:
-    """Return the options of a request: bytes as they are, for compressed ones may be any number of them."""
+    """Return the options of a request, without compression, since compressed bytes could expand without bound."""
     headers = {**system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
     if request.start is not None:
         headers["Range"] = f"bytes={request.start}-{request.start + request.max_bytes - 1}"

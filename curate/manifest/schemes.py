@@ -1,4 +1,4 @@
-"""URLs: which schemes are opened, by which package, and how."""
+"""URLs: the supported schemes and the packages that open them."""
 
 import importlib
 import logging
@@ -54,7 +54,7 @@ def scheme_of(uri: str) -> str | None:
 
 
 class UrlError(InputError):
-    """A URL that is opened on no machine: of an unknown scheme, a chain, or of no repository of the hub."""
+    """A URL that cannot be opened anywhere: an unknown scheme, a chain, or no repository of the hub."""
 
 
 class SchemeCheck:
@@ -124,7 +124,7 @@ def _driver(scheme: str) -> Any:
 
 
 def shown(uri: str) -> str:
-    """Return a path or URL for display: without user, password, query and fragment, which may be secrets.
+    """Return a path or URL for display, without user, password, query and fragment, which may be secrets.
 
     >>> shown("https://me:word@host:8000/a.jpg?signature=abc"), shown("s3://bucket/a#1.jpg"), shown("a?.jpg")
     ('https://host:8000/a.jpg', 's3://bucket/a#1.jpg', 'a?.jpg')
@@ -183,7 +183,7 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
 
 
 def _made(driver: Any, scheme: str, options: dict[str, Any], *, shared: bool) -> Any:
-    """Return a file system with its client, created now, because concurrent requests would each create one."""
+    """Return a file system with its client, created now, since concurrent requests would each create one."""
     from fsspec.asyn import sync
 
     # what they log of failures is reported by us

@@ -86,7 +86,7 @@ def _scalars(value: Any) -> dict[str, Scalar]:
 
 
 def _array(values: list[Scalar]) -> pa.Array:
-    """Return the values as bool, int64, float64 or, where they do not agree, string; nulls alone as null."""
+    """Return the values as bool, int64, float64 or, if mixed, string; only nulls as null."""
     kinds = {type(value) for value in values if value is not None}
     if int in kinds and any(type(value) is int and value not in _INT64 for value in values):
         kinds.add(str)
@@ -111,7 +111,7 @@ def _text(value: Scalar) -> str | None:
 def combine(
     shards: list[dict[str, pa.Array]], lengths: list[int], taken: set[str]
 ) -> tuple[dict[str, pa.ChunkedArray], dict[str, str]]:
-    """Put the shards' columns together: the union of them, in order of appearance.
+    """Combine the shards' columns: their union, in order of appearance.
 
     A column whose type differs from shard to shard becomes float64 where all are numbers, else string. A
     column whose name is taken gets `source_` in front, as often as it takes.

@@ -116,7 +116,7 @@ def _expand(source: str) -> list[str]:
 
 
 def _is_pattern(url: str) -> bool:
-    """Whether a URL represents what a store lists; `?` and `[` are letters of a name there."""
+    """Return whether a URL is a pattern for a store; `?` and `[` are ordinary characters there."""
     return "*" in url and scheme_of(url) not in (None, "file", "http", "https")
 
 
@@ -191,7 +191,7 @@ def _open_files(paths: list[str], options: SourceOptions, reach: Reach, folder: 
 
 
 def _leads_out(paths: list[str], options: SourceOptions) -> bool:
-    """Whether one of some relative paths leads out of the folder where they start, so that it is no key."""
+    """Return whether one of some relative paths leads out of its folder, so that it is not a key."""
     return options.root is None and any(Path(os.path.normpath(path)).parts[:1] == (os.pardir,) for path in paths)
 
 
@@ -280,7 +280,7 @@ def _begins_like_an_image(url: str, reach: Reach) -> bool:
 
 
 def _names(paths: list[str], folder: str | None) -> list[str | None]:
-    """Return the name of each file: relative to its folder, or as little of its path as separates them."""
+    """Return the name of each file: relative to its folder, or as much of its path as distinguishes it."""
     if folder is not None:
         return [key_of(os.path.relpath(os.fsencode(path), os.fsencode(folder))) for path in paths]
     lasts = [path.rstrip("/").rpartition("/")[2] for path in paths]
@@ -293,7 +293,7 @@ def _names(paths: list[str], folder: str | None) -> list[str | None]:
 
 
 def _root(options: SourceOptions, default: str) -> str:
-    """Return where relative paths start: an absolute path or a URL, as text."""
+    """Return the base of relative paths: an absolute path or a URL, as text."""
     root_text = options.root or default
     if scheme_of(root_text):
         return root_text
@@ -310,7 +310,7 @@ def _parent(uri: str) -> str:
 
 
 def _open_url(url: str, options: SourceOptions, reach: Reach) -> Manifest:
-    """Open a URL: a file by its suffix, anything else as a folder, where the store can list one."""
+    """Open a URL: a file by its suffix, anything else as a folder if the store can list one."""
     last = shown(url).rstrip("/").rpartition("/")[2]
     if suffix_of(last) in KINDS or is_image_name(last) or suffix_of(last) in _PACKED:
         return _open_files([url], options, reach)

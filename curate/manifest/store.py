@@ -25,7 +25,7 @@ LOOKED_AT = 10_000  # files at a time
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a store: its name below the folder that was listed, its size in bytes, and what changes with it."""
+    """A file of a store: name below the listed folder, size in bytes, and a version that changes with it."""
 
     name: str
     size: int
@@ -71,7 +71,7 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
 def images_of(
     url: str, files: Sequence[StoredFile], options: SourceOptions, reach: Reach
 ) -> tuple[list[StoredFile], int]:
-    """Return the images among the files of a folder, in their order, and how many files could not be looked into.
+    """Return the images among the files of a folder, in order, and how many files could not be checked.
 
     A file whose name has no suffix is one if its first bytes are an image's: one small request each, as many at a time
     as ``connections``. With a limit no more are looked into than it takes.

@@ -134,7 +134,7 @@ class StoreLock:
         return f"process {owner.get('process', '?')} on {owner.get('host', 'another machine')}"
 
     def _machine(self) -> str:
-        """Return an identifier of this machine and folder that no other has; empty where none is known."""
+        """Return an identifier unique to this machine and folder; empty if unknown."""
         status = self._held.stat()
         boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
         return f"{boot}:{status.st_dev}:{status.st_ino}" if boot else ""

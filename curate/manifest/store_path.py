@@ -83,7 +83,7 @@ class StorePath:
         return StorePath(f"{self.url}/{name}")
 
     def resolve(self) -> "StorePath":
-        """Return the place under the usual name of its scheme, so that equal places are equal; a store has no links."""
+        """Return the place with its scheme's usual name, so that equal places are equal; stores have no links."""
         scheme, _, rest = self.url.partition("://")
         return StorePath(f"{_USUAL.get(scheme.lower(), scheme.lower())}://{rest}")
 
@@ -136,7 +136,7 @@ class StorePath:
         return [file for file, is_file in self._listed() if is_file]
 
     def names(self) -> list[str]:
-        """Return the names directly below: of objects, and of what further objects are below."""
+        """Return the names directly below, of objects and of prefixes."""
         return [file.name for file, _ in self._listed()]
 
     def _listed(self) -> list[tuple[StoredFile, bool]]:
@@ -173,7 +173,7 @@ class StorePath:
             raise InputError(f"cannot open {self}: there is no bucket {bucket!r}; check the name, or create it")
 
     def place(self) -> Place:
-        """Return where the object can be read in parts.
+        """Return a handle for reading the object in parts.
 
         Raises:
             MissingPlaceError, InputError: as `find_place`.
@@ -198,7 +198,7 @@ class StorePath:
             raise InputError(f"cannot read {self}: {error}") from None
 
     def create(self, data: bytes) -> bool:
-        """Put an object where none exists; return whether this call created it."""
+        """Create an object if none exists; return whether this call created it."""
         system, path = _system(self.url)
         try:
             with store_errors(self, "write"):
@@ -255,7 +255,7 @@ class StorePath:
                     continue
 
     def abort_uploads(self) -> int:
-        """Abort multipart uploads of this object, and below it, that were left unfinished; return how many.
+        """Abort unfinished multipart uploads of this object and below it; return how many.
 
         Only of S3: elsewhere they are no objects and end without us.
         """
@@ -324,7 +324,7 @@ def _place(text: str, schemes: tuple[str, ...], advice: str) -> Path | StorePath
 
 
 def path_on_disk(text: "str | Path | StorePath", what: str) -> Path:
-    """Return a path of this machine; ``what`` says of what, in messages.
+    """Return a local path; ``what`` names it in messages.
 
     Raises:
         InputError: for a URL.
@@ -335,7 +335,7 @@ def path_on_disk(text: "str | Path | StorePath", what: str) -> Path:
 
 
 def sha256_of(path: AnyPath) -> str:
-    """Return the hex SHA-256 of a file's bytes, here or in a store; an empty text where there is no such file."""
+    """Return the hex SHA-256 of a file's bytes, local or in a store; an empty text without a file."""
     if isinstance(path, Path):
         return file_sha256(path)
     if not path.is_file():

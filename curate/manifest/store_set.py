@@ -78,7 +78,7 @@ class StoreSet:
         return self._here / path.name
 
     def commit(self, files: Sequence[AtomicFile]) -> None:
-        """Send the files, in their order: the last one, which represents all of them, when the others are there.
+        """Send the files in order: the last one, which stands for all, after the others.
 
         If one cannot be sent, those before it are taken back; what was replaced stays replaced.
 
@@ -114,7 +114,7 @@ class StoreSet:
                 raise
 
     def _begin(self) -> None:
-        """Sweep what dead processes left, here and there."""
+        """Remove leftovers of killed processes, locally and in the store."""
         for path in self._here.glob(".*.tmp.*"):
             path.unlink()
         self._remains = True  # as far as is known: a note of some is not lost, whatever fails here
@@ -181,7 +181,7 @@ class StoreSet:
                 raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
 
     def _clear(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Remove what is next to the files, and here; if some remain, so does the note that lists them."""
+        """Remove the temporary files in the store and locally; while some remain, so does the note that lists them."""
         if self._remains:
             return
         try:

@@ -33,7 +33,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 class _Gathered:
-    """Rows of all shards under construction; numbers are arrays, text goes to Arrow shard by shard."""
+    """Rows of all shards being collected; numbers are arrays, text goes to Arrow shard by shard."""
 
     def __init__(self) -> None:
         self.tables: list[pa.Table] = []  # key, uri, and where the bytes are: shard, offset, size

@@ -101,7 +101,7 @@ def _names(data: bytes, reading: pa.csv.ReadOptions, parsing: pa.csv.ParseOption
 
 
 def _narrow(text: pa.ChunkedArray, is_name: bool) -> pa.ChunkedArray:
-    """Return a column of text as numbers or truth values, where that loses nothing."""
+    """Return a column of text as numbers or booleans if that is lossless."""
     empty = pc.equal(pc.binary_length(text), 0)
     kinds = [(_INTEGER, pa.int64()), (_DECIMAL, pa.float64()), ("^(true|false)$", pa.bool_())]
     for pattern, kind in kinds[:1] if is_name else kinds:
@@ -116,7 +116,7 @@ def _narrow(text: pa.ChunkedArray, is_name: bool) -> pa.ChunkedArray:
 
 
 def read_jsonl(data: bytes, where: str) -> pa.Table:
-    """Parse JSON lines: one object a line; nested values become structs and lists; text stays text.
+    """Parse JSON lines: one object per line; nested values become structs and lists; text stays text.
 
     Raises:
         InputError: if a line is not an object, or a column changes its type; holds the parser's reason.

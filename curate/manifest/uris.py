@@ -30,7 +30,7 @@ def read_uri(uri: str, max_bytes: int = MAX_FILE_BYTES, reach: Reach = Reach()) 
 
 
 def uri_reader(uri: str | None, max_bytes: int = MAX_FILE_BYTES, reach: Reach = Reach()) -> Reader:  # noqa: B008
-    """Return a reader of a uri; for None, one that says that the row names no file."""
+    """Return a reader of a uri; for None, one that reports that the row names no file."""
     if uri is None:
         return partial(fail, "missing", "the row names no file")
     if scheme_of(uri) in (None, "file"):

@@ -1,4 +1,4 @@
-"""How many rows: a count, or a share of those that are left."""
+"""Amounts of rows: a count, or a share of the remaining ones."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ AMOUNTS = "a fraction above 0 up to 1.0 (0.8), a percentage (80%) or a count of 
 
 @dataclass(frozen=True)
 class Amount:
-    """How many rows: a share of those that are left, or a count. The text decides: ``1`` is one row, ``1.0`` all."""
+    """An amount of rows: a share of the remaining ones, or a count. The text decides: ``1`` is one row, ``1.0`` all."""
 
     text: str
     count: int | None
@@ -38,7 +38,7 @@ class Amount:
         return amount
 
     def of(self, n: int, *, up: bool) -> int:
-        """Return how many of ``n`` rows: a count as it is (at most n), a share rounded up or down to whole rows."""
+        """Return how many of ``n`` rows: a count (at most n), or a share rounded up or down."""
         if self.count is not None:
             return min(self.count, n)
         share = self.share or Fraction(0)

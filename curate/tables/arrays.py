@@ -35,7 +35,7 @@ def exact_numbers(column: pa.Array, name: str = "a column") -> tuple[NDArray[Any
 
 
 def _as_double(column: pa.Array, name: str) -> pa.Array:
-    """Return the nearest float64 of decimals, which compare as they do: only decimals of at most 15 digits do."""
+    """Return the nearest float64 of decimals, which preserves comparisons for at most 15 digits."""
     scale = column.type.scale
     for places in range(scale, min(scale, 0) - 1, -1):  # zeros at the end of all of them are no digits
         with suppress(pa.ArrowInvalid):

@@ -34,7 +34,7 @@ def named_errors(file: Path | StorePath) -> Iterator[None]:
 
 
 def open_parquet(file: Path | StorePath, *, dictionary: Sequence[str] = ()) -> pq.ParquetFile:
-    """Return the open file, its page checksums verified, some text columns as dictionaries."""
+    """Return the open file with page checksums verified and some text columns as dictionaries."""
     return pq.ParquetFile(
         file if isinstance(file, Path) else file.open(),
         buffer_size=READ_BUFFER,
@@ -87,7 +87,7 @@ def file_batches(
 def _checked_batches(
     parquet: pq.ParquetFile, schema: pa.Schema, rows: int, groups: Sequence[int], *, compact: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Batches that match their types: without page checksums, damage only shows as text that is not UTF-8."""
+    """Yield checked batches: without page checksums, damage only shows as text that is not UTF-8."""
     n = 0
     for batch in parquet.iter_batches(
         batch_size=rows, row_groups=list(groups), columns=schema.names, use_threads=False
@@ -108,7 +108,7 @@ def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int], known: dict[str, bool]) -> int:
-    """Return the bytes a row by the fullest row group; note in ``known`` which text is stored with a dictionary."""
+    """Return the bytes per row of the fullest row group; note in ``known`` which text has a dictionary."""
     texts = [field.name for field in schema if is_flat_text(field.type) and field.name not in known]
     has_dictionary = dict.fromkeys(texts, False)
     row_bytes = 0

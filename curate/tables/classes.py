@@ -43,7 +43,7 @@ def lists_for_subset(table: Table) -> ClassLists:
 
 
 def class_columns(schema: pa.Schema, listed: Collection[str]) -> list[str]:
-    """Return the columns that may hold classes and whose names are not listed yet."""
+    """Return the columns that may hold classes and are not listed yet."""
     user_fields = [field for field in schema if describe(field.name) is CUSTOM and field.name not in listed]
     label = [field.name for field in user_fields if field.name == LABEL and _holds_classes(field.type)]
     return [
@@ -87,7 +87,7 @@ def lists_from_values(pieces: Iterable[pa.Table]) -> ClassLists:
 
 
 def _may_be_classes(values: pa.Array) -> bool:
-    """Return whether values can be classes: floats only where they are whole numbers."""
+    """Return whether values can be classes: floats only if they are whole numbers."""
     if not pa.types.is_floating(values.type):
         return True
     numbers = values.cast(pa.float64()).drop_null()
@@ -95,7 +95,7 @@ def _may_be_classes(values: pa.Array) -> bool:
 
 
 def refuse_measured(column: str, values: Iterable[object], rows: int, path: object) -> None:
-    """Refuse numbers as classes where more than half of the rows have different ones, and not all are whole.
+    """Refuse numbers as classes if more than half of the rows have different ones, and not all are whole.
 
     Args:
         column: of floats.

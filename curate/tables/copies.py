@@ -1,4 +1,4 @@
-"""Which rows of a table show the same image: equal bytes, or nearly equal to the eye and to the model."""
+"""Rows of a table that show the same image: equal bytes, or nearly equal for eye and model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -52,7 +52,7 @@ class Dataset:
         return self.at[self.copies.unique]
 
     def places(self, images: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the row of the table, in its own order, of some images."""
+        """Return the rows of the table, in its order, for some images."""
         return self.rows.place[self.first[images]]
 
     def in_table(self, columns: Mapping[str, NDArray]) -> dict[str, pa.Array]:
@@ -65,7 +65,7 @@ class Dataset:
         return {name: column_array(values, absent) for name, values in full.items()}
 
     def n_copies(self) -> dict[str, pa.Array]:
-        """Return the column of how many rows of the table show the same image."""
+        """Return the column with the number of rows that show the same image."""
         return self.in_table({COPIES: self.copies.count[self.copies.unique].astype(np.int32)})
 
 

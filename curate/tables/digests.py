@@ -208,7 +208,7 @@ def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
 
 
 def _of_texts(texts: pa.LargeBinaryArray) -> NDArray[np.uint64]:
-    """Return the ``HASH`` of each text, shape (N,): each distinct one once, if a first sample shows few."""
+    """Return the ``HASH`` of each text, shape (N,): once per distinct text if a first sample shows few."""
     if len(texts) <= LOOKED_AT or len(texts[:LOOKED_AT].unique()) > LOOKED_AT // 2:
         return xxh64(texts)
     codes = texts.dictionary_encode()

@@ -1,4 +1,4 @@
-"""Rows whose scores were fitted separately: scores relative to a dataset are not comparable across two."""
+"""Rows whose scores were fitted separately, since scores relative to a dataset are not comparable across two."""
 
 import json
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Images through threads, in order: a bounded number of images and encoded bytes at a time."""
+"""Decoding in threads, in order: a bounded number of images and encoded bytes at a time."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

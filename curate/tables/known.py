@@ -1,4 +1,4 @@
-"""Keys in a file of yours, with labels or without: what is labelled, what is left out."""
+"""Keys in a user's file, with or without labels: which rows are labelled or left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Images of a large table in what was scored: every key is found once, in one pass, at 16 bytes a row."""
+"""Images of a large table in its scored source: every key is found in one pass, at 16 bytes per row."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,7 +24,7 @@ def source_hashes(manifest: Manifest, name: str) -> NDArray[np.uint64]:
 
 
 class Located:
-    """Where the images of many keys are in a source.
+    """The positions of many keys in a source.
 
     Args:
         hashes: of the keys (``tie_breaks``), shape (N,) uint64, all different.
@@ -52,7 +52,7 @@ class Located:
             )
 
     def readers(self, keys: Sequence[str]) -> Iterator[Reader]:
-        """Yield a reader of the image of each key, in order; fast if that is the order of the source."""
+        """Yield a reader of each key's image, in order; fast if that is the order of the source."""
         places = self.places_of(tie_breaks([key.encode() for key in keys]))
         present = places[places >= 0]
         ordered = readers_in_order(self.manifest, present) if (np.diff(present) > 0).all() else None

@@ -43,7 +43,7 @@ class Moved:
 
 
 def moved_with(table: object, uris: Sequence[object], digests: Sequence[object]) -> Moved | None:
-    """Return the present place of a table's images, if they moved together with it.
+    """Return the present location of a table's images, if they moved together with it.
 
     A folder that was next to the table, below it or above it is next to it now. It counts if an image there has the
     SHA-256 that was scored, so that no other one is taken for it.

@@ -1,4 +1,4 @@
-"""Numbers as texts of six digits, many at a time, and a text as an exact number."""
+"""Numbers as texts of six digits, many at a time, and texts as exact numbers."""
 
 from fractions import Fraction
 from functools import cache

@@ -63,7 +63,7 @@ def white_of(table: Table) -> int:
 
 
 def reading_of(table: Table) -> NotedOptions:
-    """Return how the source of a table was read, as recorded in it; the defaults without a record.
+    """Return how the source of a table was read, as recorded in it; defaults without a record.
 
     Raises:
         InputError: for a note that cannot be used.

@@ -47,14 +47,14 @@ class FittedRange:
         return fitted
 
     def outside(self, values: NDArray) -> "Outside":
-        """Return how many values lie outside; NaN and infinite ones are not counted."""
+        """Return how many values lie outside, without NaN and infinite ones."""
         finite = values[np.isfinite(values)]
         return Outside(len(finite), int((finite < self.low).sum()), int((finite > self.high).sum()))
 
 
 @dataclass(frozen=True)
 class Outside:
-    """How many rows have a score, and how many of them are below and above a range."""
+    """Number of rows with a score, and of those below and above a range."""
 
     rows: int = 0
     below: int = 0

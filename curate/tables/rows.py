@@ -165,7 +165,7 @@ class Rows:
 
 
 def read_rows(table: Table, needs: Needs, *, by_hash: bool = False, unique: bool = True) -> Rows:
-    """Read what is needed of a table, in batches.
+    """Read the needed columns of a table, in batches.
 
     Memory: the arrays requested, of which signatures and embeddings of more than 2 GB are in a file.
 

@@ -1,4 +1,4 @@
-"""The columns of a table that score a row, and their direction."""
+"""Columns of a table that score rows, and their direction."""
 
 from dataclasses import dataclass
 

@@ -116,7 +116,7 @@ def normal(texts: pa.Array) -> pa.Array:
 
 
 def _forms(known: Known, lost: Sequence[int]) -> dict[int, str]:
-    """Return the normal form of some keys of a file, by their place; keys that are not UTF-8 have none."""
+    """Return the normal form of some keys of a file, by position; keys that are not UTF-8 have none."""
     decoded: dict[int, str] = {}
     for at in lost:
         with suppress(UnicodeDecodeError):
@@ -193,6 +193,6 @@ def _hint(known: Known, doubtful: Mapping[int, _Candidates]) -> str:
 
 
 def _shown(old: str, new: str) -> str:
-    """Return a key and its other spelling for display, so that the difference shows."""
+    """Return a key and its other spelling for display, so that the difference is visible."""
     alike = unicodedata.normalize("NFC", old) == unicodedata.normalize("NFC", new)
     return f"{old!a} ({new!a} there)" if alike else f"{old!r} ({new!r} there)"

@@ -86,7 +86,7 @@ class Table:
 
     @cached_property
     def moved(self) -> Moved | None:
-        """The present place of its images, if they moved together with it."""
+        """The present location of its images, if they moved together with it."""
         names = [URI, "sha256"]
         if not set(names) <= set(self.schema.names):
             return None

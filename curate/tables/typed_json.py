@@ -75,7 +75,7 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def _fits(value: object, kind: Any) -> bool:
-    """Whether a value is of the outer type of a hint that is no union."""
+    """Return whether a value is of the outer type of a hint other than a union."""
     origin = get_origin(kind) or kind
     if origin is Any:
         return True

@@ -81,7 +81,7 @@ def _as_units(column: pa.Array, kind: pa.DataType, name: str, where: object) -> 
 
 
 def units(matrix: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return rows at unit length; zeros, NaN and infinities stay what they are.
+    """Return rows at unit length; zeros, NaN and infinities are unchanged.
 
     Args:
         matrix: shape (N, D), float16, float32 or float64.

@@ -18,7 +18,7 @@ MISSING, ZERO = 1, 2  # 1 + a place in EMBEDDING_PROBLEMS; 0 where nothing is wr
 
 
 def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
-    """Return some rows, in the given order, compacted in blocks; without a copy if they are all, in order.
+    """Return some rows, in the given order, compacted in blocks; without a copy for all rows in order.
 
     Args:
         vectors: shape (N, D).
@@ -33,7 +33,7 @@ def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
 
 
 class Embeddings:
-    """Embeddings under construction, a batch at a time; the first one sets their length.
+    """Embeddings being collected in batches; the first one sets their length.
 
     Args:
         n: rows in all.

@@ -1,4 +1,4 @@
-"""Votes for classes by key, of one annotator or many: a file of keys and labels, or what came back to rounds."""
+"""Votes for classes by key, of one or many annotators: a file of keys and labels, or a folder of rounds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

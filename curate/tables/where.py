@@ -212,7 +212,7 @@ class _Reader:
         return self._token(node.lineno, node.end_lineno)
 
     def condition(self, node: ast.expr) -> pl.Expr:
-        """Return where a part of the tree holds."""
+        """Return where a part of the syntax tree holds."""
         if isinstance(node, ast.BoolOp):
             join = pl.any_horizontal if isinstance(node.op, ast.Or) else pl.all_horizontal
             return join([self.condition(value) for value in node.values])
@@ -298,7 +298,7 @@ class _Reader:
         return column.expression.cast(pl.Float64), value.expression
 
     def _operand(self, node: ast.expr, kinds: tuple[str, ...] = (NUMBER, TEXT, BOOL, TIME)) -> _Operand:
-        """Return the computation of a part of the tree, which has one of some types."""
+        """Return the computation of a part of the syntax tree, which must have one of the given types."""
         if isinstance(node, ast.Name):
             return self._value(self.tokens[int(node.id[1:])], kinds)
         if isinstance(node, ast.BinOp):

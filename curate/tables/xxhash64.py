@@ -1,4 +1,4 @@
-"""xxHash64 of many texts at once, in NumPy: a hash that is the same on every machine and under every version.
+"""xxHash64 of many texts at once, in NumPy: the same on every machine and version.
 
 Source: Collet, "xxHash fast digest algorithm", version 0.1.1 of its specification (2018), section XXH64.
 """
@@ -49,12 +49,12 @@ def xxh64(texts: pa.LargeBinaryArray, seed: int = 0) -> Hashes:
 
 
 def _starts(texts: pa.LargeBinaryArray) -> NDArray[np.int64]:
-    """Return where each of N texts starts in their bytes, and where the last one ends, shape (N + 1,)."""
+    """Return the start of each of N texts in their bytes, and the end of the last, shape (N + 1,)."""
     return np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
 
 
 def _in_blocks(texts: pa.LargeBinaryArray, cuts: NDArray[np.int64], seed: int) -> Hashes:
-    """Return the hashes of texts, a block at a time; blocks begin at the cuts, of which the first is 0."""
+    """Return the hashes of texts in blocks; blocks begin at the cuts, of which the first is 0."""
     start, data = _starts(texts), np.frombuffer(texts.buffers()[2] or b"", np.uint8)
     hashes = np.empty(len(texts), U)
     for first, last in pairwise([*cuts.tolist(), len(texts)]):
@@ -67,7 +67,7 @@ def _in_blocks(texts: pa.LargeBinaryArray, cuts: NDArray[np.int64], seed: int) -
 
 
 def _hashed(data: NDArray[np.uint8], start: NDArray[np.int64], seed: np.uint64) -> Hashes:
-    """Return the hashes of texts that begin at ``start`` (M + 1 places; the last is the end), M of them."""
+    """Return the hashes of M texts with the given starts (M + 1 positions; the last is the end)."""
     lengths = np.diff(start)
     if lengths.min() == lengths.max():
         return _equal_lengths(data, len(lengths), int(lengths[0]), seed)

@@ -1,1 +1,1 @@
-"""A table that grows with its source: what is new or changed is scored, and every other row is kept."""
+"""Growth of a table with its source: new and changed images are scored, every other row is kept."""

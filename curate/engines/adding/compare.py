@@ -1,4 +1,4 @@
-"""A table compared with its present source: which rows are known, new, changed or gone."""
+"""A table compared with its present source: known, new, changed and gone rows."""
 
 import hashlib
 from collections.abc import Iterable
@@ -208,7 +208,7 @@ def _edited(table: Table, manifest: Manifest, at: NDArray[np.int64], among: NDAr
 
 
 def _differ(now: pa.ChunkedArray, then: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return where two columns of one type differ, shape (N,); two missing values are the same, as are two NaNs."""
+    """Return where two columns of one type differ, shape (N,); two missing values are equal, as are two NaNs."""
     if pa.types.is_nested(now.type):
         return np.array([a != b for a, b in zip(now.to_pylist(), then.to_pylist(), strict=True)], bool)
     same = pc.fill_null(pc.equal(now, then), False)
@@ -274,7 +274,7 @@ def _find_renamed(setup: RunSetup, known: _Known, changed: NDArray[np.bool_], co
 
 
 def _both(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Where both are known."""
+    """Return where both are known."""
     return (a != UNKNOWN) & (b != UNKNOWN)
 
 
@@ -317,7 +317,7 @@ def _refuse_other(table: Table, manifest: Manifest, comparison: Comparison, n_im
 
 
 def _digests(setup: RunSetup, rows: NDArray[np.int64], block: int) -> Iterable[tuple[NDArray[np.int64], list[str]]]:
-    """Yield rows of a source, some at a time, with the digest of each image; an empty text if it cannot be read."""
+    """Yield rows of a source in batches, with the digest of each image; an empty text if it cannot be read."""
     manifest = setup.opened.manifest
     with ThreadPoolExecutor(setup.request.options.workers) as pool:
         for first in range(0, len(rows), block):

@@ -43,12 +43,12 @@ ROWS = 8_192  # judged at a time
 
 
 def fit_path(out: AnyPath) -> AnyPath:
-    """Return where the fit of a table is kept."""
+    """Return the path of a table's fit."""
     return out.with_name(f"{out.name}{SUFFIX}")
 
 
 def frozen_fit(table: Table) -> DatasetFit | None:
-    """Return the fit of a table: the one stored next to it, or a new fit of its rows, which is then stored.
+    """Return the fit of a table: the one stored next to it, or a new one, which is then stored.
 
     None where the table has none, or where it cannot be made again: of labels, or after its rows changed.
 
@@ -81,7 +81,7 @@ def is_of_scoring(about: object) -> bool:
 
 
 def judged(fit: DatasetFit, part: Table) -> tuple[dict[str, pa.Array], int]:
-    """Return the columns of a fit for each row of a table, and how many rows lie outside of what was fitted.
+    """Return the columns of a fit for each row of a table, and how many rows lie outside of the fitted dataset.
 
     Args:
         fit: frozen.
@@ -142,7 +142,7 @@ def _write(path: AnyPath, identity: str, fit: DatasetFit) -> None:
 
 
 def _read(path: AnyPath) -> tuple[str, DatasetFit] | None:
-    """The identity of the fit in a file, and the fit; None where there is no file."""
+    """Return the identity of the fit in a file, and the fit; None without a file."""
     if isinstance(path, Path):
         if not path.exists():
             return None

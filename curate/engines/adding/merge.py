@@ -24,7 +24,7 @@ STEP = 32_768  # rows at a time: a row group
 
 @dataclass(frozen=True)
 class Order:
-    """Where each of L rows of a new table comes from.
+    """The origin of each of L rows of a new table.
 
     Attributes:
         old: row of the table of before, shape (L,); -1 for none.
@@ -41,7 +41,7 @@ class Order:
 
     @classmethod
     def of(cls, comparison: Comparison, scored: NDArray[np.int64]) -> "Order":
-        """Return the order of the source; a row that is gone keeps its place after the row before it.
+        """Return the order of the source; a gone row stays after its predecessor.
 
         Args:
             comparison: what is known, new and gone.
@@ -160,7 +160,7 @@ class Merged:
         return pa.Table.from_arrays(arrays, schema=self.schema.remove_metadata())
 
     def _scored(self, rows: NDArray[np.int64]) -> pa.Table:
-        """Some of the rows that were scored, with the columns and types of the table."""
+        """Return some of the newly scored rows, with the columns and types of the table."""
         if self._part is None:
             raise ValueError("nothing was scored")
         scored_names = set(self._part.schema.names)

@@ -62,7 +62,7 @@ class _State(RunSetup):
 
 
 def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog) -> ScoreResult:
-    """Score what is new or changed in the source of a table, and write the table again with it.
+    """Score new and changed images of a table's source, and write the table again with them.
 
     Args:
         request: what is to be added.
@@ -145,7 +145,7 @@ def _refuse_moved(table: Table) -> None:
 
 
 def _nothing(state: _State) -> ScoreResult:
-    """Return the result where nothing is new; leftovers of a run interrupted at its very end are removed."""
+    """Return the result if nothing is new; leftovers of a run interrupted at its very end are removed."""
     clear(state.work, state.request.out, lambda of: bool(of.get("add")) or of == state.table.metadata["settings"])
     state.request.options.announce(f"nothing new: {state.request.out} is unchanged")
     return state.nothing_done(state.table, state.notes)
@@ -166,7 +166,7 @@ def _score(state: _State, engine: Engine, events: RunLog) -> ScoreRun:
 
 
 def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[np.int64]]:
-    """Return the finished shards whose rows are all still to be scored, of unchanged files: shard -> rows.
+    """Return the finished shards whose rows all still have to be scored, of unchanged files: shard -> rows.
 
     The source may have grown since they were scored: then the other rows are divided among the other shards.
     """
@@ -191,7 +191,7 @@ def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[
 
 
 def _publish(state: _State, run: ScoreRun) -> Counter[str]:
-    """Write the new table instead of the old, and return the statuses of its rows."""
+    """Replace the table by the new one, and return the statuses of its rows."""
     out, work, table, refit = state.request.out, state.work, state.table, state.request.options.refit
     rows = run.job.rows if run.job.rows is not None else np.zeros(0, np.int64)
     part = Table(work.folder, work.files(run.parts)) if run.parts else None

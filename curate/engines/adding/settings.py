@@ -1,4 +1,4 @@
-"""How a table was scored, as the options of a run that adds to it."""
+"""How a table was scored, as options of a run that adds to it."""
 
 from collections.abc import Mapping, Set
 from dataclasses import fields, replace
