@@ -1,4 +1,4 @@
-"""``p_junk``: a classifier is trained to separate a dataset from scored, corrupted copies of some of its images.
+"""``p_junk``: a classifier is trained to separate a dataset from scored, corrupted copies of some of its images."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
