@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SILENT = 2.0  # seconds without a line, after which they are shown
@@ -16,27 +16,31 @@ class _Elapsed:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.ended: threading.Event | None = None  # of the command that runs
-        self.since, self.width, self.is_held = 0.0, 0, False
+        self.since, self.width = 0.0, 0
+        self.instead: Callable[[], object] | None = None  # is called instead of showing them
 
     def count(self, ended: threading.Event) -> None:
         """Show the seconds now and then, until the command ends."""
         while not ended.wait(EVERY):
             with self.lock:
                 silent = time.monotonic() - self.since
-                if silent >= SILENT and not self.is_held and not ended.is_set():
-                    text = f"{silent:,.0f} s"
-                    sys.stderr.write(f"\r{text}")
-                    sys.stderr.flush()
-                    self.width = len(text)
+                if silent < SILENT or ended.is_set():
+                    continue
+                if self.instead is not None:
+                    self.instead()
+                    continue
+                text = f"{silent:,.0f} s"
+                sys.stderr.write(f"\r{text}")
+                sys.stderr.flush()
+                self.width = len(text)
 
-    def clear(self, *, hold: bool | None) -> None:
-        """Remove what is shown and count from 0; ``hold`` is as in ``clear_elapsed``."""
+    def clear(self) -> None:
+        """Remove what is shown and count from 0."""
         with self.lock:
             if self.width:
                 sys.stderr.write(f"\r{'':{self.width}}\r")
                 sys.stderr.flush()
             self.since, self.width = time.monotonic(), 0
-            self.is_held = self.is_held if hold is None else hold
 
 
 _ELAPSED = _Elapsed()  # of the one terminal
@@ -48,7 +52,7 @@ def elapsed(*, quiet: bool) -> Iterator[None]:
     if quiet or _ELAPSED.ended is not None or not sys.stderr.isatty():
         yield
         return
-    _ELAPSED.clear(hold=False)
+    replace_elapsed(None)
     _ELAPSED.ended = threading.Event()
     threading.Thread(target=_ELAPSED.count, args=(_ELAPSED.ended,), daemon=True).start()
     try:
@@ -56,9 +60,16 @@ def elapsed(*, quiet: bool) -> Iterator[None]:
     finally:
         _ELAPSED.ended.set()
         _ELAPSED.ended = None
-        _ELAPSED.clear(hold=False)
+        _ELAPSED.clear()
 
 
-def clear_elapsed(*, hold: bool | None = None) -> None:
-    """Remove the seconds before anything else is printed; True also stops them, as next to a bar, until False."""
-    _ELAPSED.clear(hold=hold)
+def clear_elapsed() -> None:
+    """Remove the seconds before anything else is printed."""
+    _ELAPSED.clear()
+
+
+def replace_elapsed(instead: Callable[[], object] | None) -> None:
+    """Call this instead of showing the seconds, as to move a bar; None shows them again."""
+    _ELAPSED.clear()
+    with _ELAPSED.lock:
+        _ELAPSED.instead = instead

@@ -4,7 +4,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from curate.commands.elapsed import clear_elapsed
+from curate.commands.elapsed import clear_elapsed, replace_elapsed
 from curate.commands.printing import say
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class Bar:
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
+            replace_elapsed(None)
             self._bar.close()
-            clear_elapsed(hold=False)
 
     def show(self, done: int, total: int, start: int, words: str) -> None:
         """Move the bar to ``done`` of ``total``; ``start`` were done before this run."""
@@ -41,11 +41,12 @@ class Bar:
         if not sys.stderr.isatty():
             self._log(done, total, start, words)
             return
-        clear_elapsed(hold=True)
+        clear_elapsed()
         if self._bar is None:
             from tqdm import tqdm
 
             self._bar = tqdm(total=total, initial=start, unit=f" {self._unit}", dynamic_ncols=True, file=sys.stderr)
+            replace_elapsed(self._bar.refresh)  # or its time would stand still between two steps
         self._bar.set_postfix_str(words, refresh=False)
         self._bar.update(done - self._bar.n)
 

@@ -6,7 +6,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.elapsed import clear_elapsed
+from curate.commands.elapsed import replace_elapsed
 from curate.commands.printing import emit, say, show
 from curate.reviewing.options import ReviewOptions
 
@@ -52,7 +52,7 @@ def run(
         for note in server.site.notes:
             say(note)
         say("Ctrl-C ends it")
-    clear_elapsed(hold=True)
+    replace_elapsed(lambda: None)
     _serve(server, browser=not no_open)
 
 
