@@ -53,7 +53,7 @@ def unlike(first: pa.DataType, second: pa.DataType, *, classes: bool) -> str:
 def names_rows(parts: Sequence[pa.Array]) -> str:
     """Return why a column of values that identify single rows is not compared; empty if it is."""
     for part in parts:
-        n = pc.count_distinct(part).as_py()
+        n = 0 if pa.types.is_null(part.type) else pc.count_distinct(part).as_py()
         if 2 * n > len(part):
             return f"has {n:,} values in {len(part):,} rows, so it identifies rows rather than groups them"
     return ""

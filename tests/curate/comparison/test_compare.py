@@ -205,6 +205,7 @@ def test_columns_of_every_type_are_compared_or_left_out_with_a_reason(tmp_path):
         "list": [[1]] * n,
         "mtime": np.arange(n),
         "none": pa.array([None] * n, pa.float32()),
+        "untyped": pa.nulls(n),
         "odd\x1b[2J": pa.array([1.5] * n),
     }
     a = table(tmp_path / "a.parquet", seed=1, mixed=np.arange(n), **columns)
@@ -213,6 +214,7 @@ def test_columns_of_every_type_are_compared_or_left_out_with_a_reason(tmp_path):
     assert {"half", "big", "day", "flag", "word", "odd\x1b[2J"} <= set(by_name(comparison))
     assert "mtime" not in by_name(comparison)
     assert by_name(comparison)["word"].missing == (0.5, 0.5)
+    assert by_name(comparison)["untyped"].missing == (1, 1)
     assert set(comparison.left_out) == {"name", "list", "none", "mixed"}
     assert "in one table and" in comparison.left_out["mixed"]
     json.dumps(comparison.to_json(), allow_nan=False)
