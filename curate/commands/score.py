@@ -54,7 +54,10 @@ def run(
                 announce=(lambda text: None) if quiet else say,
             )
         )
-    if not quiet and ctx.obj != BRIEF:
+    if not quiet and ctx.obj == BRIEF:
+        for note in result.notes:
+            say(note)
+    elif not quiet:
         _report(result)
         say_next(f"curate issues {shlex.quote(str(result.path))}")
     if json_:

@@ -17,7 +17,7 @@ from scoring.images import DecodedImage, Preprocessing, decode
 from scoring.images.budget import BODIES
 from scoring.images.deep import WHITE, may_be_deep, white_for
 
-RUNS, IN_A_RUN = 8, 4  # of rows that are neighbours, which cost less than as many here and there
+RUNS, MOST_RUNS, IN_A_RUN = 8, 64, 4  # of rows that are neighbours, which cost less than as many here and there
 FEWEST = 8  # images of 16 bits, from which the values say what is white: a few may just be dark
 _SPANS, _SPAN = 16, 4096  # of a source whose names are read: a table may have many columns next to
 _EIGHT_BITS = r"(?i)\.(jpe?g|jpe|jfif|mpo|webp|gif|bmp|dib|ppm|pbm|ico)$"  # names of files that hold no more
@@ -52,23 +52,31 @@ class FoundWhite:
 def find_white(manifest: Manifest, workers: int | None = None) -> FoundWhite:
     """Return the white level of a source: the lowest of 8, 10, 12, 14 and 16 bits that holds its values.
 
-    Up to 32 images are read, spread over those whose names do not exclude 16 bits, and decoded where they hold 16.
-    Fewer than 8 of these decide nothing. An image that cannot be read or decoded is passed over: scoring it says why.
+    Up to 32 images are read, spread over those whose names do not exclude 16 bits, and decoded where they hold 16; up
+    to 256 if 1 to 7 do. Fewer than 8 of these decide nothing. An image that cannot be read or decoded is passed over:
+    scoring it says why.
 
     Args:
         manifest: the source.
         workers: decoding threads; by default one a core.
     """
-    with ThreadPoolExecutor(workers) as pool:
-        readers = ahead(_readers(manifest), manifest.connections)
-        maxima = [highest for highest in pool.map(_highest, readers) if highest is not None]
+    places = _candidates(manifest)
+    maxima = _maxima(manifest, places, RUNS, workers)
+    if 0 < len(maxima) < FEWEST:
+        maxima = _maxima(manifest, places, MOST_RUNS, workers)
     highest = max(maxima, default=0)
     return FoundWhite(white_for(highest) if len(maxima) >= FEWEST else WHITE, len(maxima), highest)
 
 
-def _readers(manifest: Manifest) -> Iterator[Reader]:
-    places = _candidates(manifest)
-    n = min(len(places), RUNS * IN_A_RUN)
+def _maxima(manifest: Manifest, places: NDArray[np.int64], most_runs: int, workers: int | None) -> list[int]:
+    """Return the largest values of the images of 16 bits in runs of rows."""
+    with ThreadPoolExecutor(workers) as pool:
+        readers = ahead(_readers(manifest, places, most_runs), manifest.connections)
+        return [highest for highest in pool.map(_highest, readers) if highest is not None]
+
+
+def _readers(manifest: Manifest, places: NDArray[np.int64], most_runs: int) -> Iterator[Reader]:
+    n = min(len(places), most_runs * IN_A_RUN)
     runs = -(-n // IN_A_RUN)
     for run in range(runs):
         start = run * (len(places) - IN_A_RUN) // max(1, runs - 1) if len(places) > n else run * IN_A_RUN

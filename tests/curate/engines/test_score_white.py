@@ -74,6 +74,14 @@ def test_rare_deep_images_are_found_among_jpegs_by_their_names(tmp_path):
     assert find_white(open_manifest(folder)).white == 4095
 
 
+def test_rare_deep_images_are_found_among_many_others(tmp_path):
+    folder = save(tmp_path / "p", 12, 16)
+    for seed in range(150):
+        Image.fromarray(grey(seed)).save(folder / f"a{seed:03}.png")
+    sampled = find_white(open_manifest(folder))
+    assert (sampled.white, sampled.n) == (4095, 12)
+
+
 def test_the_names_of_a_long_source_are_read_in_parts_of_it():
     read = []
 
