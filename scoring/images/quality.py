@@ -208,9 +208,10 @@ def border(green: Grey) -> float:
     from it along at least half of the edge. A thing before a plain wall leaves no straight edge.
     """
     height, width = green.shape
-    top, bottom = _bar(green), _bar(green[::-1])
+    is_small = min(height, width) < SIDE
+    top, bottom = _bar(green, is_small), _bar(green[::-1], is_small)
     rest = green[top : height - bottom].T
-    left, right = _bar(rest), _bar(rest[::-1])
+    left, right = _bar(rest, is_small), _bar(rest[::-1], is_small)
     return max(0.0, 1 - (height - top - bottom) * (width - left - right) / (height * width))
 
 
@@ -295,19 +296,22 @@ def _halved(green: Grey) -> Grey:
     return rows[:, ::2] + rows[:, 1::2]
 
 
-def _bar(green: Grey) -> int:
-    """Return the number of first rows of one colour, if the image behind begins at a straight edge."""
+def _bar(green: Grey, is_small: bool) -> int:
+    """Return the number of first rows of one colour, if the image behind begins at a straight edge.
+
+    In a small image, which was not resized, every column counts, and the edge is one row.
+    """
     if not green.size:
         return 0
     first = green[0]
     if abs(int(first[0]) - int(first[len(first) // 2])) > _FLAT or first.max() - first.min() > _FLAT:
         return 0  # the first test, for most images, is the cheaper one
     colour = int(first[0])
-    some = green[:, ::_EVERY]
+    some = green if is_small else green[:, ::_EVERY]
     differs = (some < colour - _FLAT) | (some > colour + _FLAT)
     in_row = differs.any(1)
     depth = int(in_row.argmax())  # 0 too where no row differs
-    beyond = differs[depth : depth + 2]  # two, for the resize mixes one with the bar
+    beyond = differs[depth : depth + 2 - is_small]  # two, for the resize mixes one with the bar
     return depth if depth and beyond.any(0).mean() >= _STRAIGHT else 0
 
 

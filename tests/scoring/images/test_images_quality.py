@@ -111,6 +111,7 @@ def test_a_thing_before_a_plain_wall_has_no_border():
     y, x = np.mgrid[:128, :128]
     grey[np.hypot(y - 64, x - 64) < 40] = 30
     assert border(grey) == 0
+    assert border(grey[16:112:4, 16:112:4]) == 0  # a ball of 20 pixels, whose top covers much of two rows
 
 
 def test_blocking_shows_in_a_copy_that_is_no_jpeg():
