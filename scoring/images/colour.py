@@ -96,7 +96,7 @@ def _rule(image: Image.Image, white: int, is_inverted: bool) -> Callable[[Image.
         return lambda band: _unit_float(band)
     if image.mode in _PLAIN:
         return lambda band: np.asarray(band.convert("RGB"))
-    raise DecodeError("unsupported", f"pixels of mode {image.mode} have no stated meaning as RGB")
+    raise DecodeError("unsupported", f"pixels of mode {image.mode} have no stated meaning as RGB; convert it first")
 
 
 def _straight(band: Image.Image) -> Image.Image:

@@ -100,17 +100,24 @@ def _gridded(values: Mapping[str, Values]) -> Flags:
     return is_suspect | (is_no_jpeg & (values[COLOURS] > MANY)) | (suspects & ~(values[COLOURS] <= DRAWN))
 
 
-def _colourful(values: Mapping[str, Values]) -> Flags:
-    """Return all images except those whose few colours repeat: dithering is as coarse as colour noise."""
+def _repeating(values: Mapping[str, Values]) -> Flags:
+    """Return images whose few colours repeat: dithering is as coarse as colour noise."""
     colours = values.get(COLOURS, np.float32(np.nan))
     sides = [np.ceil(np.minimum(values[name], SAMPLED) / EVERY) for name in _SIZES if name in values]
     pixels = np.prod(sides, axis=0) if len(sides) == len(_SIZES) else np.inf
-    few = (colours <= PALETTE) & (colours < REPEATED * pixels)
-    return np.logical_or(values[JUNK] > SUSPECT_CUT, ~few) if JUNK in values else np.asarray(~few)
+    return np.asarray((colours <= PALETTE) & (colours < REPEATED * pixels))
+
+
+def _colourful(values: Mapping[str, Values]) -> Flags:
+    few = _repeating(values)
+    return np.logical_or(values[JUNK] > SUSPECT_CUT, ~few) if JUNK in values else ~few
 
 
 def _noise(values: Mapping[str, Values]) -> Flags:
-    return (values[JUNK] > NOISE_CUT) & (values["quality_contrast"] >= FAINT) & (values[ENTROPY] > NOISY_SHADES)
+    """Return images with contrast and shades of noise, except textures in the colours of a palette."""
+    is_strong = (values["quality_contrast"] >= FAINT) & (values[ENTROPY] > NOISY_SHADES)
+    has_palette = _repeating(values) & (values["quality_noise"] > 0)  # grey noise has few colours, too
+    return (values[JUNK] > NOISE_CUT) & is_strong & ~has_palette
 
 
 def _enlarged(values: Mapping[str, Values]) -> Flags:
@@ -139,10 +146,10 @@ BY_COLOURS = Witness(
     "p_junk above 0.1, or, where known, more than 256 colours or hardly one twice",
 )
 BY_NOISE = Witness(
-    (JUNK, "quality_contrast", ENTROPY),
+    (JUNK, "quality_contrast", ENTROPY, "quality_noise", COLOURS, *_SIZES),
     _noise,
     True,
-    "p_junk above 0.95, contrast of 0.05 or more, and more shades than drawings have",
+    "p_junk above 0.95, contrast of 0.05 or more, more shades than drawings have, and no few colours that repeat",
 )
 BY_SHADES = Witness(
     (JUNK, ENTROPY, COLOURS, *_SIZES),

@@ -147,6 +147,7 @@ def test_rows_are_dropped_only_by_name(tmp_path, kind):
         ("blocky", "quality_colours", 1.0),  # a drawing whose lines lie on the grid
         ("pure-noise", "p_junk", 0.2),  # sand, a sharp scan
         ("pure-noise", "p_junk", 0.66),  # a tiled wall, knitwear
+        ("pure-noise", "quality_colours", 125.0),  # a texture in the colours of a palette
         ("pure-noise", "quality_entropy", 5.2),  # a chess board
         ("pure-noise", "quality_entropy", 3.2),  # fine dashes
         ("noisy", "quality_colours", 200.0),  # dots of a palette
