@@ -183,8 +183,10 @@ def _parts(finding: Finding) -> Iterator[tuple[str, Finding]]:
     """A finding by its parts, such as pairs of labels."""
     if not finding.parts:
         yield finding.words, finding
-    for name in dict.fromkeys(finding.parts):
-        some = [place for place, part in enumerate(finding.parts) if part == name]
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(finding.parts):
+        places.setdefault(name, []).append(place)
+    for name, some in places.items():
         yield name, finding.at(some)
 
 

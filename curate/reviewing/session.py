@@ -271,14 +271,14 @@ class Review:
                     dropped[row], kept[row] = decision.drop, decision.keep
                     restored[row] = decision.answers.get(COPY) == KEEP
                     apart += [(other, row) for other in decision.apart]
-                    for label in decision.labels.values():
-                        labels[row] = label
+                    labels.update((row, label) for label in decision.labels.values())
         dropped |= bad
         if any(group.kind == SAMPLE for group in self._groups.values()):
             disagree = {}  # each reviewer's verdict counts
         groups = self._disagreeing({key: (each.question, each.words) for key, each in disagree.items()})
+        split = {line.group for line in lines if line.verdict == SPLIT}
         for group in self._groups.values():
-            groups |= self._divided(group, {line.group for line in lines if line.verdict == SPLIT})
+            groups |= self._divided(group, split)
         for line in lines:
             if line.verdict in LEFT_OUT and line.group in groups and groups[line.group].kind != SAMPLE:
                 group = groups[line.group]
