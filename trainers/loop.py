@@ -212,7 +212,7 @@ def _all_steps(
             if ranks.is_first() and (last or keeper.is_due(now)):
                 batch.hear_of_failures()
                 failures = list(batch.failures.items())
-                state = RunState(step + 1, of_epoch.totals(), of_epoch.n, failures, scale=scale.to_json())
+                state = RunState(step + 1, of_epoch.totals(), of_epoch.n, failures, None, scale.to_json(), done.earlier)
                 keeper.keep(state, now, config.lr)
             if now - reported > 1 or last:
                 means = of_window.means()

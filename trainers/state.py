@@ -17,6 +17,7 @@ from trainers import ranks
 
 REMEMBERED = "optimizer."
 EXTENDABLE = "epochs"
+SCHEDULE = ("epochs", "lr")  # what a run that goes on may change
 
 
 @dataclass
@@ -31,6 +32,7 @@ class RunState:
         diverged: the step at which the loss was no longer finite, where the run ended so; it can go on from here
             with a lower learning rate.
         scale: of the loss, in float16; empty in another precision.
+        earlier: ``epochs`` and ``lr`` of steps that were to be of another run: until which ``step``, in order.
     """
 
     step: int = 0
@@ -39,6 +41,7 @@ class RunState:
     failures: list[tuple[int, str]] = field(default_factory=list)
     diverged: int | None = None
     scale: dict[str, Any] = field(default_factory=dict)
+    earlier: list[dict[str, Any]] = field(default_factory=list)
 
 
 def save_state(
@@ -70,15 +73,16 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
         return RunState()
     before, done, tensors = _read(path)
     requested = json.loads(json.dumps(identity))
+    schedule = {name: before.get(name) for name in SCHEDULE}
     if done.diverged is not None:
         _require_lower_rate(path, before, requested, done.diverged)
         before["lr"] = requested["lr"]
     for name in (name for name in {**requested, **before} if name != EXTENDABLE):
         if before.get(name) != requested.get(name):
+            which, had, has = _difference(name, before.get(name), requested.get(name))
             raise InputError(
-                f"{path} holds an unfinished run with {name} = {before.get(name)!r}, "
-                f"this one has {requested.get(name)!r}; repeat the earlier command to resume it, or remove "
-                "the file to start again"
+                f"{path} holds an unfinished run with {which} = {had!r}, this one has {has!r}; repeat the earlier "
+                "command to resume it, or remove the file to start again"
             )
     prefix = "module."
     modules.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
@@ -89,7 +93,26 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
             is_count = name == "step"
             optimizer.state[parameter][name] = value if is_count else torch.empty_like(parameter).copy_(value)
     done.diverged = None
+    if done.step and schedule != {name: requested.get(name) for name in SCHEDULE}:
+        done.earlier.append({"step": done.step, **schedule})
     return done
+
+
+def _difference(name: str, before: Any, requested: Any) -> tuple[str, Any, Any]:
+    """Return the first name under which two values differ, such as ``settings.temperature``, and both values."""
+    if isinstance(before, dict) and isinstance(requested, dict):
+        for key in {**before, **requested}:
+            if before.get(key) != requested.get(key):
+                return _difference(f"{name}.{key}", before.get(key), requested.get(key))
+    return name, before, requested
+
+
+def kept_earlier(path: Path) -> list[dict[str, Any]]:
+    """Return ``RunState.earlier`` of a state; empty where there is none."""
+    if not path.exists():
+        return []
+    with safe_open(path, "pt") as file:
+        return list(json.loads(file.metadata()["done"])["earlier"])
 
 
 def kept_identity(path: Path) -> dict[str, Any]:

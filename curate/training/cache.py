@@ -79,6 +79,10 @@ def run_cache(options: CacheOptions) -> CacheResult:
     images, columns = _images(watched, options.label, options.loss_column, white_value)
     if columns["label"] is None:
         line(f"no labels: there is no column {options.label!r}; methods that need them cannot use this cache")
+    elif n_missing := images.labels.null_count:
+        line(
+            f"{n_missing:,} of {len(images.keys):,} images have no label; methods that need them cannot use this cache"
+        )
     about = _about(start, recipe, manifest, columns, typed) | ({} if white_value == WHITE else {"white": white_value})
     if where.type == "cpu":
         line("running on the CPU: this is slow")

@@ -104,7 +104,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     from trainers.loop import train as fit
     from trainers.memory import device_memory
     from trainers.monitor import Monitor
-    from trainers.state import kept_identity
+    from trainers.state import kept_earlier, kept_identity
     from trainers.stream import ImageStream
 
     ranks.first("folder", str)  # which the first process holds now
@@ -142,6 +142,8 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
             compiled=typed["compile"],
             monitor=Monitor(course=course, report=typed["report"]),
         )
+    if ranks.is_first() and (earlier := kept_earlier(work.state)):
+        made_of["earlier"] = earlier
     if isinstance(inputs.data, ImageStream):
         say_failures(inputs.data.failures, line, after="; each was replaced by the next of its batch")
         made_of["replaced"] = inputs.data.failures

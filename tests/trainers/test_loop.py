@@ -61,6 +61,9 @@ def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):
     train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
     with pytest.raises(InputError, match=r"unfinished run with lr = 0.05, this one has 0.1;"):
         train(recipe(epochs=1, lr=0.1), blobs, state=tmp_path / "s", device=CPU)
+    narrow = replace(recipe().settings, latent_dim=8)
+    with pytest.raises(InputError, match=r"with settings\.latent_dim = 16, this one has 8;"):
+        train(recipe(epochs=1, settings=narrow), blobs, state=tmp_path / "s", device=CPU)
 
 
 def test_a_file_that_is_no_state_is_refused(blobs, tmp_path):

@@ -81,7 +81,7 @@ class Method(nn.Module, Generic[S]):
 
     Class attributes:
         paper: where it was published, or empty.
-        Settings: the its own class settings.
+        Settings: the class of its settings.
         defaults: where its recipe differs from TrainConfig's defaults in what all methods share.
         needs_labels: whether the data must have them.
         needs_pixels: whether it reads ``Batch.pixels``, which a cache of features does not have.
@@ -115,7 +115,7 @@ class Method(nn.Module, Generic[S]):
         """Return the trained head that the model keeps, or None.
 
         Args:
-            settings: its own.
+            settings: its settings.
             size: side of a standard view in pixels, for heads that make images.
             n_classes: of the labels, for heads that predict classes.
         """
@@ -150,7 +150,7 @@ class Method(nn.Module, Generic[S]):
         """Raise ``InputError`` for views that it cannot train with; most take any."""
 
     def rates(self) -> dict[str, float]:
-        """Return the multiple of lr for its own parameters by name, which get no weight decay; None for most."""
+        """Return the multiple of lr for its own parameters by name, which get no weight decay; empty for most."""
         return {}
 
     def before_step(self, batch: Batch) -> None:

@@ -302,6 +302,14 @@ def test_a_cache_and_training_from_images_take_the_same_labels(photos, tiny_chec
     assert number_labels(labels_of(manifest, name, "losspred"))[0].tolist() == cache.labels.tolist()
 
 
+def test_a_cache_reports_missing_labels_when_it_is_made(photos, tiny_checkpoint, tmp_path):
+    rows = pl.read_csv(photos / "list.csv").with_columns(path=str(photos) + "/" + pl.col("path"))
+    rows.with_columns(label=pl.col("label").replace("dog", None)).write_parquet(tmp_path / "t.parquet")
+    made = run("cache", tmp_path / "t.parquet", "--model", tiny_checkpoint, "--device", "cpu", "--epochs", 1,
+               "-o", tmp_path / "f")  # fmt: skip
+    assert "8 of 16 images have no label" in made.stderr
+
+
 @pytest.mark.parametrize("command", ["cache", "train"])
 def test_fractions_and_dates_are_no_classes_for_a_cache_nor_for_training(photos, tiny_checkpoint, tmp_path, command):
     rows = pl.read_csv(photos / "list.csv").with_columns(path=str(photos) + "/" + pl.col("path"))

@@ -225,6 +225,8 @@ def test_the_command_writes_a_course_that_plot_draws(tmp_path):
     for epochs in (1, 2):
         curate_train("visimsiam", tmp_path / "photos", out=tmp_path / "m.safetensors", epochs=epochs, **options)
     assert [row["epoch"] for row in read_course(tmp_path / "lab")] == [1, 2]
+    earlier = read_header(tmp_path / "m.safetensors")["training"]["earlier"]
+    assert earlier == [{"step": 1, "epochs": 1, "lr": 0.1}]  # whose schedule the first step followed
     best = read_header(tmp_path / "m.best.safetensors")["metrics"]
     assert best["knn"] == max(row["knn"] for row in read_course(tmp_path / "lab"))
     load_model(tmp_path / "m.best.safetensors")
