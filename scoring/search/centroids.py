@@ -149,11 +149,27 @@ class Centroids:
 
 def _best(cosine: Tensor, probes: int) -> Near:
     """Return place and value of the largest of each row of (B, k), which is spoilt; ``topk`` breaks ties in its way."""
-    best, at = cosine.max(1, keepdim=True)
+    at, best = _first_largest(cosine)
     if probes == 1:
         return at, best
     further = cosine.scatter_(1, at, torch.inf).topk(probes, dim=1)
     return further.indices, torch.cat([best, further.values[:, 1:]], 1)
+
+
+def _first_largest(cosine: Tensor) -> Near:
+    """Return place and value of the largest of each row of (B, k), shape (B, 1) each; the first of equal ones.
+
+    On the CPU this takes a fifth of the time of ``max`` in bfloat16: floats above zero are in the order of their bits,
+    as integers, and all others are below them.
+    """
+    if cosine.dtype != torch.bfloat16 or cosine.device.type != "cpu":
+        best, at = cosine.max(1, keepdim=True)
+        return at, best
+    at = torch.from_numpy(cosine.view(torch.int16).numpy().argmax(1)[:, None])
+    best = cosine.gather(1, at)
+    if len(others := (~(best > 0)).flatten().nonzero().flatten()):  # rows without a value above zero, or with NaN
+        best[others], at[others] = cosine[others].max(1, keepdim=True)
+    return at, best
 
 
 def groups_of(home: NDArray[np.integer], n_groups: int) -> tuple[NDArray[np.int64], tuple[int, ...]]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from scoring.search import centroids as near
-from scoring.search.centroids import Centroids
+from scoring.search.centroids import Centroids, _first_largest
 from scoring.search.cosine import CosineIndex
 from scoring.search.graph import knn_graph
 from scoring.search.kmeans import in_groups, spherical_kmeans
@@ -113,3 +113,15 @@ def test_a_dataset_of_near_copies_is_found_by_way_of_groups_too(monkeypatch, noi
     assert np.isin(np.arange(900), links.row[links.query == links.row]).mean() > 0.95
     units, lists = unit_table(rows).units, in_groups(torch.from_numpy(spherical_kmeans(rows, 120, seed=0)), 0)
     assert torch.equal(lists.nearest(units, 9)[0][:, 0], lists.nearest(units)[0][:, 0])
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
+def test_the_largest_of_a_row_is_the_first_of_equal_ones_whatever_their_sign(kind):
+    rows = torch.from_numpy(np.random.default_rng(0).integers(-8, 9, (200, 12)) / 8).to(kind)  # many are equal
+    rows[:60] = -rows[:60].abs()
+    rows[60, 3], rows[61, 4], rows[62], rows[63] = torch.nan, -torch.inf, 0, -0.0
+    at, best = _first_largest(rows[:, 1:])  # not contiguous, as a part of padded products is
+    for row, place, value in zip(rows[:, 1:].double().numpy(), at.flatten().tolist(), best.flatten(), strict=True):
+        expected = np.flatnonzero(np.isnan(row) if np.isnan(row).any() else row == row.max())[0]
+        assert place == expected
+        assert value.item() == row[place] or np.isnan(row[place])
