@@ -75,6 +75,10 @@ def build(
             std=spec.preprocessing.std,
         )
         method = _made(lambda: kind(settings, task), config)
+    if method.n_standard < 1:
+        raise InputError(
+            f"expected {config.method} to take a standard view or more, got n_standard={method.n_standard}"
+        )
     sizes = [config.size, method.small_size] if method.n_small else [config.size]
     for size in sizes:
         _try_size(model, size)

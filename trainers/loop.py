@@ -271,11 +271,30 @@ class _Batches:
         begins_pass = part == 0 and step % (steps // config.epochs) == 0
         self.method.before_step(Batch(rows, losses, step / steps, seen.pixels, begins_pass))
         result = self.method(seen.features, self.head, None if self.labels is None else self.labels[rows])
-        if not isinstance(result, Step) or result.loss.ndim:
-            made = f"a loss of shape {tuple(result.loss.shape)}" if isinstance(result, Step) else type(result).__name__
-            raise InputError(f"expected {config.method} to return a Step with a scalar loss, got {made}; repair it")
+        if (wrong := _wrong(result)) is not None:
+            raise InputError(f"expected {config.method} to return a Step with {wrong}; repair it")
         self.scale.backward(result.loss / (parts * ranks.group().size))
-        return {"loss": result.loss.detach(), **result.measures}
+        return {"loss": result.loss.detach(), **{name: value.detach() for name, value in result.measures.items()}}
+
+
+def _wrong(result: object) -> str | None:
+    """Return what a step must have and what a method returned instead; None for a step."""
+    if not isinstance(result, Step):
+        return f"a scalar loss, got {type(result).__name__}"
+    if not isinstance(result.loss, Tensor) or result.loss.ndim:
+        return f"a scalar loss, got a loss {_kind(result.loss)}"
+    if not result.loss.requires_grad:
+        return "a loss that has a gradient, got one without"
+    if not isinstance(result.measures, dict):
+        return f"a dict of measures, got {type(result.measures).__name__}"
+    for name, value in result.measures.items():
+        if not isinstance(value, Tensor) or value.ndim:
+            return f"measures that are scalar tensors, got {name!r} {_kind(value)}"
+    return None
+
+
+def _kind(value: object) -> str:
+    return f"of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"of type {type(value).__name__}"
 
 
 def _require_suitable(config: TrainConfig, data: Data) -> None:

@@ -179,6 +179,9 @@ def recipe(method: str, typed: Mapping[str, Any], settings: Mapping[str, object]
     from trainers.methods.table import METHODS
 
     kind = lookup(METHODS, method, kind="method")
+    known = {each.name for each in fields(TrainConfig)}
+    if unknown := [name for name in kind.defaults if name not in known]:
+        raise InputError(f"the defaults of {method} set {unknown[0]!r}, which is not one of {', '.join(sorted(known))}")
     views = augmentation(kind.defaults.get("augmentation", Augmentation()), typed)
     typed_values = {name: value for name, value in typed.items() if value is not None and name not in AUGMENTATION}
     method_settings = with_settings(kind.Settings, settings, name=method, what="method", others=OF_EVERY_METHOD)

@@ -12,7 +12,7 @@ from trainers.loop import learning_rate, train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method, Step
 from trainers.methods.table import METHODS
-from trainers.monitor import warn
+from trainers.monitor import Sums, warn
 from trainers.views import ImageViews, Seen
 
 CPU = torch.device("cpu")
@@ -156,7 +156,15 @@ def test_a_loss_that_is_not_finite_stops_the_run(blobs, tmp_path):
 
 @pytest.mark.parametrize(
     ("spoil", "got"),
-    [(lambda step: step.loss, "Tensor"), (lambda step: replace(step, loss=step.loss[None]), r"\(1,\)")],
+    [
+        (lambda step: step.loss, "Tensor"),
+        (lambda step: replace(step, loss=step.loss[None]), r"\(1,\)"),
+        (lambda step: replace(step, loss=1.0), "float"),
+        (lambda step: replace(step, loss=step.loss.detach()), "gradient"),
+        (lambda step: replace(step, measures=None), "NoneType"),
+        (lambda step: replace(step, measures={"gap": 1.0}), "'gap' of type float"),
+        (lambda step: replace(step, measures={"gap": step.loss[None]}), r"'gap' of shape \(1,\)"),
+    ],
 )
 def test_a_method_that_returns_no_step_is_refused(spoil, got, blobs, tmp_path, monkeypatch):
     kind = METHODS[recipe().method]
@@ -164,6 +172,16 @@ def test_a_method_that_returns_no_step_is_refused(spoil, got, blobs, tmp_path, m
     monkeypatch.setattr(kind, "forward", lambda self, *batch: spoil(right(self, *batch)))
     with pytest.raises(InputError, match=got):
         train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
+
+
+def test_measures_with_a_gradient_do_not_keep_the_graphs_of_their_steps(blobs, tmp_path, monkeypatch):
+    kind, kept = METHODS[recipe().method], []
+    right, add = kind.forward, Sums.add
+    with_graph = lambda self, *batch: replace(step := right(self, *batch), measures={"gap": 2 * step.loss})  # noqa: E731
+    monkeypatch.setattr(kind, "forward", with_graph)
+    monkeypatch.setattr(Sums, "add", lambda self, values: (add(self, values), kept.append(self._totals["gap"])))
+    train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
+    assert not any(total.requires_grad for total in kept)
 
 
 def test_a_state_of_other_images_is_refused(blobs, tmp_path):

@@ -38,6 +38,12 @@ class Small(nn.Sequential):
     def __init__(self):
         super().__init__(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
+class Misspelt(Pull):
+    defaults = {"epoch": 3}
+
+class Viewless(Pull):
+    n_standard = 0
+
 no_method = 3
 '''
 ENTRIES = """
@@ -45,6 +51,8 @@ ENTRIES = """
 pull = acme_lab:Pull
 broken = acme_missing:Pull
 nothing = acme_lab:no_method
+misspelt = acme_lab:Misspelt
+viewless = acme_lab:Viewless
 
 [curate.backbones]
 acme_small = acme_lab:Small
@@ -96,3 +104,6 @@ def test_a_plugin_that_raises_or_is_no_method_is_named_in_one_line(package):
         lookup(METHODS, "pul", kind="method")
     with pytest.raises(InputError, match=r"close names: acme_small.*no installed package"):
         create_backbone("acme_smal")
+    for name, words in (("misspelt", "defaults of misspelt set 'epoch'"), ("viewless", "n_standard=0")):
+        with pytest.raises(InputError, match=words):
+            train(name, package, out=package / "m.safetensors", backbone="acme_small", size=16)
