@@ -27,6 +27,7 @@ class ByVerdicts(Rule):
     name: ClassVar[str] = RULE
     ranks = True
     once = True
+    by_name = True
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:

@@ -1,6 +1,6 @@
 """The rule with a guarantee: keep the most rows for which a judged random sample shows few bad ones."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -86,6 +86,15 @@ class MaxBadRate(ScoreRule):
         """The rate and confidence as numbers."""
         return parse_goal(self.rate, self.confidence)
 
+    def counted(
+        self, table_rows: Rows, inside: NDArray[np.bool_], dropped_by_name: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Return the rows inside, and those judged bad that were dropped by name: without them no sample is random."""
+        at = self._rows(table_rows)[[sample.badness > 0 for sample in self.sample]]
+        inside = inside.copy()
+        inside[at[dropped_by_name[at]]] = True
+        return inside
+
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
         numbers = table_rows.exact[self.column]
@@ -111,7 +120,8 @@ class MaxBadRate(ScoreRule):
 
     def notes(self, result: RuleResult) -> list[str]:
         """Return notes on the guarantee."""
-        promised: Promise = result.details
+        lost, dropped = result.lost()  # not the judged rows that were dropped by name, which only count for the bound
+        promised: Promise = replace(result.details, kept=result.left - lost, of=result.left - lost + dropped)
         return [promised.line(self.typed(), self.goal.confidence, self.promise)]
 
     def promised(self, table_rows: Rows, inside: NDArray[np.bool_]) -> Promise:

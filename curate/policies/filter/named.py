@@ -93,3 +93,4 @@ class WithoutKeys(NameRule):
 
     name: ClassVar[str] = "without-keys"
     keeps: ClassVar[bool] = False
+    by_name = True

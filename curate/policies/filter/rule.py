@@ -76,6 +76,7 @@ class Rule(ABC):
         gathers: whether all values of its option are one rule, at the place of the first.
         once: whether its option may be typed once only.
         last: why no rule may come after it; empty where one may.
+        by_name: whether it drops rows that a person listed, perhaps for what they show.
     """
 
     name: ClassVar[str]
@@ -87,6 +88,7 @@ class Rule(ABC):
     gathers: ClassVar[bool] = False
     once: ClassVar[bool] = False
     last: ClassVar[str] = ""
+    by_name: ClassVar[bool] = False
     column: str | None  # the score; None for a condition
     per: str | None  # the column whose values are judged apart; None for all rows together
     even: str | None = None  # the column of the groups of which an amount takes equal shares
@@ -99,6 +101,12 @@ class Rule(ABC):
     @abstractmethod
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
+
+    def counted(
+        self, table_rows: Rows, inside: NDArray[np.bool_], dropped_by_name: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Return the rows to judge, shape (M,): those inside; an estimate from a sample needs the others of it too."""
+        return inside
 
     @abstractmethod
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:

@@ -74,10 +74,12 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
     for index, rule in enumerate(rules):
         n_inside = 0
         step = max(n, 1) if rule.ranks else BLOCK
+        by_name = [number for number, earlier in enumerate(rules[:index]) if earlier.by_name]
         for start in range(0, max(n, 1), step):
             rows = slice(start, min(start + step, n))
             inside = outcome[rows] == KEEP
-            ruling = rule.judge(table_rows, rows, inside)
+            counted = rule.counted(table_rows, inside, np.isin(decided_by[rows], by_name)) if by_name else inside
+            ruling = rule.judge(table_rows, rows, counted)
             _check_ruling(rule, ruling, len(inside))
             n_inside += int(inside.sum())
             for first in range(0, len(inside), BLOCK):

@@ -18,7 +18,7 @@ from curate.policies.audit.draw import review_plan
 from curate.policies.audit.examine import read_verdicts
 from curate.policies.audit.verdicts import read_audit
 from curate.policies.filter.policy import filter
-from curate.policies.sampled import BLOCK
+from curate.policies.sampled import BLOCK, verdicts_beside
 from curate.policies.verify import verify
 from curate.statistics.guarantee import Sampled, fewest_verdicts, guaranteed_cut
 from scoring.errors import InputError
@@ -184,6 +184,22 @@ def test_rules_before_it_narrow_what_is_promised_and_rules_after_it_are_refused(
     )
     assert refused.exit_code == 1
     assert "put it after all other rules" in refused.output
+
+
+def test_dropping_the_rows_judged_bad_first_does_not_change_what_the_sample_shows(dataset, audit, tmp_path):
+    path = audit()
+    names = tmp_path / "bad.txt"
+    names.write_text("\n".join(row.key for row in read_audit([path]).judged if row.badness))
+    common = {"out": tmp_path / "kept.parquet", "max_bad_rate": "5%", "audit": path, "overwrite": True}
+    plain = filter(dataset[0], **common)
+    cut = max(pq.read_table(plain.subset)["unc_made_up"].to_pylist())
+    for rule in ({"verdicts": verdicts_beside(path)}, {"without_keys": names}):
+        result = filter(dataset[0], **common, **rule)
+        kept = pq.read_table(result.subset).to_pydict()
+        assert max(kept["unc_made_up"]) == cut
+        bad = [row for row in read_audit([path]).judged if row.badness and row.value <= cut]
+        assert result.kept == plain.kept - len(bad) > 0
+        assert any(f"keeps {result.kept:,} of" in note for note in result.notes)
 
 
 def test_rows_of_equal_score_stay_or_go_together(dataset, audit, tmp_path):
