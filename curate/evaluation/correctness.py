@@ -8,7 +8,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.evaluation.measures import BASELINE, EMBEDDING, INFINITE, SEPARATED, Floats, Measure, Shape, measured
+from curate.evaluation.measures import (
+    BASELINE,
+    EMBEDDING,
+    FEW,
+    INFINITE,
+    SEPARATED,
+    Floats,
+    Measure,
+    Shape,
+    measured,
+    widened,
+    widened_share,
+)
 from curate.evaluation.protocol import VOTERS
 from curate.evaluation.ranked import SHAPES, at_random, ranked
 from curate.statistics.logistic import LogisticFit, logistic_regression, newton_step, newton_terms
@@ -111,6 +123,12 @@ class Correctness:
     clusters: NDArray[np.int64] | None = None
     about: Mapping[str, Shape] = field(default_factory=lambda: ACCURACY | SHAPES)
 
+    @property
+    def few(self) -> dict[str, tuple[int, int]]:
+        """Prediction -> rows that it is wrong and right on, where one of the two numbers is below ``FEW``."""
+        counts = {name: (int((~right).sum()), int(right.sum())) for name, right in self.right.items()}
+        return {name: each for name, each in counts.items() if min(each) < FEW}
+
 
 def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correctness:
     """Predict every row from the others: by the nearest, by a vote, and by cross-validated linear classifiers.
@@ -178,6 +196,9 @@ def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Mea
             repeats=repeats,
             seed=seed,
         )
+        for measure, values in zip(measures, known.values(), strict=True):
+            if ((values == 0) | (values == 1)).all():
+                measure.values[EMBEDDING] = widened_share(measure.values[EMBEDDING], len(values))
     if correctness.clusters is not None:
         measures += _agreement(correctness.clusters, repeats=repeats, seed=seed)
     return measures + [about[name].without(why) for name, why in correctness.missing.items()]
@@ -232,6 +253,11 @@ def certainty_measures(
     shapes += [Shape(f"{coverage:.1f}", "higher", "") for coverage in COVERAGES for _ in names]
     every = measured(shapes, columns, statistic, len(right), repeats=repeats, seed=seed)
     grid = np.array(every, object).reshape(-1, len(names))  # measure, prediction
+    for p, name in enumerate(names):
+        if rarer := min(correctness.few.get(name, (0,))):
+            grid[0, p].values = {c: widened(each, rarer) for c, each in grid[0, p].values.items()}
+        for coverage, measure in zip(COVERAGES, grid[4:, p], strict=True):
+            measure.values = {c: widened_share(each, coverage * len(right)) for c, each in measure.values.items()}
     measures = _with_p(grid, names, certainty, right, repeats=repeats, seed=seed)
     half = int(np.flatnonzero(COVERAGES == 0.5)[0])
     for p, name in enumerate(names):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from curate.columns import is_less_certain
-from curate.evaluation.measures import Floats, Measure, Shape, measured
+from curate.evaluation.measures import Floats, Measure, Shape, measured, widened_share
 from curate.statistics.degradations import (
     AUGMENTATIONS,
     WORSE,
@@ -206,4 +206,7 @@ def degraded_measures(degraded: Degraded, *, repeats: int, seed: int) -> list[Me
         mean = np.where(finite, counts @ everything / n, np.nan).reshape(len(values), -1)
         return np.concatenate([shares, crops, mean]).T
 
-    return measured(shapes, columns, statistic, len(base), repeats=repeats, seed=seed)
+    measures = measured(shapes, columns, statistic, len(base), repeats=repeats, seed=seed)
+    for measure in measures[: len(kinds)]:
+        measure.values = {name: widened_share(each, len(base)) for name, each in measure.values.items()}
+    return measures

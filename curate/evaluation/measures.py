@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.tables.typed_json import plain_json
+from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval, percentiles, resample
 
 Floats = NDArray[np.float64]
 EMBEDDING = "embedding"  # the column of measures that are of the embedding and not of a score
 BASELINE = "baseline"  # the column of what the same measure is without the embedding
+FEW = 10  # rows of the rarer outcome, below which resamples vary less than other rows would
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Caveats:
         unread: images that could not be read again.
         shared: rows to learn from that were left out, for they hold the images that are measured.
         unseen: rows of classes that the rows to learn from lack.
+        few: prediction -> how many rows it is wrong on and how many right, where one of the two is below ``FEW``.
     """
 
     same_ranks: list[str] = field(default_factory=list)
@@ -96,6 +99,7 @@ class Caveats:
     unread: int = 0
     shared: int = 0
     unseen: int = 0
+    few: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,18 @@ def measured(
         differences = _differences(columns, values[:, k], samples[:, :, k], about.better)
         measures.append(Measure(about.name, about.better, about.meaning, n, intervals, differences=differences))
     return measures
+
+
+def widened(interval: Interval, trials: float) -> Interval:
+    """Return the interval of a share, made to hold Wilson's of so many trials; that of no error has a width, too."""
+    value, low, high = interval
+    known = wilson(min(max(value, 0.0), 1.0) * trials, trials)
+    return Interval(value, min(low, known.low), max(high, known.high))
+
+
+def widened_share(share: Interval, n: float) -> Interval:
+    """Return the interval of a share of n rows, widened where fewer than ``FEW`` rows have the property, or lack it."""
+    return widened(share, n) if min(share.value, 1 - share.value) * n < FEW else share
 
 
 def _differences(columns: Sequence[str], values: Floats, samples: Floats, better: str) -> list[ColumnDifference]:

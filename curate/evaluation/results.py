@@ -46,7 +46,7 @@ class Evaluation(Printed):
 
     def verdict(self) -> list[str]:
         """Return advice based on the scores and labels; empty without labels."""
-        return words.verdict(self.measures)
+        return words.verdict(self.measures, self.caveats.few)
 
     def lines(self) -> list[str | Grid]:
         """Return the printed lines, tables at full width."""

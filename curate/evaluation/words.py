@@ -1,13 +1,17 @@
 """Messages about an evaluation: its tables, the meaning of each measure, notes, and the verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from curate.counted import Grid
 from curate.evaluation.measures import BASELINE, EMBEDDING, INFINITE, SEPARATED, Caveats, Measure
 from scoring.metrics.resampling import Interval
 
 CHANCE_LEVEL = 0.5
-QUALITY_MEASURES = ("AUROC, linear right", "AUROC, kNN right", "R-AUROC")  # measures of how good a score is, best first
+QUALITY_MEASURES = {  # measures of how good a score is, best first, and the prediction that they use
+    "AUROC, linear right": "linear",
+    "AUROC, kNN right": "kNN",
+    "R-AUROC": "neighbour",
+}
 NO_SCORES = ("rank average", "class entropy", "Laplacian")  # what is next to the scores of the table
 NO_NORM = "the norm of embeddings, another common baseline, is not available: embeddings are stored at unit length"
 NO_SLOPE = {  # why a column has no logistic slope
@@ -65,6 +69,11 @@ def notes(known: Caveats, used: int) -> list[str]:
             f"{known.n_twins:,} of {used:,} rows have an exact twin, an embedding equal in every bit; the nearest "
             "neighbour in Recall@1 and R-AUROC, and votes in kNN, are such copies: also measure the table without them"
         )
+    lines += [
+        f"the {name} prediction is wrong on {wrong:,} and right on {right:,} rows, too few for its intervals: that of "
+        "AUROC is wide, those of areas and slopes are too narrow; use the p values, or measure more rows"
+        for name, (wrong, right) in known.few.items()
+    ]
     lines += [f"no logistic slope of {column}: {NO_SLOPE[why]}" for column, why in known.without_slope.items()]
     if known.norm_unknown:
         lines.append(NO_NORM)
@@ -79,10 +88,14 @@ def notes(known: Caveats, used: int) -> list[str]:
     return lines
 
 
-def verdict(measures: Sequence[Measure]) -> list[str]:
+def verdict(measures: Sequence[Measure], few: Collection[str] = ()) -> list[str]:
     """Return advice based on the scores and labels; empty without labels.
 
     A score is better than chance where the 95 % interval of its AUROC lies above 0.5.
+
+    Args:
+        measures: all of them.
+        few: predictions that are wrong, or right, on so few rows that no score can be refused by them.
     """
     known = {measure.name: measure for measure in measures if measure.values}
     measure = next((known[name] for name in QUALITY_MEASURES if name in known), None)
@@ -99,7 +112,10 @@ def verdict(measures: Sequence[Measure]) -> list[str]:
     wrong = [name for name, interval in scores.items() if interval.high < CHANCE_LEVEL]
     chance_level = [name for name in scores if name not in good and name not in wrong]
     lines = []
-    if chance_level:
+    too_few = QUALITY_MEASURES[measure.name] in few
+    if chance_level and too_few:
+        lines.append(f"cannot be determined, too few errors or too few right rows: {', '.join(chance_level)}")
+    elif chance_level:
         lines.append(
             f"no better than chance on your labels: {', '.join(chance_level)} ({measure.name} around {CHANCE_LEVEL:g})"
         )
@@ -112,7 +128,7 @@ def verdict(measures: Sequence[Measure]) -> list[str]:
             f"use {good[0]}: {measure.name} {_shown(scores[good[0]])}"
             + (f"; not clearly behind it: {', '.join(level)}" if level else "")
         )
-    elif scores:
+    elif scores and not too_few:
         lines.append(
             "no score of this table predicts errors on your labels: learn one from them with curate fit --label "
             "COLUMN --apply FILE, which writes unc_class"

@@ -194,7 +194,7 @@ class EvaluationWork:
         known, out = self.correctness, self.result_
         if known is None:
             raise ValueError("correctness is scored once it is known")
-        out.caveats.n_twins = known.n_twins
+        out.caveats.n_twins, out.caveats.few = known.n_twins, known.few
         certainty = self.certainty() if known.right else {}
         self.announce(f"intervals of {len(certainty)} columns from {self.settings.repeats:,} resamples")
         out.measures += correctness.accuracies(known, **self.common)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.evaluation.correctness import KNN, LINEAR, NEAREST, WHAT
 from curate.evaluation.joined import named_column, open_labelled
+from curate.evaluation.measures import widened_share
 from curate.evaluation.rows import FEWEST_ROWS, sampled, score_columns, select_rows
 from curate.evaluation.work import EvaluateSettings, judge_table
 from curate.plots.request import PlotRequest
@@ -19,7 +20,7 @@ from curate.tables.digests import plain
 from curate.tables.needs import is_number
 from scoring.errors import InputError
 from scoring.lookup import closest
-from scoring.metrics.resampling import percentiles, resample
+from scoring.metrics.resampling import Interval, percentiles, resample
 
 Floats = NDArray[np.float64]
 PREDICTIONS = (LINEAR, NEAREST, KNN)  # the first that there is, unless another is requested
@@ -127,6 +128,11 @@ class Band:
     value: list[float]
     low: list[float]
     high: list[float]
+
+    def widened(self, rows: Floats) -> "Band":
+        """Return the band of shares of so many rows each, shape (K,), as `curate evaluate` widens those of few rows."""
+        ends = zip(map(Interval, self.value, self.low, self.high), rows.tolist(), strict=True)
+        return Band(*map(list, zip(*(widened_share(end, n) for end, n in ends), strict=True)))
 
 
 def bands_of(

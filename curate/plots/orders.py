@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from curate.evaluation.correctness import COVERAGES
-from curate.plots.judged import Band, bands_of, outcomes
+from curate.plots.judged import Band, Floats, Outcomes, bands_of, outcomes
 from curate.plots.request import Numbers, PlotRequest
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import WIDTH
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 AXIS = "share of rows decided, the most certain first"
 COVERAGE = np.arange(1, 51) / 50
 RATES = np.arange(101) / 100
+
+
+def _accuracies(judged: Outcomes, coverage: Floats, request: PlotRequest) -> dict[str, Band]:
+    """Return the accuracy of each share of the rows by column, with the intervals of `curate evaluate`."""
+    bands = bands_of(judged, RankOrder.accuracy_at, coverage, request)
+    return {name: band.widened(coverage * len(judged.right)) for name, band in bands.items()}
 
 
 @dataclass
@@ -44,7 +50,7 @@ class Abstained(Numbers):
         """Measure at the coverages of `curate evaluate`, on its rows and with its resamples."""
         notes: list[str] = []
         judged = outcomes(request, notes)
-        bands = bands_of(judged, RankOrder.accuracy_at, COVERAGES, request)
+        bands = _accuracies(judged, COVERAGES, request)
         return cls(judged.what, len(judged.right), COVERAGES.tolist(), bands, notes=notes)
 
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
@@ -81,7 +87,7 @@ class Risk(Numbers):
         """Measure on the rows of `curate evaluate`, with its resamples."""
         notes: list[str] = []
         judged = outcomes(request, notes)
-        bands = bands_of(judged, RankOrder.accuracy_at, COVERAGE, request)
+        bands = _accuracies(judged, COVERAGE, request)
         risk = {
             name: Band([1 - a for a in band.value], [1 - a for a in band.high], [1 - a for a in band.low])
             for name, band in bands.items()

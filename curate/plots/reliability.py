@@ -119,8 +119,13 @@ def _measure_column(
 
     n = len(certainty)
     values = statistic(np.ones(n, np.int64))
-    low, high = percentiles(resample(statistic, n, repeats=request.repeats, seed=request.seed))
-    result.accuracy[name] = Band(*(part[:BINS].tolist() for part in (values, low, high)))
+    samples = resample(statistic, n, repeats=request.repeats, seed=request.seed)
+    samples[:, -1] -= (
+        samples[:, -1].mean() - values[-1]
+    )  # rows drawn twice raise it, as in curate.statistics.calibration
+    low, high = np.maximum(percentiles(samples), 0)
+    band = Band(*(part[:BINS].tolist() for part in (values, low, high)))
+    result.accuracy[name] = band.widened(np.full(BINS, n / BINS))
     if promised:
         result.confidence[name] = values[BINS : 2 * BINS].tolist()
         result.ece[name] = Interval(float(values[-1]), float(low[-1]), float(high[-1]))

@@ -14,6 +14,7 @@ import torch
 from typer.testing import CliRunner
 
 from curate.cli import app
+from curate.evaluation.correctness import Correctness, accuracies, certainty_measures
 from curate.evaluation.ranked import at_random
 from curate.evaluation.run import evaluate
 from curate.tables.table import embedding_field
@@ -114,6 +115,35 @@ def test_every_number_lies_in_its_interval_and_says_which_way_is_better(table):
         for interval in each.values.values():
             assert interval.low <= interval.value + 0.05 * abs(interval.value)
             assert interval.value - 0.05 * abs(interval.value) <= interval.high
+
+
+def test_intervals_hold_the_truth_where_few_rows_are_wrong():
+    generator, common = np.random.default_rng(0), {"repeats": 60, "seed": 0}
+    covered, n, n_wrong, rate = np.zeros(2), 100, 2, 0.99
+    for _ in range(60):
+        random = Correctness({"linear": np.arange(n) >= n_wrong}, None, {})
+        measures, _ = certainty_measures({"a": generator.normal(size=n)}, random, **common)
+        right = Correctness({"linear": generator.random(n) < rate}, None, {}, baseline={"linear": np.zeros(n)})
+        found = measures[0].values["a"], accuracies(right, **common)[0].values["embedding"]
+        covered += [each.low <= truth <= each.high for each, truth in zip(found, (0.5, rate), strict=True)]
+    assert (covered >= 0.9 * 60).all()  # resamples alone: about 0.6 of both
+    assert random.few == {"linear": (n_wrong, n - n_wrong)}
+
+
+def test_the_verdict_refuses_no_score_by_a_handful_of_errors(tmp_path):
+    generator = np.random.default_rng(2)
+    rows = np.eye(8)[np.arange(80) % 2] + generator.normal(size=(80, 8)) / 20
+    rows[0] = rows[1] + 0.01  # one row among those of another class
+    flat = pa.array((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16).reshape(-1))
+    embedding = pa.FixedSizeListArray.from_arrays(flat, type=embedding_field(8).type)
+    path = make(tmp_path / "few.parquet", 80, classes=2)
+    made = pq.read_table(path)
+    at = made.schema.get_field_index("embedding")
+    pq.write_table(made.set_column(at, "embedding", embedding), path)
+    result = evaluate(path, label="label", **QUICK)
+    assert result.caveats.few["linear"] == (1, 79)
+    assert "cannot be determined" in result.verdict()[0]
+    assert any("linear" in note and "1 and right on 79" in note for note in result.notes())
 
 
 def test_a_table_cannot_be_told_from_itself_and_a_surer_one_can(tmp_path, table):

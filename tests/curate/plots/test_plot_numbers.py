@@ -152,6 +152,20 @@ def test_reliability_of_a_confidence_is_its_mean_and_the_share_right_in_tenths(p
     assert drawn.ece["confidence"].value == pytest.approx(np.abs(np.subtract(mean, right)).mean())
 
 
+def test_the_calibration_error_of_promises_that_are_right_lies_in_its_interval(place, tmp_path):
+    generator, inside = np.random.default_rng(3), []
+    for number in range(8):
+        promised = generator.random(N)
+        table = pl.read_parquet(place / "s.parquet").with_columns(
+            pl.Series("confidence", promised), pl.Series("right", generator.random(N) < promised)
+        )
+        path = tmp_path / f"{number}.parquet"
+        table.write_parquet(path)
+        ece = curate.plot(path, "reliability", right="right", column="confidence", repeats=60).numbers.ece["confidence"]
+        inside.append(0 <= ece.low < ece.value < ece.high)
+    assert all(inside)  # resamples as they are lie above some values
+
+
 def test_reliability_without_a_column_is_of_the_linear_classifier(place):
     drawn = numbers(place, "reliability", label="label", repeats=5)
     (confidence,) = drawn.confidence.values()
