@@ -155,7 +155,7 @@ def measured(
 
 
 def widened(interval: Interval, trials: float) -> Interval:
-    """Return the interval of a share, made to hold Wilson's of so many trials; that of no error has a width, too."""
+    """Return the interval of a share, made to hold Wilson's of so many trials: without errors it has a width, too."""
     value, low, high = interval
     known = wilson(min(max(value, 0.0), 1.0) * trials, trials)
     return Interval(value, min(low, known.low), max(high, known.high))

@@ -70,8 +70,8 @@ def notes(known: Caveats, used: int) -> list[str]:
             "neighbour in Recall@1 and R-AUROC, and votes in kNN, are such copies: also measure the table without them"
         )
     lines += [
-        f"the {name} prediction is wrong on {wrong:,} and right on {right:,} rows, too few for its intervals: that of "
-        "AUROC is wide, those of areas and slopes are too narrow; use the p values, or measure more rows"
+        f"the {name} prediction is wrong on {wrong:,} and right on {right:,} rows, too few for its intervals: "
+        "AUROC has wide ones, areas and slopes too narrow ones; use the p values, or measure more rows"
         for name, (wrong, right) in known.few.items()
     ]
     lines += [f"no logistic slope of {column}: {NO_SLOPE[why]}" for column, why in known.without_slope.items()]

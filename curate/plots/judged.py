@@ -130,7 +130,7 @@ class Band:
     high: list[float]
 
     def widened(self, rows: Floats) -> "Band":
-        """Return the band of shares of so many rows each, shape (K,), as `curate evaluate` widens those of few rows."""
+        """Return the band of shares of so many rows each, shape (K,), as widened by `curate evaluate`."""
         ends = zip(map(Interval, self.value, self.low, self.high), rows.tolist(), strict=True)
         return Band(*map(list, zip(*(widened_share(end, n) for end, n in ends), strict=True)))
 

@@ -25,7 +25,7 @@ from curate.tables.table import Table, open_table
 from scoring.atomic import AtomicFile, refuse_existing, require_folder, sweep_outputs
 from scoring.errors import InputError
 
-POWER = 0.8
+POWER = 0.8  # of one test; several cuts share the error, so the half passes in 55 to 60 % of cases (simulated)
 EXPECTED_PART = 0.25  # of the rate, if nothing is reported: a filter that is good enough to be worth it
 ENDING = ".audit.csv"
 

@@ -28,7 +28,7 @@ class ReviewPlanOptions:
         str | float | None,
         Option("Assumed share of bad rows in the better half. [default: a quarter of --max-bad-rate]", metavar="SHARE"),
     ] = None
-    images: Annotated[int | None, Option("Number to draw. [default: enough in 80% of cases]", metavar="N")] = None
+    images: Annotated[int | None, Option("Number to draw. [default: enough in most cases]", metavar="N")] = None
     label: Annotated[
         str | None, shared("--label", ", shown with each image: bad is a wrong label", metavar="COLUMN")
     ] = None

@@ -27,8 +27,9 @@ class AuditPlan(Printed):
         images: to judge.
         rate: share of bad rows that is to be shown.
         confidence: of it.
-        needed: share that is bad in truth of the more certain half of ``among`` -> images for a probability of 80 % to
-            show the rate for that half; None where no number does. The share 0 is what is needed where not one is bad.
+        needed: share that is bad in truth of the more certain half of ``among`` -> images to show the rate for that
+            half with a probability of more than one half; None where no number does. The share 0 is what is needed
+            where not one is bad.
         csv: to judge.
     """
 
@@ -57,7 +58,7 @@ class AuditPlan(Printed):
             f"{self.column}, at confidence {_share(self.confidence)}",
             Grid(
                 [
-                    (_share(share), "no number would do" if n is None else f"{n:,}", "80%" if share else ALL_GOOD)
+                    (_share(share), "no number would do" if n is None else f"{n:,}", "over 50%" if share else ALL_GOOD)
                     for share, n in self.needed.items()
                 ],
                 header=("bad in the better half", "images", "probability to keep that half or more"),

@@ -76,7 +76,7 @@ class Rule(ABC):
         gathers: whether all values of its option are one rule, at the place of the first.
         once: whether its option may be typed once only.
         last: why no rule may come after it; empty where one may.
-        by_name: whether it drops rows that a person listed, perhaps for what they show.
+        by_name: whether it drops listed rows, perhaps for what they show.
     """
 
     name: ClassVar[str]
