@@ -49,7 +49,7 @@ class TableWriter:
         self.file = AtomicFile(path, overwrite=overwrite)
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
-        self._n_waiting = 0
+        self._n_waiting = self._bytes_waiting = 0
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Append rows whose columns have the names, order and types of ``schema``.
@@ -67,7 +67,8 @@ class TableWriter:
         self.n_rows += table.num_rows
         self._waiting.append(table)
         self._n_waiting += table.num_rows
-        if self._n_waiting >= ROW_GROUP_ROWS or sum(part.nbytes for part in self._waiting) >= BATCH_BYTES:
+        self._bytes_waiting += table.nbytes
+        if self._n_waiting >= ROW_GROUP_ROWS or self._bytes_waiting >= BATCH_BYTES:
             self._write_groups(everything=False)
 
     def _write_groups(self, *, everything: bool) -> None:
@@ -81,7 +82,7 @@ class TableWriter:
             self._open(rows.schema).write_table(rows, row_group_size=ROW_GROUP_ROWS)
         rest = table.slice(n_now)
         self._waiting = [rest] if rest.num_rows else []
-        self._n_waiting = rest.num_rows
+        self._n_waiting, self._bytes_waiting = rest.num_rows, rest.nbytes
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         """Return Parquet's writer, which must know from the start which text comes as dictionaries."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,15 @@ def test_equal_rows_give_equal_bytes_however_they_are_split(tmp_path, monkeypatc
     assert start == 1000
     assert (tmp_path / "pieces.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert pq.ParquetFile(tmp_path / "whole.parquet").num_row_groups == 16
+
+
+def test_time_of_many_small_writes_grows_with_their_number_and_not_its_square(tmp_path):
+    small = pa.table({f"c{number}": [1.5] for number in range(100)})
+    begun = time.process_time()
+    with TableWriter(tmp_path / "t.parquet", small.schema, META) as writer:
+        for _ in range(500):
+            writer.write(small)
+    assert time.process_time() - begun < 2
 
 
 def test_the_writer_knows_the_digest_of_its_file(tmp_path):
