@@ -17,7 +17,12 @@ from scoring.images.views import SignatureView
 from scoring.search.links import Recall
 
 MOST = 512  # rows that are queried again at a time
-BRIGHTNESS = "quality_brightness"
+WIDTH, HEIGHT, COLOURS = "width", "height", "quality_colours"
+BRIGHTNESS, ENTROPY = "quality_brightness", "quality_entropy"
+DRAWN = (WIDTH, HEIGHT, COLOURS, BRIGHTNESS, ENTROPY)
+MOST_COLOURS, PIXELS_A_COLOUR = 64, 2  # of a drawing
+LOSSLESS = ("png", "bmp", "tiff", "gif")
+EQUAL = {BRIGHTNESS: 1e-4, ENTROPY: 1e-3}  # measures of equal pixels
 LIGHT = 0.04  # of white: resizing and JPEG of quality 30 change the mean by 0.017 at most
 Marked = NDArray[np.bool_]
 Places = NDArray[np.int64]
@@ -111,7 +116,7 @@ class OfColour(Passing):
         rows: that it searches, with chroma.
         views: of an image, by which pairs are looked at.
         closely: whether they agree as copies of another size or encoding do, in brightness as well where it is known,
-            and neither is one of several images of its file, of which others may differ.
+            neither is one of several images of its file, of which others may differ, and they are no two drawings.
     """
 
     def __init__(self, search: Search, rows: Rows, views: Views, *, closely: bool = False) -> None:
@@ -163,7 +168,37 @@ class OfColour(Passing):
             agree &= ~known | (apart <= LIGHT)
         if self.closely:
             agree &= ~(_is_of_several(side, links.query) | _is_of_several(self.rows, links.row))
+            if ORIENTATIONS[view.name] == 0:
+                agree &= ~_are_two_drawings(_drawn(side, links.query), _drawn(self.rows, links.row))
         return agree
+
+
+def _drawn(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
+    """Return the measures of P rows that tell drawings apart, shape (P,) each; NaN if absent, or lossy."""
+    formats = rows.names.get("format")
+    exact = np.zeros(len(at), bool)
+    if formats is not None:
+        codes = [formats.names.index(name) for name in LOSSLESS if name in formats.names]
+        exact = np.isin(formats.codes[at], codes)
+    columns = {name: rows.exact.get(name) for name in DRAWN}
+    return {
+        name: np.full(len(at), np.nan) if each is None else np.where(each.valid[at] & exact, each.values[at], np.nan)
+        for name, each in columns.items()
+    }
+
+
+def _are_two_drawings(first: dict[str, NDArray[np.float64]], second: dict[str, NDArray[np.float64]]) -> Marked:
+    """Return which of P pairs are drawings of one size, stored without loss, whose pixels differ, shape (P,).
+
+    Copies of a drawing have equal measures; a figure in another posture or a page with other words has not.
+    """
+    pixels = np.prod([np.ceil(np.minimum(first[side], 160) / 4) for side in (WIDTH, HEIGHT)], axis=0)  # of ``colours``
+    colours = np.maximum(first[COLOURS], second[COLOURS])
+    is_drawn = (colours <= MOST_COLOURS) & (PIXELS_A_COLOUR * colours <= pixels)
+    same_size = (first[WIDTH] == second[WIDTH]) & (first[HEIGHT] == second[HEIGHT])
+    differ = np.any([np.abs(first[name] - second[name]) > least for name, least in EQUAL.items()], axis=0)
+    two: Marked = is_drawn & same_size & differ
+    return two
 
 
 def _is_of_several(rows: Rows, at: Places) -> Marked:

@@ -265,6 +265,23 @@ def test_a_strict_threshold_drops_no_file_of_several_images_for_its_first(tiny_c
     assert sum(pq.read_table(table)["n_frames"].to_pylist()) == 2 + 1 + 3 * 2
 
 
+def test_a_strict_threshold_drops_no_drawing_for_another_of_its_size(tiny_checkpoint, tmp_path):
+    """An icon in another shade or with a dot; stored again without loss, in WebP or smaller, they are copies."""
+    (tmp_path / "p").mkdir()
+    for name, fill, word in (("red", (180, 40, 40), ""), ("red_dot", (180, 40, 40), "."), ("rust", (186, 46, 38), "")):
+        picture = Image.new("RGB", (128, 128), "white")
+        pen = ImageDraw.Draw(picture)
+        pen.regular_polygon((64, 60, 50), 6, fill=fill)
+        pen.text((60, 112), word, fill="black")
+        picture.save(tmp_path / "p" / f"{name}.png")
+        picture.save(tmp_path / "p" / f"{name}.bmp")
+    picture.resize((64, 64)).save(tmp_path / "p" / "small.png")
+    picture.save(tmp_path / "p" / "lossy.webp", quality=80)
+    table = scored(tmp_path / "p", tiny_checkpoint, tmp_path / "s.parquet")
+    strict, usual = (dedup(table, finder={"signature": least}, dry_run=True) for least in (0.99, 0.95))
+    assert (strict.kept, usual.kept) == (3, 1)
+
+
 def test_flat_images_are_not_compared_by_embedding(tiny_checkpoint, tmp_path):
     folder = tmp_path / "p"
     folder.mkdir()
