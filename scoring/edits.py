@@ -62,7 +62,7 @@ def edited(name: str, image: Picture, seed: int) -> bytes:
         raise ValueError(f"expected an RGB image with pixels, got {image.mode} of {image.size}")
     # edits of one image must not share their random numbers, or every crop would take the same corner
     generator = np.random.default_rng([seed, *name.encode()])
-    out = edit.change(image, generator)
+    out = edit.change(image, generator).copy()  # saving writes to the image, which other threads may be saving, too
     buffer = io.BytesIO()
     options = {} if edit.format == "PNG" else {"quality": edit.quality}
     out.save(buffer, edit.format, **options)

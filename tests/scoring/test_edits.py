@@ -29,9 +29,10 @@ def pixels(picture):
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edit_is_the_same_each_time_and_leaves_the_image_alone(name):
     picture = smooth()
-    before = pixels(picture)
+    before, attributes = pixels(picture), set(vars(picture))
     assert edited(name, picture, 3) == edited(name, picture, 3)
     assert (pixels(picture) == before).all()
+    assert set(vars(picture)) == attributes  # other threads save it, too
 
 
 @pytest.mark.parametrize("name", EDITS)
