@@ -27,6 +27,7 @@ from curate.tables.images import SHA256
 from curate.tables.provenance import REQUEST
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
+from scoring.atomic import refuse_existing
 from scoring.atomic_folder import held_folder
 from scoring.errors import InputError
 from scoring.relative.columns import CLASS, FITTED
@@ -95,8 +96,7 @@ def run_merge(options: MergeOptions) -> MergeResult:
     options.report(f"{counted(len(opened), 'table')}, {sum(map(len, keys)):,} rows")
     refits = len(opened) > 1 and any(_has_fit(table) for table in opened) and EMBEDDING in schema.names
     if refits:
-        if place.exists() and not options.overwrite:
-            raise InputError(f"{place} exists already; choose another name, or add --overwrite")
+        refuse_existing(place, overwrite=options.overwrite)
         with held_folder(place.absolute()) as folder:
             draft = folder / place.name
             _write(draft, _rows(opened, keys, uris, schema), schema, metadata, overwrite=False)

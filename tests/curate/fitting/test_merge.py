@@ -43,6 +43,12 @@ def test_scores_are_those_of_one_run_over_all_images(place, tmp_path):
     assert open_table(tmp_path / "m.parquet").read(names).equals(open_table(place / "all.parquet").read(names))
     assert [path.name for path in tmp_path.iterdir()] == ["m.parquet"]
     before = (tmp_path / "m.parquet").read_bytes()
+    draft = tmp_path / ".m.parquet.tmp.999999.0a1b2c3d"  # of a process that could not remove it at its end
+    draft.mkdir()
+    (draft / "m.parquet").write_bytes(before)
+    with pytest.raises(InputError, match="--overwrite"):
+        curate.merge([place / "one.parquet", place / "two.parquet"], tmp_path / "m.parquet")
+    assert not draft.exists()
     curate.merge([place / "one.parquet", place / "two.parquet"], tmp_path / "m.parquet", overwrite=True)
     assert (tmp_path / "m.parquet").read_bytes() == before
 
