@@ -117,7 +117,7 @@ def _lay(name: str, path: Path, label: str | None, folder: Path) -> None:
         image = pa.chunked_array([chunk.field("bytes") for chunk in image.chunks])
     columns |= {"id": columns.get("id", pa.array(range(table.num_rows))), "image": image}
     if label or name != NO_LABELS:
-        columns["label"] = _numbers(_column(name, path, table, label or "label"))
+        columns["label"] = _numbers(name, path, _column(name, path, table, label or "label"))
     pq.write_table(pa.table(columns), out, row_group_size=1000)
     at = path.stat()
     os.utime(out, ns=(at.st_atime_ns, at.st_mtime_ns))  # what was scored is known by it
@@ -146,8 +146,12 @@ def _column(name: str, path: Path, table: pa.Table, column: str) -> pa.ChunkedAr
     return table[column]
 
 
-def _numbers(labels: pa.ChunkedArray) -> pa.Array:
+def _numbers(name: str, path: Path, labels: pa.ChunkedArray) -> pa.Array:
     """Return classes as numbers from 0 on, in the order of their names; whole numbers stay."""
+    values = labels.to_pylist()
+    missing = sum(value is None or value != value for value in values)
+    if missing:
+        raise SystemExit(f"error: --data {name}={path}: {missing:,} of {len(values):,} rows have no label; drop them")
     if pa.types.is_integer(labels.type):
         return labels.cast(pa.int64())
-    return pa.array(np.unique(np.array(labels.to_pylist(), dtype=str), return_inverse=True)[1].astype(np.int64))
+    return pa.array(np.unique(np.array(values, dtype=str), return_inverse=True)[1].astype(np.int64))

@@ -111,7 +111,13 @@ class Dataset:
     worse: Worse
 
     def split(self, seed: int) -> tuple[SomeRows, Tensor]:
-        """Return what to learn from, and the rows held out: half of the classes each, drawn by the seed."""
+        """Return what to learn from, and the rows held out: half of the classes each, drawn by the seed.
+
+        Raises:
+            SystemExit: for fewer than four classes, in one line.
+        """
+        if len(self.cache.classes) < 4:
+            raise SystemExit(f"error: expected 4 classes or more, half to learn from, got {len(self.cache.classes)}")
         classes = torch.from_numpy(np.random.default_rng([seed, 5]).permutation(len(self.cache.classes)))
         known = classes[: len(classes) // 2].sort().values
         is_known = torch.isin(self.labels, known)
