@@ -29,7 +29,7 @@ def report(result: "LabelsResult", *, requested: bool, below: float) -> None:
         shown = [annotator for annotator in result.annotators if annotator in worst]
         table(
             [(column["column"], share_text(column["accuracy"])) for column in shown],
-            header=("annotator", "right, judged by all the others and the images"),
+            header=("annotator", "agrees with the consensus of votes and images"),
         )
         _more(line, len(result.annotators) - len(shown), "annotator, more certain,", "annotators, more certain,")
     shown = result.of_class[:N_CLASSES]

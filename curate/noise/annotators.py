@@ -25,7 +25,8 @@ class Annotators:
         quality: how surely the class with most votes is right, shape (N,) float32; NaN without a vote.
         suggested: the most likely class, shape (N,) int32.
         agreement: share of the votes for the class with most, shape (N,) float32; NaN without a vote.
-        accuracy: how often each annotator votes as the most likely class, where others voted too, A of them.
+        accuracy: how often each annotator votes as the most likely class, where others voted too, A of them. Its vote
+            counts for that class, so with few other votes this is above the share that is right.
         pairs: share of pairs of votes on one row that are alike.
     """
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from curate.counted import Grid, Printed, counted
 from curate.policies.audit.request import AVERAGE
 from curate.policies.sampled import NOT_COUNTED
+from curate.tables.typed_json import plain_json
 
 ALL_GOOD = "certain, if not one is bad"
 
@@ -84,7 +85,7 @@ class AuditReading(Printed):
         column: by which rows are cut.
         among: rows that the sample was drawn from.
         counts: rows by verdict: good, bad, between, blank.
-        bad: share of these rows that is bad, with its 95 % interval.
+        bad: share of these rows that is bad, with its 95 % interval; NaN where a range has no verdict yet.
         kept: rate -> how many of the most certain rows have at most that share of bad ones at ``confidence``; 0 for
             none. Each on its own.
         confidence: of each.
@@ -100,7 +101,7 @@ class AuditReading(Printed):
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         kept = [{"max_bad_rate": rate, "kept": n} for rate, n in self.kept.items()]
-        return {**asdict(self), "bad": self.bad._asdict(), "kept": kept}
+        return {**asdict(self), "bad": plain_json(self.bad), "kept": kept}
 
     def lines(self) -> list[str | Grid]:
         """Return lines on the sampled population, and how many rows each bad rate would keep."""
@@ -163,4 +164,4 @@ def _share(value: float) -> str:
     >>> _share(0.02), _share(0.005), _share(1 / 3)
     ('2%', '0.5%', '33.3%')
     """
-    return f"{100 * value:.3g}%"
+    return f"{100 * value:.3g}%" if value == value else "an unknown share"

@@ -122,7 +122,11 @@ class MaxBadRate(ScoreRule):
         """Return notes on the guarantee."""
         lost, dropped = result.lost()  # not the judged rows that were dropped by name, which only count for the bound
         promised: Promise = replace(result.details, kept=result.left - lost, of=result.left - lost + dropped)
-        return [promised.line(self.typed(), self.goal.confidence, self.promise)]
+        several = (
+            f"of {len(self.files)} files: if later ones were drawn since earlier ones did not suffice, each try can err"
+        )
+        more = [several] if len(self.files) > 1 else []
+        return [promised.line(self.typed(), self.goal.confidence, self.promise), *more]
 
     def promised(self, table_rows: Rows, inside: NDArray[np.bool_]) -> Promise:
         """Return the cut and its guarantee.

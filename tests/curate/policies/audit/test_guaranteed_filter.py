@@ -287,6 +287,16 @@ def test_what_verdicts_show_without_the_table(dataset, audit):
     assert "at most bad" in str(read)
 
 
+def test_a_range_without_a_verdict_leaves_the_share_unknown(dataset, audit, drawn, tmp_path):
+    blank = tmp_path / "blank.audit.csv"
+    blank.write_text(drawn(column="unc_made_up", max_bad_rate="2%", images=100, seed=2))
+    read = read_verdicts([audit(keep="50%", images=200), blank])
+    assert read.to_json()["bad"]["value"] is None
+    assert 0 <= read.bad.low < read.bad.high
+    assert "nan" not in str(read)
+    assert "unknown" in str(read)
+
+
 def test_on_average_is_another_promise(dataset, audit):
     path = audit(images=200)
     average = filter(dataset[0], None, max_bad_rate="2%", audit=path, promise="average", dry_run=True)
