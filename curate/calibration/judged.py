@@ -11,6 +11,7 @@ from curate.columns import describe
 from curate.counted import counted
 from curate.policies.audit.request import ANY
 from curate.tables.arrays import FALSE, TRUE
+from curate.tables.copies import columns_for_copies, find_copies
 from curate.tables.digests import redrawn, text_hashes
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
@@ -18,6 +19,7 @@ from curate.tables.signals import MAX, MIN, default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
 
+COPIED = "of images that other rows show, which count once"
 FEWEST_ROWS = 50
 FEWEST_EACH = 5  # rows that are bad, and that are good: one for each fold
 FLAG = "--bad"
@@ -160,7 +162,9 @@ def _score(table: Table, column: str | None, answers: JudgedImages | None) -> Sc
 
 
 def _by_condition(table: Table, score: ScoreColumn, condition: str) -> JudgedRows:
-    rows = read_rows(table, Needs(numbers=(score.column,), conditions=((FLAG, condition),)), by_hash=True)
+    looks = columns_for_copies(table.schema.names)
+    needs = Needs(numbers=(score.column,), conditions=((FLAG, condition),), representations=looks)
+    rows = read_rows(table, needs, by_hash=True)
     truth = rows.truths[condition]
     known = (truth == TRUE) | (truth == FALSE)
     unknown = {f"of which {FLAG} has no value": int((~known & rows.ok).sum())}
@@ -168,7 +172,8 @@ def _by_condition(table: Table, score: ScoreColumn, condition: str) -> JudgedRow
 
 
 def _by_answers(table: Table, score: ScoreColumn, answers: JudgedImages) -> JudgedRows:
-    rows = read_rows(table, Needs(numbers=(score.column,)), by_hash=True)
+    needs = Needs(numbers=(score.column,), representations=columns_for_copies(table.schema.names))
+    rows = read_rows(table, needs, by_hash=True)
     at = rows.find(text_hashes(answers.keys))
     if (at < 0).any():
         n, first = int((at < 0).sum()), answers.keys[int((at < 0).argmax())]
@@ -201,7 +206,7 @@ def _by_neighbours(table: Table, score: ScoreColumn, truth: Truth) -> JudgedRows
     from scoring.metrics.neighbours import nearest
 
     names = (truth.label,) if truth.label is not None and truth.labelled is None else ()
-    dataset = read_dataset(table, names=names, numbers=(score.column,), once=False)
+    dataset = read_dataset(table, names=names, numbers=(score.column,))
     source = label_source(dataset, table, truth.label, truth.labelled)
     labels = source.labels
     if labels is None:
@@ -209,9 +214,10 @@ def _by_neighbours(table: Table, score: ScoreColumn, truth: Truth) -> JudgedRows
     units = torch.nn.functional.normalize(torch.from_numpy(np.asarray(dataset.embeddings[labels.rows], np.float32)))
     _, index = nearest(units, units, 1, same=True)
     bad = np.zeros(len(dataset.rows))
-    at = dataset.at[labels.rows]
+    at = dataset.first[labels.rows]
     bad[at] = labels.codes[index[:, 0].numpy()] != labels.codes
-    without = {"without a class or an embedding": int(dataset.rows.ok.sum()) - len(at)}
+    shown = int(dataset.copies.count[dataset.copies.unique][labels.rows].sum())
+    without = {"without a class or an embedding": int(dataset.rows.ok.sum()) - shown, COPIED: shown - len(at)}
     return _judged(dataset.rows, score, at, bad, source.source, without)
 
 
@@ -224,14 +230,19 @@ def _judged(
     left_out: dict[str, int],
     weights: Floats | None = None,
 ) -> JudgedRows:
-    """Return rows ``at``, ascending, without those that have no score."""
+    """Return rows ``at``, ascending, without those that have no score; copies of an image count once."""
     values = rows.numbers[score.column]
     has_score = rows.ok & np.isfinite(values)
     kept = at[has_score[at]]
-    of = np.ones(len(kept)) if weights is None else weights[kept]
+    copies = find_copies(rows, kept)
+    each = np.ones(len(kept)) if weights is None else weights[kept]
+    weight, weight_bad, count = (np.bincount(copies.place, of) for of in (each, each * bad[kept], np.ones(len(kept))))
+    once, of = kept[copies.unique], weight / count
     missing = {**left_out, f"without a finite {score.column}": len(at) - len(kept)}
+    missing[COPIED] = missing.get(COPIED, 0) + len(kept) - len(once)
     return JudgedRows(
-        *(score, values[kept], bad[kept], of / of.mean() if len(of) else of, rows.hashes[kept], source, rows.digest),
+        *(score, values[once], weight_bad / weight, of / of.mean() if len(of) else of),
+        *(rows.hashes[once], source, rows.digest),
         {why: n for why, n in missing.items() if n > 0},
     )
 

@@ -160,6 +160,19 @@ def test_a_file_of_keys_and_answers_is_as_good_as_a_condition(scored, tmp_path):
     assert first.to_json()["maps"] == other.to_json()["maps"]
 
 
+@pytest.mark.parametrize("truth", [{"bad": "is_bad == true"}, {"label": "label"}])
+def test_copies_count_once(tmp_path, truth):
+    once = made().append_column("sha256", pa.array([f"{i:064x}" for i in range(N)]))
+    copied = once.slice(0, 200).set_column(0, "key", pa.array([f"copy-{i:04}" for i in range(200)]))
+    alone, both = (
+        written(tmp_path / name, table) for name, table in (("a", once), ("b", pa.concat_tables([once, copied])))
+    )
+    expected, seen = (calibrate(path, column="unc_x", **truth, **FEW) for path in (alone, both))
+    assert seen.calibration.fitted.rows == expected.calibration.fitted.rows
+    assert seen.calibration.rate == expected.calibration.rate
+    assert sum("200 rows of images" in line for line in seen.lines() if isinstance(line, str)) == 1
+
+
 def test_a_neighbour_of_another_class_is_found_by_all_cosines(scored):
     result = calibrate(scored, column="unc_x", label="label", **FEW)
     table = pq.read_table(scored).slice(0, N - 2)
