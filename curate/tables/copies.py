@@ -58,10 +58,10 @@ class Copies:
 
 def columns_for_copies(names: list[str]) -> frozenset[str]:
     """Return the columns of a table by which copies can be found."""
-    from curate.columns import SIGNATURE
+    from curate.columns import EMBEDDING, SIGNATURE
 
-    looks = {PHASH, SIGNATURE} if {PHASH, SIGNATURE} <= set(names) else set()
-    return frozenset(looks | ({SHA256} & set(names)))
+    looks = {PHASH, SIGNATURE, EMBEDDING}
+    return frozenset((looks if looks <= set(names) else set()) | ({SHA256} & set(names)))
 
 
 def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
@@ -71,16 +71,17 @@ def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
     looks the same at 32 pixels, but not to the model, and is its own image quality.
 
     Args:
-        rows: with embeddings and what ``columns_for_copies`` names.
+        rows: with what ``columns_for_copies`` names; without embeddings only equal digests are copies.
         at: which rows to group, shape (M,), ascending; positions in the result count among them.
     """
     first = np.arange(len(at))
     if SHA256 in rows.texts:
         first = first_equal(rows.texts[SHA256].take(pa.array(at)))
-    if rows.phash is not None and rows.has_phash is not None and rows.signature is not None:
+    looks = rows.signature, rows.embedding
+    if rows.phash is not None and rows.has_phash is not None and looks[0] is not None and looks[1] is not None:
         some = np.flatnonzero((first == np.arange(len(at))) & rows.has_phash[at])
-        looks = [(rows.signature, NEAR_COSINE), *([] if rows.embedding is None else [(rows.embedding, COPY)])]
-        first[some] = some[_first_near(rows.phash[at[some]], looks, at[some])]
+        cosines = [(looks[0], NEAR_COSINE), (looks[1], COPY)]
+        first[some] = some[_first_near(rows.phash[at[some]], cosines, at[some])]
         first = _roots(first)
     return Copies.of(first)
 

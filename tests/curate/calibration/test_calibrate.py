@@ -173,6 +173,23 @@ def test_copies_count_once(tmp_path, truth):
     assert sum("200 rows of images" in line for line in seen.lines() if isinstance(line, str)) == 1
 
 
+@pytest.mark.parametrize("columns", [[], ["embedding"]])
+def test_an_image_that_only_looks_like_another_is_no_copy(tmp_path, columns):
+    """A blurred version has the hash and the signature of the image, but another embedding, and may be bad."""
+    table, other = made(n=100), made(n=100, seed=1)
+    opposite = pc.multiply(table["embedding"].combine_chunks().flatten(), -1)
+    at = other.schema.get_field_index("embedding")
+    other = other.set_column(at, "embedding", pa.FixedSizeListArray.from_arrays(opposite.cast(pa.float32()), 8))
+    table = pa.concat_tables([table, other])
+    looks = np.random.default_rng(2).integers(0, 127, (100, 287)).astype(np.int8)
+    hashes = np.random.default_rng(3).integers(0, 2**63, 100, np.uint64)
+    table = table.append_column("phash", pa.array([*hashes, *hashes]))
+    table = table.append_column("signature", pa.array([row.tobytes() for row in [*looks, *looks]], pa.binary(287)))
+    path = written(tmp_path / "s.parquet", table.drop_columns(columns))
+    result = calibrate(path, column="unc_x", bad="is_bad == true", **FEW)
+    assert result.calibration.fitted.rows == 196  # of 200, 4 are broken
+
+
 def test_a_neighbour_of_another_class_is_found_by_all_cosines(scored):
     result = calibrate(scored, column="unc_x", label="label", **FEW)
     table = pq.read_table(scored).slice(0, N - 2)
