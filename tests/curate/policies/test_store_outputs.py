@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from commandline import run
 from stored import ended, local, nothing_is_left, objects, one_line
@@ -29,7 +30,7 @@ SELDOM = ("select", "calibrate", "issues", "split", "balance", "labels", "fit") 
 
 @pytest.fixture(scope="session")
 def labelled(full_table, tmp_path_factory):
-    """The rows of a small run three times over, with two classes."""
+    """The rows of a small run three times over, of other images each time, with two classes."""
     opened = open_table(full_table)
     rows = opened.read()
     schema = pa.schema([*opened.schema, pa.field("label", pa.string())], opened.file_metadata)
@@ -40,7 +41,13 @@ def labelled(full_table, tmp_path_factory):
         for number in range(3):
             keys = pa.array([f"{number}/{key}" for key in rows.column("key").to_pylist()])
             classes = pa.array(np.where(np.arange(len(rows)) % 3 > 0, "a", "b"))
-            columns = [keys if name == "key" else rows.column(name) for name in opened.schema.names]
+            looks = [None if bits is None else bits ^ number * 0x00FFFFFF for bits in rows.column("phash").to_pylist()]
+            changed = {
+                "key": keys,
+                "phash": pa.array(looks, rows.column("phash").type),
+                "sha256": pc.utf8_replace_slice(rows.column("sha256"), 0, 1, str(number)),
+            }
+            columns = [changed.get(name, rows.column(name)) for name in opened.schema.names]
             table.write(pa.Table.from_arrays([*columns, classes], schema=schema.remove_metadata()))
     return path
 
