@@ -8,6 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
+from curate.commands.elapsed import replace_elapsed
 from curate.commands.printing import emit, say, say_next
 from curate.commands.progress import TrainBar
 from curate.training.options import TrainOptions
@@ -40,8 +41,11 @@ def run(
         curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze --set folds=3
         curate train mcinfonce --cached features/ -o three.safetensors --backbone two.safetensors
     """
-    from curate.engines.table import engine_of
     from curate.training.launch import is_launcher, is_silent, launch
+
+    if is_silent():
+        replace_elapsed(lambda: None)  # the first process shows the seconds for all
+    from curate.engines.table import engine_of
     from curate.training.train import run_train
     from scoring.errors import InputError
 
@@ -51,6 +55,7 @@ def run(
     if name not in ("local", "ray") or (name == "local" and address is not None):
         raise InputError(f"expected --engine local, ray, ray:auto or ray:HOST:PORT, got {engine!r}")
     if is_launcher(devices) and name == "local":
+        replace_elapsed(lambda: None)
         return launch(devices)
     quiet = quiet or is_silent()
     line = (lambda text: None) if quiet else say

@@ -4,7 +4,11 @@ import sys
 import time
 
 import pytest
+import typer
 
+import curate.training.launch
+import curate.training.train
+from curate.cli import app
 from curate.commands import elapsed as shown_seconds
 from curate.commands.elapsed import elapsed
 from curate.commands.printing import say
@@ -53,3 +57,26 @@ def test_none_are_shown_where_notes_are_unwanted(wait_for, monkeypatch):
     with elapsed(quiet=True):
         time.sleep(0.05)
         assert wait_for("") == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "ranks"),
+    [(curate.training.launch, "launch", {}), (curate.training.train, "run_train", {"RANK": "1", "WORLD_SIZE": "2"})],
+)
+def test_of_several_processes_only_the_first_shows_them(wait_for, monkeypatch, module, name, ranks):
+    class Reached(Exception):
+        """The command did what is replaced here."""
+
+    def replaced(_):
+        wait_for("")
+        time.sleep(0.05)
+        assert wait_for("") == ""
+        raise Reached
+
+    for variable, value in ranks.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(module, name, replaced)
+    with pytest.raises(Reached):
+        command = ["train", "simsiam", "photos", "-o", "m.safetensors", "--device", "cpu", "--devices", "2"]
+        typer.main.get_command(app).main(command, standalone_mode=False)
