@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 SILENT = 2.0  # seconds without a line, after which they are shown
 EVERY = 1.0  # seconds between two
@@ -30,17 +30,21 @@ class _Elapsed:
                     self.instead()
                     continue
                 text = f"{silent:,.0f} s"
-                sys.stderr.write(f"\r{text}")
-                sys.stderr.flush()
+                self.draw(f"\r{text}")
                 self.width = len(text)
 
     def clear(self) -> None:
         """Remove what is shown and count from 0."""
         with self.lock:
             if self.width:
-                sys.stderr.write(f"\r{'':{self.width}}\r")
-                sys.stderr.flush()
+                self.draw(f"\r{'':{self.width}}\r")
             self.since, self.width = time.monotonic(), 0
+
+    def draw(self, text: str) -> None:
+        """Write to the terminal, unless it went away: the reason why the command ends must not be lost."""
+        with suppress(OSError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 _ELAPSED = _Elapsed()  # of the one terminal

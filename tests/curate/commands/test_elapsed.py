@@ -1,5 +1,6 @@
 """The seconds that a terminal shows while a command prints nothing."""
 
+import errno
 import sys
 import time
 
@@ -57,6 +58,17 @@ def test_none_are_shown_where_notes_are_unwanted(wait_for, monkeypatch):
     with elapsed(quiet=True):
         time.sleep(0.05)
         assert wait_for("") == ""
+
+
+def test_a_terminal_that_went_away_hides_no_exception(wait_for, monkeypatch):
+    def gone(_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with pytest.raises(KeyboardInterrupt), elapsed(quiet=False):
+        wait_for("\r0 s")
+        monkeypatch.setattr(sys.stderr, "write", gone)
+        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
