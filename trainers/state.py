@@ -112,7 +112,7 @@ def kept_earlier(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     with safe_open(path, "pt") as file:
-        return list(json.loads(file.metadata()["done"])["earlier"])
+        return RunState(**json.loads(file.metadata()["done"])).earlier
 
 
 def kept_identity(path: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The course of a run: what is written an epoch, and that nothing of it changes the run."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from curate.cli import app
@@ -23,6 +25,7 @@ from trainers.loop import train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.table import METHODS
 from trainers.monitor import Monitor
+from trainers.state import kept_earlier
 
 CPU = torch.device("cpu")
 TIMES = {"steps_per_second"}
@@ -249,3 +252,9 @@ def test_the_command_writes_a_course_that_plot_draws(tmp_path):
                 epochs=1,
                 **{**options, "batch_size": 4, **wrong},
             )
+
+
+def test_a_state_without_earlier_schedules_has_none(tmp_path):
+    done = {"step": 1, "sums": {}, "n": 0}  # as before they were kept
+    save_file({"module.weight": torch.zeros(1)}, tmp_path / "state", {"done": json.dumps(done)})
+    assert kept_earlier(tmp_path / "state") == []
