@@ -65,7 +65,7 @@ class Reviewed:
         return rows[~self.drop[rows]]
 
     def answered(self, question: str, verdict: str) -> NDArray[np.bool_]:
-        """Return which answers to a question are verdicts, shape (N,)."""
+        """Return which rows have a verdict as the answer to a question, shape (N,)."""
         is_answered = np.zeros(len(self.drop), bool)
         is_answered[self.answers.get(question, {}).get(verdict, [])] = True
         return is_answered

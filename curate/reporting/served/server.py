@@ -148,7 +148,7 @@ class Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and free the thread."""
+        """Answer, then let another connection in."""
         try:
             super().process_request_thread(request, client_address)
         finally:

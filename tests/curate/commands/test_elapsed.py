@@ -64,11 +64,15 @@ def test_a_terminal_that_went_away_hides_no_exception(wait_for, monkeypatch):
     def gone(_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with pytest.raises(KeyboardInterrupt), elapsed(quiet=False):
+    @elapsed(quiet=False)
+    def interrupted():
         wait_for("\r0 s")
         monkeypatch.setattr(sys.stderr, "write", gone)
         raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
 
 
 @pytest.mark.parametrize(
@@ -89,6 +93,6 @@ def test_of_several_processes_only_the_first_shows_them(wait_for, monkeypatch, m
         monkeypatch.setenv(variable, value)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(module, name, replaced)
+    command = ["train", "simsiam", "photos", "-o", "m.safetensors", "--device", "cpu", "--devices", "2"]
     with pytest.raises(Reached):
-        command = ["train", "simsiam", "photos", "-o", "m.safetensors", "--device", "cpu", "--devices", "2"]
         typer.main.get_command(app).main(command, standalone_mode=False)
