@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST_SIZE = 64  # rows of a group on average, from which groups are sorted one by one
+LEAST_SIZE = 32  # rows of a group on average, from which groups are ranked one by one
 ROWS_AT_ONCE = 1 << 22
 
 
@@ -88,7 +88,8 @@ def worst_of_parts(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return the worst rows of each part, and those that follow them, shape (N,) each.
 
-    Memory: some 40 bytes for each row that is ranked together with others, at most an eighth of all or one part.
+    Memory: some 40 bytes for each row that is ranked together with others, at most an eighth of all or one part; some
+    90 where parts have fewer than 32 rows on average.
 
     Args:
         values: as in ``best``.
@@ -104,7 +105,15 @@ def worst_of_parts(
         at_once = ends[first] + max(ROWS_AT_ONCE, len(values) // 8)
         last = max(int(np.searchsorted(ends, at_once, "right")) - 1, first + 1)
         rows = np.flatnonzero((part >= first) & (part < last))
-        rows = rows[np.argsort((part[rows] - first).astype(np.min_scalar_type(last - first)), kind="stable")]
+        codes = (part[rows] - first).astype(np.min_scalar_type(last - first))
+        if len(rows) < LEAST_SIZE * (last - first):
+            place = sizes[first:last][codes] - 1
+            place -= places(values[rows], codes, sizes[first:last], ties[rows], low_is_best=low_is_best)
+            worst[rows] = place < n_worst[first:last][codes]
+            either[rows] = place < (n_worst + n_following)[first:last][codes]
+            first = last
+            continue
+        rows = rows[np.argsort(codes, kind="stable")]
         for number, (start, stop) in enumerate(pairwise((ends[first : last + 1] - ends[first]).tolist()), first):
             n, more, members = int(n_worst[number]), int(n_following[number]), rows[start:stop]
             both = members[_worst(values[members], ties[members], n + more, low_is_best=low_is_best)]

@@ -51,9 +51,11 @@ def test_the_best_are_those_of_a_sort(kind, low_is_best):
             assert cut == last or (np.isnan(cut) and np.isnan(last))  # -0.0 is 0.0
 
 
+@pytest.mark.parametrize("least_size", [0, 32])
 @pytest.mark.parametrize("at_once", [1, 30, 1000])
-def test_groups_are_as_if_each_was_ranked_alone(monkeypatch, at_once):
+def test_groups_are_as_if_each_was_ranked_alone(monkeypatch, at_once, least_size):
     monkeypatch.setattr(ranked, "ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(ranked, "LEAST_SIZE", least_size)
     generator, n = np.random.default_rng(0), 120
     values, codes = generator.integers(0, 8, n).astype(np.float32), generator.integers(0, 5, n).astype(np.int32)
     ties, inside = generator.integers(0, 2**63, n).astype(np.uint64), generator.random(n) < 0.8
