@@ -149,7 +149,7 @@ BY_NOISE = Witness(
     (JUNK, "quality_contrast", ENTROPY, "quality_noise", COLOURS, *_SIZES),
     _noise,
     True,
-    "p_junk above 0.95, contrast of 0.05 or more, more shades than drawings have, and no few colours that repeat",
+    "p_junk above 0.95, contrast of 0.05 or more, more shades than drawings, and no palette of at most 256 colours",
 )
 BY_SHADES = Witness(
     (JUNK, ENTROPY, COLOURS, *_SIZES),
