@@ -197,6 +197,7 @@ class _Run:
         """Run in a temporary folder what is not up to date, up to the first slow step."""
         result = PipelineResult(folder=self.folder)
         moved: dict[str, str] = {}
+        pending: set[str] = set()  # what steps that are not tried here will write
         unknown = False
         with tempfile.TemporaryDirectory(
             prefix=".pipeline.", dir=self.folder if self.folder.is_dir() else None
@@ -204,11 +205,12 @@ class _Run:
             for planned in steps:
                 name, line = planned.step.name, _line(planned)
                 stale = planned.table in moved or not self.up_to_date(planned) or self.looks_itself(planned)
-                if not stale:
+                if not stale and pending.isdisjoint(planned.reads()):
                     result.steps.append(Ran(name, line, "up to date", self.state[name].stage))
                     continue
                 unknown = unknown or planned.kind.goes_on
                 if unknown or not planned.kind.makes_table:
+                    pending.add(planned.out)
                     result.steps.append(Ran(name, line, "to do"))
                     continue
                 table = moved.get(str(planned.table), planned.table)

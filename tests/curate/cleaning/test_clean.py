@@ -182,6 +182,12 @@ def test_a_dry_run_writes_nothing(workdir):
     assert not Path("out").exists()
 
 
+def test_a_dry_run_after_a_change_counts_nothing_that_only_scoring_can_find(workdir):
+    Path("photos/text.jpg").unlink()
+    dry = counts(clean("--dry-run", "--json"))
+    assert ([step["state"] for step in dry["steps"]], dry["kept"]) == (["to do"] * 4, None)
+
+
 def test_leaks_are_kept_and_come_first_in_the_review(workdir):
     Path("test").mkdir()
     for name in ("rocket", "flower"):
