@@ -27,7 +27,7 @@ def headline(status: "Status") -> str:
     if reached:
         verdict = f"Stop: {' and '.join(reached)} is reached"
     elif not left:
-        verdict = "Stop: no image is left to label"
+        verdict = "Stop: no image is left to request"
     elif "budget" in seen and seen["budget"]["labels"] >= seen["budget"]["planned"]:
         verdict = "Stop: all planned labels are there"
     elif status.rules:

@@ -53,7 +53,7 @@ class Skipped:
         """Return the parts of a description, or an empty text."""
         parts = []
         if n := self.not_images.total():
-            files = "1 file that is not an image" if n == 1 else f"{n:,} files that are not images"
+            files = "1 file of another kind" if n == 1 else f"{n:,} files of other kinds"
             parts.append(f"{files} ({count_suffixes(self.not_images)})")
         parts += [f"{self.hidden:,} hidden"] if self.hidden else []
         parts += [counted(self.links, "link")] if self.links else []

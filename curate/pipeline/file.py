@@ -2,6 +2,7 @@
 
 import re
 import reprlib
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -84,7 +85,9 @@ def parse_pipeline(path: Path, text: str) -> Pipeline:
 
 def _text(path: Path) -> str:
     if not path.is_file():
-        raise InputError(f"expected the file of a pipeline, such as curate.toml, got {path}; check the name")
+        inside = path / "curate.toml"
+        do = f"run curate run {shlex.quote(str(inside))}" if inside.is_file() else "check the name"
+        raise InputError(f"expected the file of a pipeline, such as curate.toml, got {path}; {do}")
     if path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path} is too large for a pipeline ({path.stat().st_size:,} bytes, at most {MOST_BYTES:,})")
     try:

@@ -65,9 +65,7 @@ def receipt_of(path: AnyPath) -> AnyPath:
         return path
     beside = receipt_beside(path)
     if not beside.is_file():
-        raise InputError(
-            f"{path} has no receipt next to it: expected {beside.name}; pass what a policy wrote, with its receipt"
-        )
+        raise InputError(f"{path} has no receipt next to it: expected {beside.name}; pass a subset or its receipt")
     return beside
 
 

@@ -291,7 +291,8 @@ def _parsed(path: Path, number: int, text: bytes) -> Line:
     try:
         return from_json(Line, json.loads(text), what=what)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} is not a verdict ({str(error)[:120]}); restore the file from a backup") from None
+        do = "restore the file from a backup" if number > 1 else f"pass the NAME{SUFFIX} of curate review"
+        raise InputError(f"{what} is not a verdict ({str(error)[:120]}); {do}") from None
 
 
 class VerdictFile:

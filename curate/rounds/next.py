@@ -87,7 +87,8 @@ def _refuse_open(folder: Folder, progress: LabelProgress, partial: bool) -> None
         raise InputError(
             f"round {last.number} is complete and waits for labels in {folder.of_round(last.number)}: expected one for "
             f"each of its {counted(len(last.keys), 'image')}, got none for "
-            f"{len(missing):,} ({named}); import them, or continue without them with --partial"
+            f"{len(missing):,} ({named}); import them with `curate round import`, or continue without them with "
+            "--partial"
         )
 
 

@@ -108,7 +108,11 @@ class AmountRule(ScoreRule):
     def _endings(self, result: RuleResult, kept: str, dropped: str) -> list[list[str]]:
         """Return the words after the score, by group: for kept, dropped, and lost a tie."""
         column = self.per or (self.even if result.details is not None else None)
-        groups = [f" of {column} {name}" for name in result.table_rows.groups[column].names] if column else [""]
+        # a count is of all rows; each group has its share of it
+        of = (
+            f" in all; each {column} has its share, here" if self.per is None and self.parsed.count else f" of {column}"
+        )
+        groups = [f"{of} {name}" for name in result.table_rows.groups[column].names] if column else [""]
         if result.details is not None:
             groups.append(f" of the groups of {column} below {LEAST_ROWS} rows")
         cuts = [] if result.cuts is None else result.cuts.tolist()

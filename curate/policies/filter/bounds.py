@@ -43,7 +43,8 @@ class BoundRule(ScoreRule):
             return exact_number(str(self.bound).replace("_", "x"))
         except (ValueError, ZeroDivisionError):
             raise InputError(
-                f"--{self.name} takes a finite number in the unit of its column, got {str(self.bound)[:40]!r}"
+                f"--{self.name} takes a finite number in the unit of its column, got {str(self.bound)[:40]!r}; write "
+                f"it like --{self.name} 0.5 --column {self.column}, or --where '{self.column} >= 0.5'"
             ) from None
 
     @property

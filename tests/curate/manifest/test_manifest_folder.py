@@ -62,7 +62,7 @@ def test_other_files_and_hidden_ones_are_left_out_and_counted(tmp_path):
     put(tmp_path, "a.jpg", "notes.txt", "b.md", "c.txt", ".hidden.jpg", ".git/x.jpg", "README")
     manifest = open_manifest(tmp_path)
     assert keys(manifest) == ["a.jpg"]
-    assert "1 file; skipped 4 files that are not images (2 .txt, 1 without suffix, 1 .md)" in manifest.description
+    assert "1 file; skipped 4 files of other kinds (2 .txt, 1 without suffix, 1 .md)" in manifest.description
     assert "2 hidden" in manifest.description
 
 

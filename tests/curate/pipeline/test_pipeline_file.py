@@ -1,5 +1,6 @@
 """What a file of steps may say, and what is reported on one that is wrong."""
 
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -48,6 +49,12 @@ def test_steps_are_read_in_the_order_of_the_file_with_their_options(workdir):
     )
     expected = {name: value for name, value in tomllib.loads(GOOD)["best"].items() if name != "run"}
     assert list(pipeline.steps[1].options.items()) == list(expected.items())
+
+
+def test_a_folder_that_holds_the_file_is_refused_with_the_command_that_runs_it(workdir):
+    Path("my out").mkdir()
+    shutil.copy(write(GOOD), "my out/curate.toml")
+    assert "run curate run 'my out/curate.toml'" in run("run", "my out").stderr
 
 
 def test_a_dry_run_says_each_step_as_one_would_type_it(workdir):

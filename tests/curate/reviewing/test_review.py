@@ -324,3 +324,9 @@ def test_near_copies_that_a_cleaning_listed_are_shown_next_to_the_image_they_are
     final = folder / "final.parquet"
     curate.filter(folder / "subset.parquet", final, verdicts=folder / "subset.verdicts.jsonl")
     assert set(pl.read_parquet(table)["key"]) - set(pl.read_parquet(final)["key"]) == {"img/030.png"}
+
+
+def test_a_file_of_another_kind_is_no_damaged_file_of_verdicts(tmp_path):
+    (tmp_path / "findings.csv").write_text("key,kind\na.jpg,junk\n")
+    with pytest.raises(InputError, match=r"line 1 of .*findings\.csv is not a verdict.*pass the NAME\.verdicts\.jsonl"):
+        read_verdicts(tmp_path / "findings.csv")

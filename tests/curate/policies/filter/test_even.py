@@ -110,6 +110,13 @@ def test_a_rare_class_is_not_emptied(tmp_path, name, kind, amount):
     assert curate.verify(even.receipt).identical
 
 
+def test_the_reason_of_a_count_does_not_give_it_to_each_class(tmp_path):
+    curate.filter(table_of(tmp_path), tmp_path / "kept.parquet", drop_bottom=10)
+    reasons = set(pq.read_table(tmp_path / "kept.decisions.parquet")["reason"].to_pylist())
+    assert any("10 rows in all; each label has its share, here 'shoe'" in reason for reason in reasons)
+    assert not any("rows of label" in reason for reason in reasons)
+
+
 def test_it_is_said_with_and_without_it(tmp_path):
     path = table_of(tmp_path, kind=pa.int64())
     shown = curate_run("filter", path, "-o", tmp_path / "a.parquet", "--keep-top", "80%").stderr
