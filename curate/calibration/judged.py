@@ -19,7 +19,7 @@ from curate.tables.signals import MAX, MIN, default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
 
-COPIED = "that are copies of other judged rows"
+COPIED = "as copies of other judged rows"
 FEWEST_ROWS = 50
 FEWEST_EACH = 5  # rows that are bad, and that are good: one for each fold
 FLAG = "--bad"

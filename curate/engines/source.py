@@ -79,7 +79,7 @@ def other_input(table: Table, manifest: Manifest) -> str:
     was, is_ = "label" in table.schema.names, "label" in manifest.schema.names
     if was != is_:
         with_, without = ("there", "here") if was else ("here", "there")
-        return f"with a column label {with_} and without {without}, so --label-from-folder differs"
+        return f"with a column label {with_} and without {without}, so --label-from-folder or the source differs"
     if table.n_rows != manifest.n_rows:
         return f"{counted(table.n_rows, 'image')} there and {manifest.n_rows:,} here, so --limit or the images differ"
     missing = [name for name in manifest.schema.names if name not in table.schema.names]

@@ -90,7 +90,8 @@ class Outputs:
             taken = {file.resolve() for file in each.files}
             for path in self.paths.values():
                 if path.resolve() in taken or (path.resolve().parent == each.path.resolve() and each.path.is_dir()):
-                    raise InputError(f"{path} is part of {each.path}, which is never overwritten; choose another name")
+                    what = f"part of {each.path}" if each.path.is_dir() else "an input"
+                    raise InputError(f"{path} is {what}, which is never overwritten; choose another name")
         written = {path.resolve() for path in self.paths.values()}
         folders = {path.parent for path in written}
         for flag, name in (*files.read.items(), *files.quoted):

@@ -170,7 +170,7 @@ def test_copies_count_once(tmp_path, truth):
     expected, seen = (calibrate(path, column="unc_x", **truth, **FEW) for path in (alone, both))
     assert seen.calibration.fitted.rows == expected.calibration.fitted.rows
     assert seen.calibration.rate == expected.calibration.rate
-    assert sum("200 rows that are copies" in line for line in seen.lines() if isinstance(line, str)) == 1
+    assert sum("200 rows as copies" in line for line in seen.lines() if isinstance(line, str)) == 1
 
 
 @pytest.mark.parametrize("columns", [[], ["embedding"]])

@@ -54,7 +54,7 @@ def test_folders_that_are_no_classes_are_not_taken_for_some(photos):
 
 def test_another_input_says_which_option_differs(photos):
     run("score", "photos", "-o", "s.parquet", *OPTIONS)
-    assert "--label-from-folder differs" in refused(
+    assert "--label-from-folder or the source differs" in refused(
         "score", "photos", "-o", "s.parquet", "--label-from-folder", *OPTIONS
     )
     assert "4 images there and 3 here, so --limit" in refused(
