@@ -23,12 +23,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import curate
+from curate.evaluation.subset.findings import verdict_of
 from curate.evaluation.subset.pool import SubsetPool, read_pool
 from curate.evaluation.subset.request import parse_test
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
 from curate.evaluation.subset.trained import HeldOutRows, Train, compared, train_on_sides
 from curate.evaluation.subset.training import right_by_linear, right_by_neighbours
-from curate.evaluation.subset.verdict import verdict_of
 from curate.tables.table import open_table
 from scoring.metrics.proportions import wilson
 

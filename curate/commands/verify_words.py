@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from curate.counted import counted
 
 if TYPE_CHECKING:
-    from curate.lineage.pixels import PixelCheck
-    from curate.lineage.verify import Proof
+    from curate.lineage.verify import PixelCheck, Proof
     from curate.policies.differences import Verification
     from curate.policies.findings import Difference, Finding
 

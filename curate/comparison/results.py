@@ -1,12 +1,154 @@
 """The result of a comparison of two tables, as a value, as JSON, and in words."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from curate.comparison import words
-from curate.comparison.differences import ClusterShare, ColumnShift, DistinctiveRow, EmbeddingShift, LeftRange
-from curate.counted import Grid, Printed
+from curate.comparison.differences import (
+    SIGNIFICANT,
+    ClusterShare,
+    ColumnShift,
+    DistinctiveRow,
+    EmbeddingShift,
+    LeftRange,
+)
+from curate.counted import Grid, Printed, counted
 from curate.tables.typed_json import plain_json
+from scoring.metrics.resampling import Interval
+
+N_KEYS = 3
+N_CLUSTERS = 8
+N_NAMED = 8  # columns
+
+
+def short_names(tables: tuple[str, str]) -> list[str]:
+    """Return a short name for each table: its own, or first and second if these are equal."""
+    names = [Path(name).stem for name in tables]
+    return names if names[0] != names[1] else ["first", "second"]
+
+
+def of_tables(tables: tuple[str, str], rows: tuple[int, int], sampled: tuple[int, int]) -> list[str]:
+    """Return how many rows each table has, and how many of them are compared."""
+    return [
+        f"{name}: {counted(n, 'row')}"
+        + ("" if taken == n else f", {taken:,} of them compared (by a hash of their keys)")
+        for name, n, taken in zip(tables, rows, sampled, strict=True)
+    ]
+
+
+def of_columns(columns: Sequence[ColumnShift], names: Sequence[str]) -> list[str | Grid]:
+    """Return a table of how the columns differ."""
+    header = ["column", "distance", *names, "std. difference", "p"]
+    return ["", Grid([_line(each) for each in columns], header=header)] if columns else []
+
+
+def of_ranges(left: Sequence[LeftRange], names: Sequence[str]) -> list[str]:
+    """Return which rows of either table lie outside the range that probabilities of bad were fitted on."""
+    return [f"{names[each.table]}: {each.outside.words(each.fitted)}" for each in left]
+
+
+def not_compared(only_in: Sequence[Sequence[str]], left_out: Mapping[str, str], names: Sequence[str]) -> list[str]:
+    """Return which columns one table alone has, and which were left out."""
+    alone = [f"only in {name}: {', '.join(only)}" for name, only in zip(names, only_in, strict=True) if only]
+    return alone + [f"not compared: {column} {why}" for column, why in left_out.items()]
+
+
+def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[str | Grid]:
+    """Return the clusters whose shares differ by more than chance."""
+    if not clusters:
+        return []
+    differing = [each for each in clusters if each.adjusted_p <= SIGNIFICANT]
+    n = counted(len(clusters), "cluster")
+    if not differing:
+        return ["", f"{n} of both: no share differs more than chance allows"]
+    header = ["cluster", f"share of {names[0]}", f"share of {names[1]}", "", "such as"]
+    rows = []
+    for each in differing[:N_CLUSTERS]:
+        lacking = f"{names[('first', 'second').index(each.lacking)]} lacks it" if each.lacking else ""
+        larger = each.examples[int(each.second.value > each.first.value)]
+        shares = [_interval(interval, percent=True) for interval in (each.first, each.second)]
+        rows.append([str(each.number), *shares, lacking, _keys(larger)])
+    return [
+        "",
+        Grid(rows, header=header),
+        f"the shares of {len(differing):,} of {n} of both differ more than chance allows",
+    ]
+
+
+def of_rows(distinctive: Sequence[Sequence[DistinctiveRow]], names: Sequence[str]) -> list[str]:
+    """Return the rows of each table that are most unlike the other."""
+    return [
+        f"most unlike {names[1 - side]}, in {names[side]}: {_keys(rows)}"
+        for side, rows in enumerate(distinctive)
+        if rows
+    ]
+
+
+def verdict_on_columns(columns: Sequence[ColumnShift]) -> list[str]:
+    """Return which columns differ by more than chance; nothing if none was compared."""
+    if not columns:
+        return []
+    shifted = [each.name for each in columns if each.adjusted_p <= SIGNIFICANT]
+    n = counted(len(columns), "column")
+    if not shifted:
+        return [f"none of {n} differs more than chance allows (p adjusted for all of them)"]
+    more = f" and {len(shifted) - N_NAMED:,} more" if len(shifted) > N_NAMED else ""
+    return [f"{len(shifted):,} of {n} differ more than chance allows: {', '.join(shifted[:N_NAMED])}{more}"]
+
+
+def verdict_on_embeddings(shift: EmbeddingShift) -> list[str]:
+    """Return whether a classifier separates the embeddings."""
+    auroc = _interval(shift.auroc)
+    lines = [
+        f"a classifier separates the embeddings with AUROC {auroc}, p {shift.p:.3f}"
+        + ("" if shift.p <= SIGNIFICANT else ": no more than chance"),
+        f"MMD^2 {shift.mmd:.5f} above chance, p {shift.mmd_p:.3f}",
+    ]
+    if shift.shared:
+        lines.append(
+            f"{counted(shift.shared, 'image is', 'images are')} in both; an image in both counts on both sides"
+        )
+    return lines
+
+
+def gate(auroc: float, limit: float, *, failed: bool) -> str:
+    """Return whether the gate at a limit lets the embeddings pass, and why."""
+    above = auroc > limit
+    why = f"the AUROC is {'above' if above else 'not above'} it{' but can be chance' if above and not failed else ''}"
+    return f"--fail-above {limit:g}: {'failed' if failed else 'passed'}, {why}"
+
+
+def _line(each: ColumnShift) -> list[str]:
+    first = second = ""
+    if each.means is not None:
+        first, second = (f"{value:.4g}" for value in each.means)
+    elif each.moved:
+        first = ", ".join(f"{moved.value[:24]} {moved.first:.1%}" for moved in each.moved)
+        second = ", ".join(f"{moved.value[:24]} {moved.second:.1%}" for moved in each.moved)
+    if max(each.missing) > 0:
+        first, second = (
+            f"{text} ({missing:.1%} missing)" if missing else text
+            for text, missing in zip((first, second), each.missing, strict=True)
+        )
+    known = each.standardised is not None and each.standardised == each.standardised
+    return [
+        each.name,
+        f"{each.distance:.3f}",
+        first,
+        second,
+        f"{each.standardised:+.2f}" if known else "",
+        f"{each.adjusted_p:.3f}",
+    ]
+
+
+def _keys(rows: Sequence[DistinctiveRow]) -> str:
+    return ", ".join(each.key for each in rows[:N_KEYS])
+
+
+def _interval(value: Interval, *, percent: bool = False) -> str:
+    shape = "{:.1%} [{:.1%}, {:.1%}]" if percent else "{:.3f} [{:.3f}, {:.3f}]"
+    return shape.format(*value)
 
 
 @dataclass
@@ -53,24 +195,24 @@ class TableComparison(Printed):
 
     def lines(self) -> list[str | Grid]:
         """Return the printed lines: the verdict last, where a reviewer looks."""
-        names = words.short_names(self.tables)
+        names = short_names(self.tables)
         return [
-            *words.of_tables(self.tables, self.rows, self.sampled),
+            *of_tables(self.tables, self.rows, self.sampled),
             *(f"note: {note}" for note in self.notes),
-            *words.of_columns(self.columns, names),
-            *words.of_ranges(self.left_range, names),
-            *words.not_compared(self.only_in, self.left_out, names),
-            *words.of_clusters(self.clusters, names),
-            *words.of_rows(self.distinctive, names),
+            *of_columns(self.columns, names),
+            *of_ranges(self.left_range, names),
+            *not_compared(self.only_in, self.left_out, names),
+            *of_clusters(self.clusters, names),
+            *of_rows(self.distinctive, names),
             "",
             *self.verdict(),
         ]
 
     def verdict(self) -> list[str]:
         """Return the verdict of the comparison: columns, embeddings, and the gate."""
-        lines = words.verdict_on_columns(self.columns)
+        lines = verdict_on_columns(self.columns)
         if self.embedding is None:
             return [*lines, f"embeddings were not compared: {self.without_embedding}"]
-        lines += words.verdict_on_embeddings(self.embedding)
+        lines += verdict_on_embeddings(self.embedding)
         limit = self.settings.get("fail_above")
-        return lines if limit is None else [*lines, words.gate(self.embedding.auroc.value, limit, failed=self.failed)]
+        return lines if limit is None else [*lines, gate(self.embedding.auroc.value, limit, failed=self.failed)]

@@ -9,8 +9,7 @@ from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.protocol import protocol_of
 from curate.evaluation.results import Evaluation
 from curate.evaluation.rows import score_columns
-from curate.evaluation.subset.results import SubsetEvaluation
-from curate.evaluation.subset.run import evaluate_subset
+from curate.evaluation.subset.run import SubsetEvaluation, evaluate_subset
 from curate.evaluation.work import EvaluateSettings, EvaluationWork, runner_of
 from curate.options.function import callable_of
 from curate.options.values import part_of, several

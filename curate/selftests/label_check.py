@@ -1,8 +1,7 @@
 """Whether a score predicts errors on the user's labels better than chance."""
 
-from curate.evaluation.results import Evaluation
+from curate.evaluation.results import CHANCE_LEVEL, NO_SCORES, QUALITY_MEASURES, Evaluation
 from curate.evaluation.run import evaluate
-from curate.evaluation.words import CHANCE_LEVEL, NO_SCORES, QUALITY_MEASURES
 from curate.manifest.store_path import AnyPath
 from curate.selftests.contract import BROKEN, HOLDS, LABELS, UNSURE, UNTRIED, Check
 from curate.selftests.options import SelftestOptions

@@ -1,12 +1,7 @@
 """Messages about a subset: its tables, notes, and the verdict in plain words."""
 
 from curate.counted import Grid, counted
-from curate.evaluation.subset.differences import Gap
-from curate.evaluation.subset.fairness import Fairness
-from curate.evaluation.subset.findings import SubsetFindings
-from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET
-from curate.evaluation.subset.trained import SIGNIFICANT, ClassGap, SideAccuracies
-from curate.evaluation.subset.verdict import (
+from curate.evaluation.subset.findings import (
     AS_GOOD,
     BETTER,
     HELPS,
@@ -14,10 +9,14 @@ from curate.evaluation.subset.verdict import (
     NO_HELP,
     UNKNOWN,
     WORSE,
+    Fairness,
+    SubsetFindings,
     against,
     beside,
     verdict_of,
 )
+from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET
+from curate.evaluation.subset.trained import SIGNIFICANT, ClassGap, Gap, SideAccuracies
 from scoring.metrics.resampling import Interval
 
 N_NAMED = 10  # classes and groups

@@ -5,7 +5,7 @@ import pytest
 from curate.commands.round_words import SEEN, advice_words, lift_words
 from curate.commands.verify_words import DIFFERENCES, FINDINGS, difference_words, finding_words
 from curate.evaluation import measures
-from curate.evaluation.words import NO_SLOPE
+from curate.evaluation.results import NO_SLOPE
 from curate.policies import findings
 from curate.policies.findings import Difference, Finding
 from curate.rounds.measures import stopping

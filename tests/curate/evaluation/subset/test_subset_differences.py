@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from curate.evaluation.subset.differences import ChanceLevel, chance_level_of, gap, gap_of_draws
-from curate.evaluation.subset.trained import HeldOutRows, compared
+from curate.evaluation.subset.trained import ChanceLevel, HeldOutRows, chance_level_of, compared, gap, gap_of_draws
 
 NO_CHANCE_LEVEL = ChanceLevel(0.0, 0.0, 8, 5)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from curate.evaluation.subset.fairness import NOBODY, fairness
+from curate.evaluation.subset.findings import NOBODY, fairness
 from curate.tables.rows import Codes
 from scoring.errors import InputError
 

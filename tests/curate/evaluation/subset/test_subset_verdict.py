@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.evaluation.run import evaluate
-from curate.evaluation.subset.differences import Gap
+from curate.evaluation.subset.findings import against, beside
+from curate.evaluation.subset.trained import Gap
 from curate.evaluation.subset.training import right_by_linear, right_by_neighbours
-from curate.evaluation.subset.verdict import against, beside
 from curate.evaluation.subset.words import _of_classes_or_rows
 from scoring.errors import InputError
 from scoring.metrics.resampling import Interval
