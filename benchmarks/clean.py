@@ -24,7 +24,7 @@ from named_data import add_data
 from PIL import Image
 
 from curate.sheets.picture import save_picture
-from curate.sheets.sheet import TILE, Tile, contact_sheet
+from curate.sheets.tiles import TILE, Tile, contact_sheet
 from scoring.images import decode_rgb
 
 COPIES = 40

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
-from curate.engines.device_batches import MOST
+from curate.engines.decoded import MOST
 from curate.manifest import SourceOptions, open_manifest
 from scoring.checkpoint import load_model
 from scoring.images import DecodedImage, Preprocessing, decode, hamming, perceptual_hash

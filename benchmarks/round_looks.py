@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from curate.policies.select.strategy import make_selector
 from curate.probes.linear import fit_linear_probe, spread_of
 from curate.rounds.measures.rules import LIFT, StopRule
-from curate.simulation.curves import Curves
-from curate.simulation.replay import Replay, compare
+from curate.simulation.replay import Curves, Replay, compare
 from curate.simulation.run import BASELINE, replay_of
 from curate.statistics.anytime import level_of_look
 from curate.statistics.paired import paired_interval

@@ -47,8 +47,7 @@ from curate.selectors.pool import Pool, Selection
 from curate.selectors.table import SELECTORS
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import save_chart
-from curate.simulation.curves import Curves
-from curate.simulation.replay import Replay, replay
+from curate.simulation.replay import Curves, Replay, replay
 
 BUDGETS = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 POOL = 10_000

@@ -1,28 +1,194 @@
 """Application of a calibration to a table: probability columns, written in batches, with a receipt."""
 
+import hashlib
+import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.calibration.stored import P_ERROR, Calibration
+from curate.calibration.judged import TARGETS, ScoreColumn
 from curate.columns import KEY, describe_all
 from curate.manifest.file_set import FileSet
 from curate.manifest.store_path import AnyPath
+from curate.manifest.text import read_json
 from curate.policies.receipts import APPLIED_KIND, digests_of, environment, receipt_beside, state_of
 from curate.policies.seal import FORMAT, sealed
+from curate.statistics.calibrators import CALIBRATORS, Calibrator
 from curate.tables.digests import RowDigest, key_array, tie_breaks
-from curate.tables.ranges import CALIBRATION, Outside
+from curate.tables.provenance import model_of
+from curate.tables.ranges import CALIBRATION, FittedRange, Outside
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
 from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
+from scoring.relative.columns import COLUMNS as OF_THE_DATASET
 
+KIND = "calibration"
+SUFFIX = ".json"
+MOST_BYTES = 64 << 20
+P_ERROR = "p_error_"
 STREAM_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Maps from one column of one model's tables to the probability of being bad.
+
+    Attributes:
+        target: what the probability is of, a name in ``TARGETS``.
+        score: the column and its direction.
+        model: digest of the model that made the table; empty where the table does not say.
+        dataset: digest of what a column that looks at the dataset was fitted to; empty where nothing says it.
+        fitted: the range of the scores that it was fitted on.
+        rate: share of bad rows among those.
+        maps: by name in ``CALIBRATORS``.
+        about: what else a reader should know, as plain JSON: table, truth, settings, and how good it was.
+    """
+
+    target: str
+    score: ScoreColumn
+    model: str
+    dataset: str
+    fitted: FittedRange
+    rate: float
+    maps: Mapping[str, Calibrator]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON, with a digest of its content."""
+        record = {
+            "kind": KIND,
+            "target": self.target,
+            "score": {"column": self.score.column, "sign": self.score.sign},
+            "model": self.model,
+            "heap": self.dataset,
+            "range": self.fitted.to_json(),
+            "rate": self.rate,
+            "maps": {name: fitted_map.to_json() for name, fitted_map in self.maps.items()},
+            "about": dict(self.about),
+        }
+        return {**record, "digest": _digest(record)}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its content."""
+        return str(self.to_json()["digest"])
+
+    def refuse_another(self, table: Table) -> None:
+        """Refuse a table scored by another model, or without the column.
+
+        Raises:
+            InputError: naming both models; also where one is known and the other is not.
+        """
+        table.require([self.score.column])
+        model = model_of(table.stored)
+        if model != self.model:
+            names = [
+                f"the model {digest[:12]}..." if digest else "a model that is not named"
+                for digest in (self.model, model)
+            ]
+            raise InputError(
+                f"expected a table that {names[0]} scored, as the calibration was fitted to, got {table.path}, scored "
+                f"by {names[1]}; score the images with that model, or calibrate this table"
+            )
+
+    def of_another_dataset(self, table: Table) -> str:
+        """Return why scores may not be comparable although the model is the same; empty if they are."""
+        column = self.score.column
+        if column not in OF_THE_DATASET or (self.dataset and dataset_of(table) == self.dataset):
+            return ""
+        return (
+            f"{column} depends on the dataset, and this table does not record that it was fitted to the "
+            "same one: save a model with curate fit, and score both with it"
+        )
+
+
+def dataset_of(table: Table) -> str:
+    """Return the digest of the dataset that the columns of a table were fitted to; empty if not recorded."""
+    model = table.metadata.get("model")
+    for place in (table.metadata.get("fit"), model.get("fit") if isinstance(model, dict) else None):
+        if isinstance(place, dict) and isinstance(place.get("digest"), str):
+            return str(place["digest"])
+    return ""
+
+
+def write_calibration(path: Path, calibration: Calibration, *, overwrite: bool) -> AtomicFile:
+    """Write a calibration to a temporary file, to be renamed."""
+    text = json.dumps(calibration.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+    file = AtomicFile(path, overwrite=overwrite)
+    try:
+        file.write((text + "\n").encode("utf-8", "backslashreplace"))
+        file.seal()
+    except BaseException:
+        file.discard()
+        raise
+    return file
+
+
+def read_calibration(path: str | Path) -> Calibration:
+    """Read a calibration, and check that it was not changed.
+
+    Raises:
+        InputError: for a file that is missing, too large, no calibration, or changed.
+    """
+    path = Path(path)
+    record = read_json(path, what="a calibration that curate calibrate wrote", most=MOST_BYTES)
+    if not is_calibration(record):
+        raise InputError(f"{path} is not a calibration; pass one that curate calibrate wrote")
+    return calibration_from(record, str(path))
+
+
+def calibration_from(record: Mapping[str, Any], where: str) -> Calibration:
+    """Return the calibration that ``Calibration.to_json`` wrote.
+
+    Raises:
+        InputError: naming ``where``, if it is invalid, or changed.
+    """
+    rest = {name: value for name, value in record.items() if name != "digest"}
+    try:
+        if _digest(rest) != record["digest"]:
+            raise ValueError("its digest is another")
+        return _parsed(rest)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{where} was changed after curate calibrate wrote it ({error}); calibrate again") from None
+
+
+def is_calibration(record: object) -> bool:
+    """Return whether the content of a JSON file is a calibration."""
+    return isinstance(record, dict) and record.get("kind") == KIND
+
+
+def _parsed(record: Mapping[str, Any]) -> Calibration:
+    score, maps = record["score"], record["maps"]
+    rate = float(record["rate"])
+    texts = (record["target"], score["column"], record["model"], record["heap"])
+    if not all(isinstance(text, str) for text in texts) or record["target"] not in TARGETS:
+        raise TypeError(f"a target {record['target']!r}")
+    if score["sign"] not in (-1, 1) or not 0 < rate < 1 or not math.isfinite(rate):
+        raise ValueError(f"a direction of {score['sign']!r}, a rate of {rate}")
+    if set(maps) != set(CALIBRATORS):
+        raise ValueError(f"maps {', '.join(maps)}")
+    return Calibration(
+        record["target"],
+        ScoreColumn(score["column"], int(score["sign"])),
+        record["model"],
+        record["heap"],
+        FittedRange.from_json(record["range"]),
+        rate,
+        {name: kind.from_json(maps[name]) for name, kind in CALIBRATORS.items()},
+        dict(record["about"]),
+    )
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from curate.calibration.apply import STREAM_ROWS, digest_of, probabilities
+from curate.calibration.apply import (
+    P_ERROR,
+    STREAM_ROWS,
+    Calibration,
+    calibration_from,
+    digest_of,
+    is_calibration,
+    probabilities,
+    read_calibration,
+)
 from curate.calibration.fit import fit_judged
 from curate.calibration.judged import NEIGHBOUR, Truth, judged_rows
-from curate.calibration.stored import P_ERROR, Calibration, calibration_from, is_calibration, read_calibration
 from curate.columns import KEY
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies.figures import unequal

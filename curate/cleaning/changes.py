@@ -8,8 +8,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from curate.cleaning.places import SHA256, STEPS_FOLDER
-from curate.cleaning.steps import SCORES, SUBSET, VERDICTS
+from curate.cleaning.steps import SCORES, SHA256, STEPS_FOLDER, SUBSET, VERDICTS
 from curate.columns import GONE, KEY, STATUS
 from curate.counted import Grid
 from curate.policies.outcomes import OUTCOMES

@@ -10,9 +10,23 @@ import pyarrow.compute as pc
 
 from curate.cleaning.changes import note_outcomes, note_renamed
 from curate.cleaning.options import CleanOptions
-from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
 from curate.cleaning.result import TO_DO, CleanResult, lost_in, total
-from curate.cleaning.steps import READING, REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Cleaning, is_edited
+from curate.cleaning.steps import (
+    FILE,
+    READING,
+    REPORT,
+    REVIEW,
+    SCORES,
+    SUBSET,
+    VERDICTS,
+    Cleaning,
+    check_out,
+    check_source,
+    from_folder,
+    is_edited,
+    is_scored,
+    make_folder,
+)
 from curate.columns import GONE, LABEL, OK, STATUS, URI
 from curate.counted import counted
 from curate.engines.settings import OF_ANOTHER_VERSION, settings_of_version

@@ -9,7 +9,7 @@ from curate.commands.printing import emit, printers, say_files
 from curate.policies.balance.options import BalanceOptions
 
 if TYPE_CHECKING:
-    from curate.policies.balance.explain import BalanceResult
+    from curate.policies.balance.policy import BalanceResult
 
 N_CELLS = 20  # that a dry run shows
 

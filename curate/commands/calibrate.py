@@ -10,7 +10,7 @@ from curate.commands.declared import command_of
 from curate.commands.printing import emit, print_lines, printers, say
 
 if TYPE_CHECKING:
-    from curate.calibration.result import CalibrationResult
+    from curate.calibration.fit import CalibrationResult
 
 
 @command_of(CalibrateOptions, plot="embedding")

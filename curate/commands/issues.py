@@ -145,8 +145,7 @@ def _draw(result: "IssuesResult", request: IssuesOptions, sheet: Path, source: s
     """Draw the worst rows of each kind with their values, and images of each group unlike the rest."""
     from curate.policies.issues.kinds import GROUPS, KINDS
     from curate.sheets.picture import save_picture
-    from curate.sheets.sheet import contact_sheet, refuse_too_many
-    from curate.sheets.tiles import tiles
+    from curate.sheets.tiles import contact_sheet, refuse_too_many, tiles
     from curate.tables.table import open_table
     from scoring.errors import InputError
 

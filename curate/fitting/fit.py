@@ -18,8 +18,7 @@ from curate.fitting.applied import check_applied, write_applied
 from curate.fitting.junk import junk_of
 from curate.fitting.labels import LabelSource, classes_in, labels_in, labels_to_learn
 from curate.fitting.options import FitOptions
-from curate.fitting.result import FitResult
-from curate.fitting.shares import LEAST_ROWS, Share, shares_of
+from curate.fitting.result import LEAST_ROWS, FitResult, Share, shares_of
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_on_disk, path_or_store
 from curate.options.function import callable_of

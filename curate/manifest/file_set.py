@@ -1,13 +1,201 @@
-"""Files that belong together, here or in a store: written under temporary names, then renamed in order."""
+"""Files that belong together, here or in a store: written under temporary names, then renamed in order.
 
+s3://bucket/kept.parquet, kept.decisions.parquet, ..., kept.receipt.json
+    s3://bucket/.kept.parquet.work/   meanwhile: lock-*, beat-*, and files.json
+
+`files.json` is there before the first of them: size and SHA-256 of each. Where a process died between the first and the
+last, the next one knows by it which objects are remains, takes them back, and begins again. The last represents all
+only with the bytes of the note: another's of that name keeps nothing of ours there. The note is not written where files
+    are
+replaced: then the old last file goes before anything else.
+"""
+
+import json
+import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from curate.manifest.store_path import AnyPath, StorePath
-from curate.manifest.store_set import StoreSet
+from curate.manifest.store_local import local_folder, make_private
+from curate.manifest.store_lock import StoreLock
+from curate.manifest.store_path import AnyPath, StorePath, TakenError, sha256_of
 from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
 from scoring.errors import InputError
+
+NOTE = "files.json"
+Noted = tuple[int, str]  # size in bytes, SHA-256
+OF_A_RUN = "run.json"  # in the folder of a scoring run, which is the same for the same output
+
+
+class StoreSet:
+    """Files of a store that appear together: a context manager, which locks them against other processes.
+
+    Args:
+        paths: of the files, in one folder of a store, at least one. The first names the folder of the lock, the last
+            represents all of them.
+        overwrite: replace what is there.
+
+    Raises:
+        InputError: for a name that is taken, another process that writes there, or a store that refuses: before any
+            work, and nothing is there then that was not.
+    """
+
+    def __init__(self, paths: Sequence[StorePath], *, overwrite: bool) -> None:
+        self._paths, self._overwrite = list(paths), overwrite
+        self._folder = paths[0].parent
+        self._work = paths[0].with_name(f".{paths[0].name}.work")
+        self._here = local_folder(self._work)
+        self._lock = StoreLock(self._work, self._here)
+        self._held = ExitStack()
+        self._remains = False  # whether something that was put is still to be taken back
+
+    def __enter__(self) -> Self:
+        from scoring.lock import HeldFolder  # here, for it takes a kernel's lock that not every system has
+
+        names = self._work.names()
+        self._refuse_run(names)
+        if not names:
+            self._refuse_taken()
+        make_private(self._here.parent)
+        with ExitStack() as held:
+            held.enter_context(HeldFolder(self._here, known_as=self._paths[0]))
+            held.enter_context(self._lock)
+            held.push(self._clear)
+            self._begin()
+            if names:  # else it was requested before, and is once more by what puts the files on condition
+                self._refuse_taken()
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._held.__exit__(*error)
+
+    def draft(self, path: AnyPath) -> Path:
+        """Return the path of this machine for which a file is to be made; which never gets that name."""
+        if path not in self._paths:
+            raise ValueError(f"{path} is not among these files")
+        return self._here / path.name
+
+    def commit(self, files: Sequence[AtomicFile]) -> None:
+        """Send the files in order: the last one, which stands for all, after the others.
+
+        If one cannot be sent, those before it are taken back; what was replaced stays replaced.
+
+        Args:
+            files: made for ``draft``.
+
+        Raises:
+            InputError: if the store refuses, something appeared in the meantime, or another process has taken over.
+        """
+        for file in files:
+            file.seal()
+        last = files[-1].path.name
+        self._lock.check()
+        if self._overwrite:
+            self._folder.remove([last])
+        else:
+            noted = {file.path.name: [file.n_bytes, file.sha256] for file in files}
+            (self._work / NOTE).put(json.dumps({"files": noted, "last": last}, indent=1).encode())
+        try:
+            for file in files:
+                self._lock.check()
+                self._send(file)
+        except BaseException:
+            self._remains = not self._overwrite and not self._taken_back()
+            raise
+
+    def _send(self, file: AtomicFile) -> None:
+        place = self._folder / file.path.name
+        try:
+            place.upload(file.temporary, overwrite=self._overwrite)
+        except TakenError:
+            if sha256_of(place) != file.sha256:  # else a try of ours whose answer was lost
+                raise
+
+    def _begin(self) -> None:
+        """Remove leftovers of killed processes, locally and in the store."""
+        for path in self._here.glob(".*.tmp.*"):
+            path.unlink()
+        self._remains = True  # as far as is known: a note of some is not lost, whatever fails here
+        names = self._work.names()
+        self._remains = NOTE in names
+        self._refuse_run(names)
+        for place in self._paths:
+            place.abort_uploads()
+        if NOTE in names:
+            self._take_back()
+            self._work.remove([NOTE])
+            self._remains = False
+
+    def _taken_back(self) -> bool:
+        """Whether the objects of this process were removed; otherwise the next process removes them."""
+        try:
+            self._lock.check()  # or what is there is another's
+            self._take_back()
+        except InputError:
+            return False
+        return True
+
+    def _take_back(self) -> None:
+        """Remove the objects recorded in the note, unless the last one is complete."""
+        noted, last = self._noted()
+        if not noted or self._has(last, noted[last]):
+            return
+        self._folder.remove([name for name, noted_file in noted.items() if self._has(name, noted_file)])
+
+    def _has(self, name: str, noted_file: Noted) -> bool:
+        """Whether an object is there with this size and SHA-256."""
+        place = self._folder / name
+        state = place.state()
+        return state is not None and state[0] == noted_file[0] and sha256_of(place) == noted_file[1]
+
+    def _noted(self) -> tuple[dict[str, Noted], str]:
+        """Return size and SHA-256 by name, and the name of the last; nothing without a note."""
+        note = self._work / NOTE
+        data = note.read()
+        if data is None:
+            return {}, ""
+        try:
+            value = json.loads(data)
+            files = {str(name): (int(size), str(digest)) for name, (size, digest) in value["files"].items()}
+            if value["last"] not in files or any("/" in name for name in files):
+                raise ValueError("names")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise InputError(
+                f"{note} is damaged: it should list the files of an interrupted run; remove it, and the files "
+                f"left of {self._paths[0].name}"
+            ) from None
+        return files, value["last"]
+
+    def _refuse_run(self, names: Sequence[str]) -> None:
+        if OF_A_RUN in names:
+            raise InputError(
+                f"{self._work} belongs to a scoring run into {self._paths[0]} that is running or was "
+                "interrupted; repeat that run, remove the folder, or choose another name"
+            )
+
+    def _refuse_taken(self) -> None:
+        for path in self._paths:
+            if not self._overwrite and path.is_file():
+                raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
+
+    def _clear(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Remove the temporary files in the store and locally; while some remain, so does the note that lists them."""
+        if self._remains:
+            return
+        try:
+            self._lock.check()  # or the folder is another's
+            names = self._work.names()
+            if OF_A_RUN in names:
+                return
+            self._lock.end()
+            self._work.remove(sorted(names, key=lambda name: name != NOTE))  # what is known of remains goes first
+        except InputError:
+            if kind is None:
+                raise
+            return  # the mistake or failure that led here is what is reported; the next process sweeps
+        shutil.rmtree(self._here, ignore_errors=True)
 
 
 class LocalSet:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from curate.manifest.contract import ReadError
-from curate.manifest.drivers import HUB_KINDS
 from curate.manifest.failures import TakenError, failure_of, store_errors
 from curate.manifest.hub import folder_of, is_hub
 from curate.manifest.places import Place, find_place
 from curate.manifest.reach import Reach
 from curate.manifest.remote import get, info_of, size_of, version_in
-from curate.manifest.schemes import file_system, scheme_of, shown
+from curate.manifest.schemes import HUB_KINDS, file_system, scheme_of, shown
 from curate.manifest.store import StoredFile
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256

@@ -18,8 +18,7 @@ from curate.policies.verdicts import IMAGE, SHORT, ImageDecision, answer_of
 from curate.reporting.findings import QUESTIONS, Finding
 from curate.reporting.results import Applied
 from curate.sheets.captions import plain_line
-from curate.sheets.sheet import Tile, contact_sheet
-from curate.sheets.tiles import tile_of
+from curate.sheets.tiles import Tile, contact_sheet, tile_of
 from curate.tables.images import Images
 from curate.tables.keys import named, rows_with_keys
 from curate.tables.needs import SHA256

@@ -15,8 +15,7 @@ from urllib.parse import parse_qs
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.cleaning.places import FILE
-from curate.cleaning.steps import LABELS, LEAKS, REVIEW, SCORES, SUBSET, command_of, read_steps
+from curate.cleaning.steps import FILE, LABELS, LEAKS, REVIEW, SCORES, SUBSET, command_of, read_steps
 from curate.columns import KEY, LABEL
 from curate.manifest.store_path import path_on_disk
 from curate.options.function import callable_of

@@ -9,8 +9,7 @@ from curate.columns import KEY
 from curate.manifest import ReadError
 from curate.retrieval.queries import image_reader
 from curate.retrieval.results import Retrieval, value
-from curate.sheets.sheet import TILE, Tile, contact_sheet, refuse_too_many
-from curate.sheets.tiles import tiles
+from curate.sheets.tiles import TILE, Tile, contact_sheet, refuse_too_many, tiles
 from curate.tables.provenance import white_of
 from scoring.images import DecodeError, decode_rgb
 

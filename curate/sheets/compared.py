@@ -9,8 +9,7 @@ from PIL import Image
 from curate.columns import KEY
 from curate.comparison.differences import SIGNIFICANT, DistinctiveRow
 from curate.comparison.results import TableComparison
-from curate.sheets.sheet import Tile, contact_sheet, refuse_too_many
-from curate.sheets.tiles import tiles
+from curate.sheets.tiles import Tile, contact_sheet, refuse_too_many, tiles
 from curate.tables.table import Table
 
 HALF = 5  # images a row, on either side

@@ -10,8 +10,7 @@ from curate.options.function import callable_of
 from curate.sheets.options import SheetOptions
 from curate.sheets.picture import check_picture, save_picture
 from curate.sheets.rank import RANK, Cut, Extremes, around_cut, extremes
-from curate.sheets.sheet import contact_sheet, refuse_too_many
-from curate.sheets.tiles import tiles
+from curate.sheets.tiles import contact_sheet, refuse_too_many, tiles
 from curate.tables.table import open_table
 from scoring.errors import InputError
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from curate.sheets.captions import number, plain_line
 from curate.sheets.doubtful import Group, Member, doubtful_groups
 from curate.sheets.picture import check_picture, save_picture
-from curate.sheets.sheet import TILE, Tile, contact_sheet
-from curate.sheets.tiles import small_image
+from curate.sheets.tiles import TILE, Tile, contact_sheet, small_image
 from curate.tables.images import Images
 from curate.tables.keys import rows_with_keys
 from curate.tables.table import Table

@@ -18,8 +18,7 @@ from curate.policies.select.strategy import make_selector
 from curate.probes.probabilities import codes_among
 from curate.rounds.options import RoundSimulateOptions
 from curate.selectors.contract import Selector
-from curate.simulation.curves import Curves, Lift, lift
-from curate.simulation.replay import Replay, compare
+from curate.simulation.replay import Curves, Lift, Replay, compare, lift
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table

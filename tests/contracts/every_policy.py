@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.policies.apply import apply
+from curate.policies.balance.amounts import BalanceRequest
 from curate.policies.balance.policy import Balance
-from curate.policies.balance.request import BalanceRequest
 from curate.policies.decided import Decided
 from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.request import DedupRequest
@@ -19,15 +19,15 @@ from curate.policies.filter.amounts import KeepTop
 from curate.policies.filter.condition import Where
 from curate.policies.filter.policy import Filter
 from curate.policies.issues.policy import Issues
+from curate.policies.labels.examine import LabelsRequest
 from curate.policies.labels.policy import Labels
-from curate.policies.labels.request import LabelsRequest
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES
 from curate.policies.outputs import Files
 from curate.policies.result import Result
 from curate.policies.select.policy import Select
 from curate.policies.select.request import SelectRequest
+from curate.policies.split.groups import SplitRequest
 from curate.policies.split.policy import Split
-from curate.policies.split.request import SplitRequest
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import embedding_field, open_table

@@ -15,9 +15,8 @@ from scipy.stats import spearmanr
 from curate.engines.score import score
 from curate.manifest import SourceOptions
 from curate.selftests.contract import COPIES, HOLDS, WORSE
-from curate.selftests.invariance import WAYS, unchanged
+from curate.selftests.invariance import FEWEST, WAYS, of_source, unchanged
 from curate.selftests.run import selftest
-from curate.selftests.sample import FEWEST, of_source
 from curate.tables.table import open_table
 from scoring.checkpoint import load_model, save_checkpoint, shipped_models
 from scoring.heads import GaussiansHeadSpec, PosteriorHeadSpec, PrototypeHeadSpec

@@ -20,12 +20,11 @@ from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judg
 from curate.engines.adding.merge import Merged, Order
 from curate.engines.adding.settings import LABELLING, is_labelled_first, refuse_contradiction
 from curate.engines.contract import Engine
-from curate.engines.dataset_scores import compute_dataset_scores
 from curate.engines.finished import clear
 from curate.engines.job import THREADS, open_all, write_part
 from curate.engines.journal import JOURNAL, RUN, Part, append_line, part_path, require_local
 from curate.engines.log import RunLog
-from curate.engines.output import write_joined
+from curate.engines.output import compute_dataset_scores, write_joined
 from curate.engines.request import ScoreRequest
 from curate.engines.result import ScoreResult
 from curate.engines.run import ScoreRun

@@ -1,20 +1,141 @@
 """How many rows of each cell to keep: integers close to the target shares, or why there are none."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.columns import EMBEDDING
 from curate.counted import counted
-from curate.policies.balance.request import BalanceRequest
 from curate.policies.balance.target import shares_in
+from curate.policies.request import Request
+from curate.selectors.clusters import grouped, typicality
 from curate.tables.amount import Amount
+from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.rows import Codes
+from curate.tables.signals import Signal, default_column, signal
+from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.lookup import lookup
 
+CERTAIN, TYPICAL, RANDOM = "certain", "typical", "random"
+WITHIN = {
+    CERTAIN: "the most certain by a score",
+    TYPICAL: "those with the nearest neighbours in their cell",
+    RANDOM: "drawn by the hash of the key",
+}
+CLUSTERS = "clusters"
+USUAL_CLUSTERS = 100
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 N_NAMED = 3
+
+
+def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
+    """Return the cluster of each row by spherical k-means; empty clusters have no name.
+
+    Args:
+        vectors: unit rows, shape (M, D).
+        k: clusters; None for 100, or for a tenth of the rows where those are fewer.
+        seed: of the rows that it starts from.
+
+    Raises:
+        InputError: for more clusters than rows, or none.
+    """
+    n = len(vectors)
+    k = max(1, min(USUAL_CLUSTERS, n // 10)) if k is None else k
+    if not 1 <= k <= n:
+        raise InputError(f"--clusters must be between 1 and the {n:,} rows with an embedding, got {k:,}")
+    used, codes = np.unique(grouped(vectors, k, seed)[0], return_inverse=True)
+    width = len(str(k - 1))
+    return Codes(codes.astype(np.int32), [f"{number:0{width}}" for number in used.tolist()])
+
+
+def typical(vectors: NDArray[np.floating], codes: NDArray[np.int32], seed: int) -> NDArray[np.float64]:
+    """Return the density at each row within its cell, shape (M,); higher is denser."""
+    density = np.empty(len(codes))
+    order = np.argsort(codes, kind="stable").astype(np.int32)
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        if len(rows):
+            density[rows] = typicality(vectors[rows], seed)
+    return density
+
+
+@dataclass(frozen=True)
+class BalanceRequest(Request):
+    """A balance, as requested.
+
+    Fields are as in ``BalanceOptions``, but for these.
+
+    Attributes:
+        alpha: power of the size of a cell that its share uses: 0 uniform, 1 as it is.
+        shares: class -> share, instead of the power; empty for none.
+    """
+
+    rule: ClassVar[str] = "balance"
+    per: str
+    alpha: float = 0.0
+    shares: dict[str, float] = field(default_factory=dict)
+    rows: str | None = None
+    within: str = RANDOM
+    column: str | None = None
+    clusters: int | None = None
+    nearest: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        lookup(WITHIN, self.within, kind="order within a cell")
+        if self.rows is not None:
+            Amount.parse(self.rows, "--rows")
+        if self.column and self.within != CERTAIN:
+            raise InputError(f"--column {self.column} is for --within {CERTAIN}, got {self.within}; leave it out")
+        if self.clusters is not None and self.per != CLUSTERS:
+            raise InputError(f"--clusters {self.clusters} is for --per {CLUSTERS}, got --per {self.per}; leave it out")
+        if self.nearest and not self.shares:
+            raise InputError(
+                "--nearest is for shares of classes that are named by --to; others are met as closely as possible"
+            )
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"--seed must be between 0 and 2^63 - 1, got {self.seed}; choose another")
+
+    def by_clusters(self, table: Table) -> bool:
+        """Return whether cells are clusters by k-means: if a number is given, or no column has the name."""
+        return self.per == CLUSTERS and (self.clusters is not None or CLUSTERS not in table.schema.names)
+
+    def by_embedding(self, table: Table) -> bool:
+        """Return whether embeddings are used."""
+        return self.within == TYPICAL or self.by_clusters(table)
+
+    def signal(self, table: Table) -> Signal | None:
+        """Return the score column and its direction; None if no score is requested.
+
+        Raises:
+            InputError: for a column that is missing or of no known direction, or where there is no score.
+        """
+        if self.within != CERTAIN:
+            return None
+        return signal(self.column or default_column(table), table, certain_first=True, flag="--column")
+
+    def needs(self, table: Table) -> Needs:
+        """Return the columns and facts to read of the table.
+
+        Raises:
+            InputError: for a column that is missing.
+        """
+        by_clusters, score = self.by_clusters(table), self.signal(table)
+        if self.by_embedding(table) and EMBEDDING not in table.schema.names:
+            option = f"--per {CLUSTERS}" if by_clusters else f"--within {TYPICAL}"
+            raise InputError(
+                f"{option} uses embeddings, and {table.path} has no column {EMBEDDING!r}; score the images with "
+                "embeddings, or choose your own column with --embedding"
+            )
+        return Needs(
+            names=() if by_clusters else (self.per,),
+            numbers=(score.column,) if score else (),
+            representations=EMBEDDINGS if self.by_embedding(table) else frozenset(),
+        )
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.manifest.text import csv_lines
-from curate.policies.dedup.changes import TURNED, change_words
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.looks import in_words, seen
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
-from curate.policies.dedup.request import DedupRequest
+from curate.policies.dedup.request import TURNED, DedupRequest, change_words
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, failures
 from curate.policies.reviewed import RULE
 from curate.policies.verdicts import COPY

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
-from curate.policies.filter.rule import Reasons, Rule, RuleArguments
-from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.policies.filter.rule import Reasons, Rule, RuleArguments, RuleResult, Ruling
 from curate.retrieval.queries import ROW, TABLE, QueryNames, images_of
 from curate.tables.digests import tie_breaks
 from curate.tables.needs import EMBEDDINGS, Needs

@@ -1,6 +1,7 @@
 """Rules by amount: the most or the least certain rows, in whole rows or as a share."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -9,20 +10,207 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.filter.even import Groups, even_best
-from curate.policies.filter.ranked import best, best_of_groups
-from curate.policies.filter.rule import COLUMN, EVEN, PER, RuleArguments, ScoreRule
-from curate.policies.filter.ruling import RuleResult, Ruling
-from curate.policies.uneven import LEAST_ROWS
+from curate.policies.filter.ranked import best, best_of_groups, counts_of, worst_of, worst_of_parts
+from curate.policies.filter.rule import COLUMN, EVEN, PER, RuleArguments, RuleResult, Ruling, ScoreRule
+from curate.policies.uneven import LEAST_ROWS, TWICE
 from curate.tables.amount import Amount
 from curate.tables.rows import Rows
 from curate.tables.signals import amount_column, default_column
 from scoring.relative.columns import CLUSTER, FITTED, LOCAL
 from scoring.relative.rule import PICTURE
 
+Flags = NDArray[np.bool_]
+SHOWN = {"label": "class", "cluster": "cluster"}
 MOST = Fraction(5, 4)  # times the average share that a class may lose by its junk
 MOST_OF_CLUSTER = Fraction(2)  # the same of a cluster: it may be a group of junk, so certain junk is not limited
 CERTAIN = 0.9  # probability of junk; of junk planted in 15 sets --keep-top 80% keeps 1 %, and with 0.99 here 8 %
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A group of which a plain cut would have dropped more than twice the average share.
+
+    Attributes:
+        group: its name.
+        rows: that competed.
+        plain: of these, rows that the plain cut drops.
+        dropped: rows that are dropped.
+    """
+
+    group: str
+    rows: int
+    plain: int
+    dropped: int
+
+
+@dataclass(frozen=True)
+class Evened:
+    """The outcome of a cut that takes the same share of every group.
+
+    Attributes:
+        column: of the groups.
+        share: the average share that is dropped.
+        junk: dropped rows that are junk.
+        limited: groups that the plain cut would have emptied, the worst first.
+    """
+
+    column: str
+    share: float
+    junk: int
+    limited: list[Limited]
+
+    def line(self) -> str:
+        """Return a note on the limits reached, as one sentence."""
+        first, more = self.limited[0], len(self.limited) - 1
+        what = SHOWN.get(self.column, self.column)
+        return (
+            f"{what} {first.group} would lose {first.plain / first.rows:.0%} of {first.rows:,} rows (all: "
+            f"{self.share:.0%}); limited to {first.dropped / first.rows:.0%}{f', and {more} more' if more else ''}: "
+            "other rows are dropped instead; --allow-uneven lifts the limit"
+        )
+
+
+@dataclass(frozen=True)
+class EvenCut:
+    """Which rows are kept, and why.
+
+    Attributes:
+        keep: shape (N,).
+        cuts: the worst value that is kept in each group, shape (G + 1,); NaN where nothing is.
+        group: of each row, shape (N,): a place in the G names; G where the group is small.
+        evened: what became of the groups.
+    """
+
+    keep: Flags
+    cuts: NDArray[np.float64]
+    group: NDArray[np.unsignedinteger]
+    evened: Evened
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups of which the same share is dropped.
+
+    Attributes:
+        column: of the groups.
+        codes: the group of each row, a place in ``names``, shape (N,).
+        names: of the G groups.
+        junk: rows that are dropped first, shape (N,), whatever their value.
+        most: times the average share that a group may lose of what is not certain junk, 1 or more.
+        certain_junk: rows of the junk that no limit keeps, shape (N,).
+    """
+
+    column: str
+    codes: NDArray[np.integer]
+    names: list[str]
+    junk: Flags
+    most: Fraction
+    certain_junk: Flags
+
+
+def even_best(
+    values: NDArray[Any],
+    competing: Flags,
+    n_kept: Callable[[int], int],
+    ties: NDArray[np.uint64],
+    groups: Groups,
+    *,
+    low_is_best: bool,
+) -> EvenCut:
+    """Return which rows are kept: every group loses its junk, then the same share of the rest, the worst first.
+
+    Exactly as many rows are kept as by the plain cut: a share that is no whole number of rows is rounded down, and the
+    rows that are missing then are the worst of those that would be next in their groups, one of each. Of more junk than
+    has to be dropped the worst is. Groups of fewer than 10 rows count as one.
+
+    Args:
+        values: shape (N,), of which those that compete are no NaN.
+        competing: rows that compete, shape (N,).
+        n_kept: how many are kept, from how many compete.
+        ties: which rows are kept where values are equal, shape (N,): the highest.
+        groups: of the rows.
+        low_is_best: whether low values are the best.
+    """
+    names, junk = groups.names, groups.junk
+    group = _pooled(groups.codes, competing, len(names))
+    n_groups = len(names) + 1
+    part = group.astype(np.min_scalar_type(2 * n_groups))
+    part *= 2  # of each group what is no junk, then its junk
+    part += junk
+    part[~competing] = 2 * n_groups
+    sizes = counts_of(part, 2 * n_groups)
+    size, n_junk = sizes[::2] + sizes[1::2], sizes[1::2]
+    n = int(size.sum())
+    n_dropped = n - n_kept(n)
+    quota, more = quotas(
+        size, n_junk, counts_of(group[groups.certain_junk & competing], n_groups), n_dropped, groups.most
+    )
+    surely, perhaps = (_in_parts(amount, n_junk) for amount in (quota, quota + more))
+    amounts = sizes, surely, perhaps - surely
+    worst, following = worst_of_parts(values, part, amounts, ties, low_is_best=low_is_best)
+    missing = n_dropped - int(quota.sum())
+    worst |= following & ~best(values, following, lambda m: m - missing, ties, low_is_best=low_is_best)[0]
+    keep = competing & ~worst
+    plain, _ = best(values, competing, n_kept, ties, low_is_best=low_is_best)
+    share = n_dropped / max(n, 1)
+    limited = _limited(group, size, competing & ~plain, competing & worst, share, names)
+    evened = Evened(groups.column, share, int((junk & competing & worst).sum()), limited)
+    return EvenCut(keep, worst_of(values, group, keep, n_groups, low_is_best=low_is_best), group, evened)
+
+
+def _in_parts(amounts: NDArray[np.int64], n_junk: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return amounts of each group, shape (G,), split between other rows and junk, which is first, (2 G,)."""
+    of_junk = np.minimum(amounts, n_junk)
+    return np.stack([amounts - of_junk, of_junk], axis=1).ravel()
+
+
+def quotas(
+    size: NDArray[np.int64], junk: NDArray[np.int64], certain_junk: NDArray[np.int64], n_dropped: int, most: Fraction
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return how many rows each group loses at least, and how many more it may lose, shape (G,) each.
+
+    Args:
+        size: rows of each group, shape (G,).
+        junk: of these, rows that are dropped first.
+        certain_junk: of these, rows that no limit keeps.
+        n_dropped: rows that are dropped of all groups.
+        most: times the average share that a group may lose of what is not certain junk, 1 or more.
+
+    >>> quotas(np.array([100, 100]), np.array([0, 10]), np.array([0, 0]), 29, Fraction(2))[0].tolist()
+    [10, 19]
+    """
+    n = max(int(size.sum()), 1)
+    rest = size - certain_junk
+    limit = certain_junk + np.minimum(-(-most.numerator * n_dropped * rest // (most.denominator * n)), rest)
+    first = np.minimum(junk, limit)
+    if first.sum() >= n_dropped:
+        return np.zeros_like(size), first
+    rest, full = size - first, np.zeros(len(size), bool)
+    while True:
+        left = n_dropped - int(np.where(full, limit, first).sum())
+        of = max(int(rest[~full].sum()), 1)
+        over = ~full & (rest * left > (limit - first) * of)
+        if not over.any():
+            return np.where(full, limit, first + rest * left // of), (~full & (rest * left % of > 0)).astype(np.int64)
+        full |= over
+
+
+def _limited(
+    group: NDArray[np.integer], size: NDArray[np.int64], plain: Flags, dropped: Flags, share: float, names: list[str]
+) -> list[Limited]:
+    """Return the groups that lose more than twice the average share, and more than by this cut, to a plain cut."""
+    plainly, lost = (counts_of(group[rows], len(size)) for rows in (plain, dropped))
+    over = np.flatnonzero((plainly > TWICE * share * size) & (lost < plainly) & (size >= LEAST_ROWS)).tolist()
+    shown = [*names, f"groups of fewer than {LEAST_ROWS} rows"]
+    worst = sorted(over, key=lambda each: (-plainly[each] / size[each], shown[each]))
+    return [Limited(shown[each], int(size[each]), int(plainly[each]), int(lost[each])) for each in worst]
+
+
+def _pooled(codes: NDArray[np.integer], counted: Flags, n_groups: int) -> NDArray[np.unsignedinteger]:
+    """Return codes in which groups of fewer than 10 rows are one group, the last."""
+    size = counts_of(codes[counted], n_groups)
+    kind = np.min_scalar_type(n_groups)
+    return np.where(size < LEAST_ROWS, n_groups, np.arange(n_groups)).astype(kind)[codes]
 
 
 @dataclass(frozen=True)

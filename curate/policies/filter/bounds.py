@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.filter.rule import RuleArguments, ScoreRule
-from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.policies.filter.rule import RuleArguments, RuleResult, Ruling, ScoreRule
 from curate.tables.number_texts import exact_number
 from curate.tables.rows import Rows
 from curate.tables.signals import default_column

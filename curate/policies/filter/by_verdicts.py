@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.filter.rule import Reasons, Rule, RuleArguments
-from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.policies.filter.rule import Reasons, Rule, RuleArguments, RuleResult, Ruling
 from curate.policies.outcomes import KEEP, UNDECIDED
 from curate.policies.reviewed import RULE, VerdictLines, label_changes, with_images
 from curate.tables.needs import Needs

@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.policies.filter.rule import Reasons, Rule, RuleArguments
-from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.policies.filter.rule import Reasons, Rule, RuleArguments, RuleResult, Ruling
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows
 from curate.tables.table import Table

@@ -12,8 +12,7 @@ from curate.policies.audit.population import Population, in_doubt
 from curate.policies.audit.request import ANY, AVERAGE, CONFIDENCE, JUDGES, PROMISES, Goal, parse_goal
 from curate.policies.audit.results import Promise
 from curate.policies.audit.verdicts import Zone, read_audit
-from curate.policies.filter.rule import RuleArguments, ScoreRule
-from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.policies.filter.rule import RuleArguments, RuleResult, Ruling, ScoreRule
 from curate.tables.digests import text_hashes
 from curate.tables.keys import places
 from curate.tables.rows import Rows

@@ -8,8 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.policies.filter.rule import Reasons, Rule, RuleArguments
-from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.policies.filter.rule import Reasons, Rule, RuleArguments, RuleResult, Ruling
 from curate.tables.digests import text_hashes
 from curate.tables.known import read_known
 from curate.tables.rows import Rows

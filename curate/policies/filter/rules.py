@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.policies.filter.rule import Rule
-from curate.policies.filter.ruling import RuleResult, Ruling, Verdict
+from curate.policies.filter.rule import Rule, RuleResult, Ruling, Verdict
 from curate.policies.filter.table import RULES
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.tables.needs import Needs

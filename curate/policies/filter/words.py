@@ -7,8 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.policies.decided import N_EXAMPLES
-from curate.policies.filter.rule import Reasons, Rule
-from curate.policies.filter.ruling import RuleResult, Verdict
+from curate.policies.filter.rule import Reasons, Rule, RuleResult, Verdict
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 from curate.tables.rows import Rows
 from scoring.errors import InputError

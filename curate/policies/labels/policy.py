@@ -15,7 +15,8 @@ from curate.options.values import part_of, several
 from curate.policies.apply import apply
 from curate.policies.arranged import Ranked, compare_arranged
 from curate.policies.decided import Decided
-from curate.policies.labels.examine import REASONS, Examined, examine
+from curate.policies.labels.examine import MEANINGS as COLUMN_MEANINGS
+from curate.policies.labels.examine import REASONS, Examined, LabelsRequest, examine
 from curate.policies.labels.explain import (
     MEANINGS,
     REVIEW,
@@ -27,8 +28,6 @@ from curate.policies.labels.explain import (
     worst_rows,
 )
 from curate.policies.labels.options import LabelsOptions
-from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
-from curate.policies.labels.request import LabelsRequest
 from curate.policies.labels.review import COLUMNS, draw_rows
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.policies.outputs import Files, Outputs

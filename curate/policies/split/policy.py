@@ -1,11 +1,12 @@
 """Split a table into sides, such as train, validation and test, that no group of rows and no copy crosses."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -17,20 +18,236 @@ from curate.policies.apply import apply
 from curate.policies.arranged import Expected, Ranked, compare_arranged
 from curate.policies.decided import Decided
 from curate.policies.dedup.request import WITH_EMBEDDINGS
-from curate.policies.outcomes import FAILED, KEEP
+from curate.policies.outcomes import DECISION_SCHEMA, FAILED, KEEP, decision_rows
 from curate.policies.outputs import Files
-from curate.policies.split.explain import MEANINGS, SCHEMA, SPLIT, SplitResult, SplitWords, result_of
-from curate.policies.split.groups import PURPOSE, Together, by_hash, commonest, copies, in_strata, together
+from curate.policies.result import Result
+from curate.policies.split.groups import (
+    PURPOSE,
+    SplitRequest,
+    Together,
+    by_hash,
+    commonest,
+    copies,
+    in_strata,
+    percent,
+    shares_of,
+    sides_of,
+    thresholds_in,
+    together,
+)
 from curate.policies.split.options import SplitOptions
-from curate.policies.split.request import SplitRequest, shares_of, sides_of, thresholds_in
 from curate.tables.digests import redrawn, tie_breaks
+from curate.tables.keys import keys_at
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
+SPLIT = "split"
+MEANINGS: dict[str, str] = {
+    "decision": "keep (on a side), or failed (not scored)",
+    "reason": "the side and the reason, in words",
+    "rule": "what decided",
+    "score": "position of the row or its group in [0, 1), of which each side owns an interval",
+    "threshold": "not used: the boundaries of the sides are in the receipt",
+    "margin": "not used",
+    SPLIT: "the side",
+    "group": "number of the rows that are kept together; null for a row without a group",
+}
+SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field(SPLIT, pa.string()), pa.field("group", pa.int64())])
+N_NAMED = 3
 COPIES = "copies"
 NO_VALUE = "(no value)"
 MEANING = "side of the split"
+
+
+@dataclass(frozen=True)
+class SplitWords:
+    """Turns sides into rows of the decisions table, a slice at a time.
+
+    Attributes:
+        outcome: codes of ``curate.policies.outcomes``, shape (N,).
+        side: of each row, shape (N,), a place in ``names``; -1 where it failed.
+        group: of each row, shape (N,); -1 where it failed.
+        sizes: rows of each group, shape (G,).
+        place: of each group on [0, 1), shape (G,).
+        names: of the sides.
+        basis: what holds rows together, in words, such as ``patient or copies``.
+    """
+
+    outcome: NDArray[np.uint8]
+    side: NDArray[np.int64]
+    group: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    place: NDArray[np.float64]
+    names: tuple[str, ...]
+    basis: str
+
+    def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
+        """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
+        part = slice(start, start + len(keys))
+        outcome, side, group = self.outcome[part], self.side[part], self.group[part]
+        failed = outcome == FAILED
+        sizes = np.where(failed, 0, self.sizes[np.maximum(group, 0)]) if len(self.sizes) else np.zeros(len(keys), int)
+        place = np.where(failed, np.nan, self.place[np.maximum(group, 0)]) if len(self.place) else np.zeros(len(keys))
+        reason = np.full(len(keys), "", object)
+        assigned = np.flatnonzero(~failed)
+        reason[assigned] = [
+            f"{self.names[at]}: by the hash of its key"
+            if size == 1
+            else f"{self.names[at]}: with {size - 1:,} more of the same {self.basis}"
+            for at, size in zip(side[assigned].tolist(), sizes[assigned].tolist(), strict=True)
+        ]
+        names = pa.array(self.names, pa.string()).take(pa.array(side, mask=failed))
+        return decision_rows(
+            SCHEMA,
+            (keys, status, error),
+            outcome,
+            reason,
+            rule=pa.array([SPLIT], pa.string()).take(pa.array(np.zeros(len(keys), np.int64), mask=failed)),
+            score=pa.array(place, mask=failed),
+            split=names,
+            group=pa.array(group, mask=failed | (sizes < 2)),
+        )
+
+
+@dataclass(frozen=True)
+class SplitResult(Result):
+    """The result of a split, as ``curate split`` prints it.
+
+    Attributes:
+        sides: name -> rows there.
+        shares: name -> share requested.
+        strata: combination of values -> rows on each side, in the order of ``sides``.
+        n_groups: groups of two rows or more that stay together.
+        largest: rows of the largest.
+        n_copies: groups of copies among them.
+        would_leak: rows whose copies would be on another side had copies not been looked for; None if they were not.
+        leaks: rows whose copies are on another side; None if copies were not looked for.
+    """
+
+    sides: dict[str, int] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
+    strata: dict[str, list[int]] = field(default_factory=dict)
+    n_groups: int = 0
+    largest: int = 0
+    n_copies: int = 0
+    would_leak: int | None = None
+    leaks: int | None = None
+
+    IN_RECEIPT: ClassVar[tuple[str, ...]] = (
+        "sides",
+        "shares",
+        "n_groups",
+        "largest",
+        "n_copies",
+        "would_leak",
+        "leaks",
+        "notes",
+    )
+
+
+def result_of(
+    request: SplitRequest,
+    table: Table,
+    rows: Rows,
+    held: Together,
+    strata: Codes,
+    side: NDArray[np.int64],
+    owner: NDArray[np.int64],
+    alone: NDArray[np.int64],
+) -> SplitResult:
+    """Return the counts and notes.
+
+    Args:
+        request: what was requested.
+        table: that is split.
+        rows: as read.
+        held: groups of the rows that have a side, M of them.
+        strata: of these.
+        side: of these, shape (M,).
+        owner: row that each is a copy of, shape (M,).
+        alone: side had copies not been looked for, shape (M,).
+    """
+    shares = shares_of(request.sides)
+    n = len(shares)
+    counts = np.bincount(side, minlength=n)
+    by_stratum = np.bincount(strata.codes * n + side, minlength=n * len(strata.names)).reshape(-1, n)
+    notes = [
+        *_without(request, rows),
+        *_too_large(request, table, rows, held, side),
+    ]
+    notes += [f"no row is on the side {name}" for name, count in zip(shares, counts.tolist(), strict=True) if not count]
+    sought = bool(request.thresholds)
+    sizes_of_copies = np.bincount(np.unique(owner, return_inverse=True)[1]) if sought else np.zeros(0, np.int64)
+    return SplitResult(
+        sides=dict(zip(shares, counts.tolist(), strict=True)),
+        shares={name: float(share) for name, share in shares.items()},
+        strata={name: row.tolist() for name, row in zip(strata.names, by_stratum, strict=True)} if request.per else {},
+        n_groups=int((held.sizes > 1).sum()),
+        largest=int(held.sizes.max(initial=0)),
+        n_copies=int((sizes_of_copies > 1).sum()),
+        would_leak=crossing(owner, alone) if sought else None,
+        leaks=crossing(owner, side) if sought else None,
+        notes=notes,
+    )
+
+
+def _too_large(request: SplitRequest, table: Table, rows: Rows, held: Together, side: NDArray[np.int64]) -> list[str]:
+    """Return notes on groups that are larger than a whole side should be, and their sides."""
+    shares, n = shares_of(request.sides), len(side)
+    names, counts = list(shares), np.bincount(side, minlength=len(shares))
+    smallest = min(names, key=lambda name: shares[name])
+    room = float(shares[smallest]) * n
+    large = np.flatnonzero((held.sizes > room) & (held.sizes > 1))
+    if not len(large):
+        return []
+    named = large[np.argsort(-held.sizes[large], kind="stable")][:N_NAMED]
+    of_group = np.zeros(len(held.sizes), np.int64)
+    of_group[held.of_row] = side
+    listed = ", ".join(
+        f"{held.sizes[at]:,} rows of {what} on {names[of_group[at]]}"
+        for at, what in zip(named, _names(request, table, rows, held.first[named]), strict=True)
+    )
+    got = ", ".join(
+        f"{name} {percent(count / n)} of {percent(shares[name])}"
+        for name, count in zip(names, counts.tolist(), strict=True)
+    )
+    advice = "" if request.in_strata else "; add --exact to put large groups on the largest side"
+    groups = counted(len(large), "group that cannot be divided is", "groups that cannot be divided are")
+    return [f"{groups} larger than the requested {smallest} ({room:,.0f} of {n:,} rows): {listed}; got {got}{advice}"]
+
+
+def _names(request: SplitRequest, table: Table, rows: Rows, first: NDArray[np.int64]) -> list[str]:
+    """Return the names of groups: the value of their column, else the key of a row."""
+    keys = [f"key {key!r}" for key in keys_at(table, first).tolist()]
+    if request.group is None:
+        return keys
+    column = rows.names[request.group]
+    codes = column.codes[first].tolist()
+    named = [f"{request.group} {column.names[code]!r}" if code >= 0 else "" for code in codes]
+    return [name or key for name, key in zip(named, keys, strict=True)]
+
+
+def crossing(owner: NDArray[np.int64], side: NDArray[np.int64]) -> int:
+    """Return how many rows have a copy on another side.
+
+    Args:
+        owner: row that each is a copy of, shape (M,).
+        side: of each, shape (M,).
+    """
+    low, high = (bound.over("owner") for bound in (pl.col("side").min(), pl.col("side").max()))
+    return int(pl.DataFrame({"owner": owner, "side": side}).select((low < high).sum()).item())
+
+
+def _without(request: SplitRequest, rows: Rows) -> list[str]:
+    """Say how many rows have no value in the columns that are named."""
+    notes = []
+    for name in [*request.per, *([request.group] if request.group else [])]:
+        n = int((rows.ok & (rows.names[name].codes < 0)).sum())
+        then = "each stands alone" if name == request.group else "they are their own stratum"
+        if n:
+            notes.append(f"{counted(n, 'row')} without {name}: {then}")
+    return notes
 
 
 @dataclass(frozen=True)

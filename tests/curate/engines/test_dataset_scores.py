@@ -183,9 +183,9 @@ def test_images_that_lie_outside_of_what_was_fitted_are_told(dataset, tiny_check
 
 
 def test_what_takes_a_while_is_announced(dataset, tiny_checkpoint, tmp_path, monkeypatch):
-    from curate.engines import dataset_scores
+    from curate.engines import output
 
-    monkeypatch.setattr(dataset_scores, "LONG", 30)
+    monkeypatch.setattr(output, "LONG", 30)
     lines = []
     score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, announce=lines.append)
     assert "comparing 59 images with one another" in lines

@@ -11,8 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from curate.engines.decoded import Decoded
-from curate.engines.device_batches import DeviceBatches, decoded
+from curate.engines.decoded import Decoded, DeviceBatches, decoded
 from curate.engines.job import open_all
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings, refuse_difference

@@ -9,7 +9,7 @@ import pytest
 from reading import outcomes
 
 from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri
-from curate.manifest.sidecars import _value
+from curate.manifest.tar import _value
 from scoring.errors import InputError
 
 

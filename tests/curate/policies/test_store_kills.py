@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from stored import ended, local, nothing_is_left, objects, one_line
 
-from curate.manifest import store_path, store_set
+from curate.manifest import file_set, store_path
 from curate.manifest.store_path import StorePath
 from curate.policies.filter.policy import filter as filter_rows
 from scoring.errors import InputError
@@ -35,7 +35,7 @@ class Dying:
             return real(place, what)
 
         monkeypatch.setattr(store_path, "store_errors", counted)
-        monkeypatch.setattr(store_set, "shutil", SimpleNamespace(rmtree=self.rmtree))
+        monkeypatch.setattr(file_set, "shutil", SimpleNamespace(rmtree=self.rmtree))
 
     def rmtree(self, folder, **_):
         if self.calls is not None and self.n > self.calls:
@@ -120,7 +120,7 @@ def test_wherever_a_replacement_is_killed_no_receipt_is_beside_files_of_another_
 
 
 def test_of_two_that_write_one_output_one_is_refused(full_table, s3, out, tmp_path, monkeypatch):
-    with store_set.StoreSet([StorePath(out)], overwrite=False):
+    with file_set.StoreSet([StorePath(out)], overwrite=False):
         (tmp_path / "other").mkdir(mode=0o700)
         with monkeypatch.context() as patch:
             patch.setattr(
@@ -136,7 +136,7 @@ def test_of_two_that_write_one_output_one_is_refused(full_table, s3, out, tmp_pa
 
 
 def test_whoever_was_taken_over_puts_nothing_more_and_takes_nothing_back(full_table, s3, out, tmp_path, monkeypatch):
-    slow = store_set.StoreSet([StorePath(out)], overwrite=False)
+    slow = file_set.StoreSet([StorePath(out)], overwrite=False)
     slow.__enter__()
     s3.put("run/.k.parquet.work/lock-000002.json", b"{}")  # of another process, which found this one silent
     with pytest.raises(InputError, match="was taken over by process"):
@@ -159,7 +159,7 @@ def cut_off(whole, s3, out):
 
 def test_a_replacement_that_fails_before_it_puts_anything_hides_no_remains(full_table, s3, out, tmp_path):
     cut_off(full_table, s3, out)
-    with pytest.raises(KeyError), store_set.StoreSet([StorePath(out)], overwrite=True):
+    with pytest.raises(KeyError), file_set.StoreSet([StorePath(out)], overwrite=True):
         raise KeyError("of the work")
     assert s3.names() == []
     filter_rows(full_table, out, keep_top="50%")

@@ -9,8 +9,7 @@ import pytest
 from replayed import digits
 
 from curate.selectors.table import SELECTORS
-from curate.simulation.curves import lift
-from curate.simulation.replay import replay
+from curate.simulation.replay import lift, replay
 
 pytestmark = pytest.mark.study
 

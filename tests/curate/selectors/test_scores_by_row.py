@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from curate.selectors.pool import Pool
-from curate.selectors.ranked import (
+from curate.selectors.mixing import (
     Entropy,
     HighestScore,
     LeastConfidence,
@@ -13,6 +12,7 @@ from curate.selectors.ranked import (
     least_confidence,
     margin,
 )
+from curate.selectors.pool import Pool
 
 
 def chances(*shape, seed=0):

@@ -17,9 +17,8 @@ from curate.engines.score import score
 from curate.manifest import SourceOptions
 from curate.selftests import corruption, invariance
 from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED
-from curate.selftests.invariance import WAYS, Way, unchanged
+from curate.selftests.invariance import WAYS, Way, of_source, of_table, unchanged
 from curate.selftests.run import selftest
-from curate.selftests.sample import of_source, of_table
 from curate.statistics.degradations import LADDERS
 from curate.statistics.monotone import rise
 from scoring.images import Preprocessing
@@ -283,7 +282,7 @@ def test_a_small_fall_that_is_sure_does_not_hide_a_larger_one():
 
 
 def test_few_images_are_called_few_and_not_chance_level():
-    from curate.selftests.label_check import _check
+    from curate.selftests.run import _check
     from scoring.metrics.resampling import Interval
 
     assert _check("AUROC", "unc_x", Interval(0.54, 0.47, 0.62), 100).state == UNSURE

@@ -13,7 +13,7 @@ from PIL import Image
 from curate.sheets import groups as drawing
 from curate.sheets.doubtful import doubtful_groups
 from curate.sheets.groups import _short, group_sheet
-from curate.sheets.sheet import Tile, contact_sheet
+from curate.sheets.tiles import Tile, contact_sheet
 from curate.tables.table import open_table
 from scoring.errors import InputError
 

@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.sheets.sheet import Tile, contact_sheet
+from curate.sheets.tiles import Tile, contact_sheet
 from scoring.errors import InputError
 
 # kappa -> colour; the rows of the table are in another order.

@@ -6,8 +6,7 @@ import pytest
 from curate.selectors.chance import Random
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.table import SELECTORS
-from curate.simulation.curves import area_under, labels_saved, lift, sign_flip_p
-from curate.simulation.replay import Replay, compare, replay
+from curate.simulation.replay import Replay, area_under, compare, labels_saved, lift, replay, sign_flip_p
 from scoring.errors import InputError
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
-from curate.policies.dedup.changes import COMPARED, Appearance, change_words
 from curate.policies.dedup.grouping.loss import RESOLUTION, bits, detail, enlarged, fidelity, ranks
+from curate.policies.dedup.request import COMPARED, Appearance, change_words
 from curate.tables.rows import Codes, Numbers, Rows
 from scoring.images import Preprocessing, decode
 

@@ -10,7 +10,7 @@ import pytest
 from commandline import run as curate_run
 
 import curate
-from curate.policies.filter.even import Groups, even_best
+from curate.policies.filter.amounts import Groups, even_best
 from scoring.errors import InputError
 
 STRING = pa.string()

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 import numpy as np
 from curate.policies.filter.rule import Reasons, Rule
-from curate.policies.filter.ruling import Ruling
+from curate.policies.filter.rule import Ruling
 from curate.policies.filter.table import rule_option
 from scoring.errors import InputError
 

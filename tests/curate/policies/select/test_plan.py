@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from choosing import vectors_of
 
-from curate.policies.select.groups import part_of, water_fill
-from curate.policies.select.plan import Groups, choose
+from curate.policies.select.plan import Groups, choose, part_of, water_fill
 from curate.policies.select.request import SelectRequest
 from curate.selectors.herding import MaxHerding
-from curate.selectors.mixing import Discounted, gate
+from curate.selectors.mixing import Discounted, Margin, gate
 from curate.selectors.pool import Pool
-from curate.selectors.ranked import Margin
 from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
 
@@ -93,7 +91,7 @@ def test_a_group_is_picked_as_if_there_were_no_other_candidates():
 
 
 def test_with_many_groups_and_labels_each_group_sees_its_own_labelled_rows(monkeypatch):
-    monkeypatch.setattr("curate.policies.select.groups.MEETINGS", 11)  # 2 groups, 6 labelled rows
+    monkeypatch.setattr("curate.policies.select.plan.MEETINGS", 11)  # 2 groups, 6 labelled rows
     pool = pool_of()
     groups = groups_of(pool, [40, 44])
     chosen = choose(pool, SelectRequest("herding", "5", per="group"), groups)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from curate.policies.select.groups import group_order, in_turns, water_fill
+from curate.policies.select.plan import group_order, in_turns, water_fill
 
 
 def poured(sizes, budget):

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import curate
-from curate.policies.split.groups import by_hash, commonest, in_strata
-from curate.policies.split.request import shares_of
+from curate.policies.split.groups import by_hash, commonest, in_strata, shares_of
 from curate.policies.verify import verify
 from curate.tables.digests import redrawn
 from scoring.errors import InputError
