@@ -31,10 +31,9 @@ from torch import Tensor, nn
 
 from scoring.backbones import create_backbone, published_preprocessing
 from scoring.checkpoint import load_model
-from scoring.folded import for_inference, has_bfloat16
+from scoring.folded import STEP, QuickBackbones, for_inference, has_bfloat16, with_quick
 from scoring.model import ModelSpec, ScoringModel
 from scoring.openvino_backbone import import_openvino, with_openvino
-from scoring.quick import STEP, QuickBackbones, with_quick
 
 CPU = torch.device("cpu")
 

@@ -28,13 +28,12 @@ from curate.manifest import open_manifest
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import select_device, select_precision
-from trainers.augment import view
+from trainers.augment import Draw, view
 from trainers.build import build, make_optimizer, set_mode
 from trainers.cache import FORMAT, open_cache
 from trainers.cache_writer import make_cache
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet, load_training_set
-from trainers.draw import Draw
 from trainers.extract import CacheRecipe, Images, features
 from trainers.loop import train
 from trainers.methods.table import METHODS

@@ -17,7 +17,7 @@ from scoring.errors import InputError
 from scoring.images import decode_rgb
 from scoring.metrics import ranking
 from scoring.model import ScoringModel
-from trainers.draw import Draw, random_resized_crop
+from trainers.augment import Draw, random_resized_crop
 from trainers.start import backbone_digest
 
 CLASSES = 10

@@ -24,9 +24,9 @@ import torch
 from PIL import Image
 
 from scoring.images import Preprocessing, decode, decode_rgb
+from scoring.images.decoding import opened
 from scoring.images.geometry import centre_crop
 from scoring.images.raster import DecodeOptions, LocalImage
-from scoring.images.reading import opened
 
 SMALL, LARGE = (500, 375), (4000, 3000)
 Road = Callable[[bytes, int], object]

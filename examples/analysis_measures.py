@@ -15,8 +15,7 @@ from curate.statistics.logistic import logistic_regression
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import permutation_test_linear
 from scoring.model import ScoringModel
-from trainers.augment import view
-from trainers.draw import Draw
+from trainers.augment import Draw, view
 from trainers.methods.augmentation import Augmentation
 
 BINS = 20

@@ -17,9 +17,8 @@ from curate.probes.perceptron import Steps, perceptron_answers
 from scoring.metrics.neighbours import knn_predict
 from scoring.metrics.ranking import auroc, r_auroc
 from scoring.model import ScoringModel
-from trainers.augment import view
+from trainers.augment import Draw, view
 from trainers.data import TrainingSet
-from trainers.draw import Draw
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.siamese import SimSiam
 

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from scoring.errors import InputError, MissingExtraError
-from scoring.folded import ALIKE, NEAR, has_bfloat16, relative_error
+from scoring.folded import ALIKE, NEAR, QuickBackbones, has_bfloat16, relative_error, with_quick
 from scoring.model import ScoringModel
-from scoring.quick import QuickBackbones, with_quick
 
 GROUP = 16  # images; 8 is as fast for small backbones, 32 slower
 HINTS = {"fp32": "f32", "bf16": "bf16"}

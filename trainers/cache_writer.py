@@ -22,10 +22,19 @@ from scoring.lock import LOCK, HeldFolder
 from scoring.marks import DECODING, Marks
 from scoring.model import ScoringModel
 from scoring.temporaries import sweep
-from trainers.cache import ABOUT, METADATA_KEY, PLAIN, epoch_name, features_type, fingerprint, read_about, read_footer
+from trainers.cache import (
+    ABOUT,
+    METADATA_KEY,
+    PLAIN,
+    TargetsDigest,
+    epoch_name,
+    features_type,
+    fingerprint,
+    read_about,
+    read_footer,
+)
 from trainers.data import decode_all
 from trainers.extract import CacheRecipe, Images, Pixels, features
-from trainers.targets import TargetsDigest
 
 GROUP_ROWS = 8192
 

@@ -17,11 +17,10 @@ from scoring.images.deep import WHITE
 from scoring.marks import Marks
 from scoring.model import ScoringModel
 from scoring.system import free_memory
-from trainers.augment import view
+from trainers.augment import Draw, view
 from trainers.cache import DTYPES, PLAIN
 from trainers.config import require_seed
 from trainers.data import decode_all
-from trainers.draw import Draw
 from trainers.methods.augmentation import Augmentation
 
 BLOCK = 1024  # images that are decoded, and written, at a time

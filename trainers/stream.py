@@ -14,14 +14,12 @@ from torch import Tensor
 from scoring.errors import InputError
 from scoring.images import Preprocessing
 from scoring.images.budget import BODIES
-from scoring.images.decoders import closing_decoders, crop_decoder_for
+from scoring.images.decoders import Crops, DecodedCrops, closing_decoders, crop_decoder_for
 from scoring.images.deep import WHITE
-from scoring.images.random_crops import Crops, DecodedCrops
 from scoring.images.raster import DecodeOptions
 from scoring.marks import Marks
 from trainers import ranks
-from trainers.data import bytes_or_status
-from trainers.shuffle import windows
+from trainers.data import bytes_or_status, windows
 
 AHEAD = 1 << 30  # bytes of crops that wait for the step that takes them, but at least one batch of them
 MOST_AHEAD = 4  # batches

@@ -10,11 +10,10 @@ from torch import Tensor
 from scoring.errors import InputError
 from scoring.model import ScoringModel
 from trainers import ranks
-from trainers.augment import changed, view
+from trainers.augment import Draw, changed, view
 from trainers.cache import PLAIN, CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
-from trainers.draw import Draw
 from trainers.half import autocast
 from trainers.memory import hold
 from trainers.methods.augmentation import Augmentation

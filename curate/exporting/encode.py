@@ -8,11 +8,10 @@ from typing import Any
 from PIL import Image
 
 from scoring.errors import InputError
-from scoring.images.decoding import decode_rgb
+from scoring.images.decoding import decode_rgb, opened
 from scoring.images.deep import WHITE
 from scoring.images.geometry import resize
 from scoring.images.raster import DecodeOptions
-from scoring.images.reading import opened
 from scoring.images.sniff import sniff
 
 KINDS = ("jpeg", "png", "webp")

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.errors import InputError
-from scoring.search.graph import choose_lists
+from scoring.search.graph import NearestSearch, choose_lists
 from scoring.search.inverted import InvertedLists, list_centroids
 from scoring.search.links import Links, Recall
-from scoring.search.nearest import NearestSearch
 from scoring.search.rows import Vectors
 
 EXACT_ROWS = 50_000  # up to here every query is compared with every row

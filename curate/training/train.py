@@ -250,8 +250,7 @@ def _save(
     """Write the checkpoint in float16, except weights with prefixes listed in ``exact``."""
     import torch
 
-    from scoring.checkpoint import save_checkpoint
-    from scoring.stored import stored_names
+    from scoring.checkpoint import save_checkpoint, stored_names
 
     stored = stored_names(model)
     weights = [value for name, value in model.named_parameters() if name in stored and name.startswith("backbone.")]

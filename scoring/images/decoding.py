@@ -1,7 +1,15 @@
-"""From bytes to pixels: the decoder of each format, and one outcome for any bytes."""
+"""From bytes to pixels: the decoder of each format, and one outcome for any bytes.
+
+A file that passes may be broken inside still; one that does not is decoded in its own process (``supervised.py``).
+"""
 
 import hashlib
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
@@ -17,19 +25,128 @@ from scoring.images.geometry import (
     resize,
     resized_size,
 )
+from scoring.images.jpeg import read_jpeg_header
 from scoring.images.outcome import DecodedImage, DecodeError, single_line
 from scoring.images.phash import SIDE, perceptual_hash
 from scoring.images.pillow import MAX_SIDE
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quality import SIDE as QUALITY_SIDE
 from scoring.images.quality import Quality, measure
-from scoring.images.raster import DEFAULT_MAX_PIXELS, DecodeOptions, Header
-from scoring.images.reading import opened
+from scoring.images.raster import DEFAULT_MAX_PIXELS, DecodeOptions, Header, LocalImage, format_of
 from scoring.images.signature import chroma, signature
-from scoring.images.sniff import sniff
+from scoring.images.sniff import sniff, webp_canvas
+from scoring.images.supervised import opened_in_child
 
+MOST_CHUNKS = 20_000  # of a PNG; libpng writes one for every 8 KB
+_SMALL_CHUNK = 4096  # bytes; of these the checksum is compared here, of others the decoder does it
+_PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # colour type -> bits
+_WEBP_PARTS = {b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ICCP", b"EXIF", b"XMP "}  # of an image that does not move
+_MOVING = 0x02  # flag of a WebP's VP8X
 __all__ = ["DEFAULT_MAX_PIXELS", "KIND", "MAX_SIDE", "decode", "decode_rgb", "decode_small"]
 KIND = "background and image by contrast"  # of the rules that pixels follow; another kind gives other pixels
+
+
+def is_plain(data: bytes, name: str) -> bool:
+    """Return whether this is a still PNG or WebP of intact structure; JPEGs are judged by their header.
+
+    Args:
+        data: the encoded image.
+        name: its format, by ``sniff``.
+
+    >>> is_plain(b"GIF89a", "gif")
+    False
+    """
+    return (name == "png" and _is_plain_png(data)) or (name == "webp" and _is_plain_webp(data))
+
+
+def _is_plain_png(data: bytes) -> bool:
+    """Walk the chunks: IHDR first, IEND last, every length within the file.
+
+    Source: PNG specification, third edition, sections 5 and 11.2.
+    """
+    if len(data) < 33 or data[8:16] != b"\0\0\0\x0dIHDR":
+        return False
+    depth, colour, compression, filtering, interlaced = data[24:29]
+    if depth not in _PNG_DEPTHS.get(colour, ()) or compression or filtering or interlaced > 1:
+        return False
+    at, has_pixels = 8, False
+    for _ in range(MOST_CHUNKS):
+        if at + 12 > len(data):
+            return False
+        length, kind = struct.unpack_from(">I4s", data, at)
+        end = at + 12 + length
+        if end > len(data) or kind == b"acTL":  # an animation
+            return False
+        if length <= _SMALL_CHUNK and zlib.crc32(data[at + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
+            return False
+        has_pixels |= kind == b"IDAT"
+        if kind == b"IEND":
+            return has_pixels
+        at = end
+    return False
+
+
+def _is_plain_webp(data: bytes) -> bool:
+    """Walk the chunks of a still WebP; source: RFC 9649, sections 2.4 to 2.7."""
+    if len(data) < 30 or int.from_bytes(data[4:8], "little") + 8 != len(data) or webp_canvas(data) is None:
+        return False
+    if data[12:16] == b"VP8X" and data[20] & _MOVING:
+        return False
+    at, n_pictures = 12, 0
+    while at + 8 <= len(data):
+        kind, length = struct.unpack_from("<4sI", data, at)
+        at += 8 + length + (length & 1)
+        if kind not in _WEBP_PARTS:
+            return False
+        n_pictures += kind in (b"VP8 ", b"VP8L")
+    return n_pictures == 1 and at == len(data)
+
+
+class OpenedImage(Protocol):
+    """An image with a known header; see ``LocalImage`` for results and exceptions."""
+
+    header: Header
+
+    def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
+        """Decode it."""
+        ...
+
+
+class _OpenedPlain(LocalImage):
+    """An image of plain structure, read in this process unless libjpeg-turbo finds an error."""
+
+    def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
+        """Decode it."""
+        if self.header.format != "jpeg":
+            return super().raster(short_side)
+        with suppress(ValueError, MemoryError):  # what decodes it again below meets the same, and says so
+            return self.strict_raster(short_side), None
+        with opened_in_child(self.data, self.header.format, self.options) as image:
+            return image.raster(short_side)
+
+
+@contextmanager
+def opened(data: bytes, options: DecodeOptions, *, supervised: bool = False) -> Iterator[OpenedImage]:
+    """Read the header of an image; its pixels can be read inside the block.
+
+    Args:
+        data: the encoded image.
+        options: what it may take, and how it is read.
+        supervised: read it in its own process, however it is built.
+
+    Raises:
+        DecodeError: from the block, too: memory that runs out there is ``too_large``.
+    """
+    name = format_of(data)
+    try:
+        jpeg = read_jpeg_header(data) if name == "jpeg" else None
+        if not supervised and (jpeg.is_plain if jpeg else is_plain(data, name)):
+            yield _OpenedPlain(data, name, options, jpeg)
+        else:
+            with opened_in_child(data, name, options) as image:
+                yield image
+    except MemoryError:
+        raise DecodeError("too_large", "it does not fit in memory") from None
 
 
 def decode(

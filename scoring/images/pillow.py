@@ -1,10 +1,13 @@
-"""Decoding of every format but plain JPEG by Pillow, with the plugin chosen by name."""
+"""Decoding of every format but plain JPEG by Pillow, with the plugin chosen by name.
+
+Pillow counts by walking the whole file with no bound, so a small hostile file can keep it busy for minutes.
+"""
 
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Literal, cast
 
 from PIL import (
     AvifImagePlugin,
@@ -32,7 +35,6 @@ from scoring.images.deep import (
     low_bytes,
     scaled_colour,
 )
-from scoring.images.frames import count_gif, count_tiff
 from scoring.images.geometry import Pixels
 from scoring.images.icon import MOST_PIXELS as MOST_ICON_PIXELS
 from scoring.images.icon import count_icons, icon_size
@@ -41,6 +43,7 @@ from scoring.images.outcome import DecodeError
 from scoring.images.quiet import quiet, silence_libtiff
 from scoring.images.sniff import ends_early, webp_canvas
 
+MOST_STEPS = 200_000  # blocks of a GIF, directories of a TIFF; beyond it the count is not known
 MAX_SIDE = 65_535  # pixels; what a JPEG can hold
 MOST_RLE_PIXELS = 16_000_000  # Pillow unpacks run-length BMP in a Python loop
 _COLOURS = ("RGB", "RGBA", "RGBX", "CMYK")  # modes of which Pillow keeps the high byte of 16 bits
@@ -63,6 +66,60 @@ _OPENERS: dict[str, Opener] = {
 
 _TRUNCATED = ("truncated", "unexpected end", "premature end", "not enough image data", "end of file")
 _UNSUPPORTED = ("unknown pixel mode", "unsupported", "not supported", "not implemented", "cannot find loader")
+
+
+def count_gif(data: bytes) -> int | None:
+    """Return the number of frames in a GIF (at least 1); None if it has too many blocks.
+
+    Source: GIF89a specification, sections 18 to 27.
+    """
+    at = 13 + _colour_table(data, 10)
+    n_frames, in_blocks = 0, False
+    for _ in range(MOST_STEPS):
+        if at >= len(data):
+            return max(1, n_frames)
+        kind = data[at]
+        if in_blocks:  # a sub-block: its length, then so many bytes; length 0 ends them
+            in_blocks = kind != 0
+            at += 1 + kind
+        elif kind == 0x2C:  # image descriptor, perhaps a colour table, the code size
+            n_frames, in_blocks = n_frames + 1, True
+            at += 11 + _colour_table(data, at + 9)
+        elif kind == 0x21:  # extension
+            in_blocks = True
+            at += 2
+        elif kind == 0x3B:  # trailer
+            return max(1, n_frames)
+        else:
+            at += 1
+    return None
+
+
+def count_tiff(data: bytes) -> int | None:
+    """Return the number of directories in a TIFF or BigTIFF (at least 1); None if there are too many.
+
+    A chain that comes back to a directory ends there.
+    """
+    order: Literal["big", "little"] = "big" if data[:2] == b"MM" else "little"
+    is_big = b"+" in data[2:4]
+    n_count, n_entry, n_offset = (8, 20, 8) if is_big else (2, 12, 4)
+
+    def number(at: int, n_bytes: int) -> int:
+        return int.from_bytes(data[at : at + n_bytes], order)
+
+    at = number(8 if is_big else 4, n_offset)
+    seen: set[int] = set()
+    while 0 < at < len(data) and at not in seen:
+        if len(seen) >= MOST_STEPS:
+            return None
+        seen.add(at)
+        at = number(at + n_count + n_entry * number(at, n_count), n_offset)
+    return max(1, len(seen))
+
+
+def _colour_table(data: bytes, at: int) -> int:
+    flags = data[at] if at < len(data) else 0
+    return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 
 def check_size(width: int, height: int, max_pixels: int) -> None:

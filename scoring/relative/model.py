@@ -10,18 +10,17 @@ from numpy.typing import NDArray
 
 from scoring.junk.classifier import JunkClassifier, probability_of
 from scoring.junk.features import JunkInputs
-from scoring.relative.clusters import Centroids, labels_of
 from scoring.relative.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, UNLIKE
-from scoring.relative.grades import graded, quantiles_of
-from scoring.relative.local import among_neighbours
 from scoring.relative.neighbours import Near, near_in, near_to
 from scoring.relative.propagated import OTHER, Learned, Propagated
-from scoring.relative.rule import WEIGHTS, combined, composed, lifted
+from scoring.relative.rule import PICTURE, WEIGHTS, combined, composed, lifted
 from scoring.relative.signals import CLOSE, SIGNALS, RowPlaces, RowsAmongOthers
 from scoring.relative.space import BLOCK, Centred, centred, unit
-from scoring.relative.unlike import group_numbers
+from scoring.relative.unlike import Centroids, group_numbers, labels_of
 from scoring.search.links import Recall
 
+POINTS = 1001  # quantiles that are kept
+LEVELS = np.linspace(0, 1, POINTS)
 AMBIGUITY = "ambiguity"  # what the rule makes of the signals
 FAR = 0.99  # quantile of the distances in the dataset beyond which a row lies outside of it
 FAR_SHARE = 0.05  # of rows outside, above which a note is shown
@@ -31,6 +30,49 @@ Floats = NDArray[np.float64]
 Columns = dict[str, NDArray[Any]]
 NO_NEAR = np.zeros((0, CLOSE), np.int32)
 NO_CLUSTERS = NO_GROUPS = np.zeros((0, 0), np.float32)
+
+
+def among_neighbours(fitted: NDArray[np.floating], near: Near, of_others: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Return the share of a row's 10 nearest rows that are less ambiguous, halved; junk keeps its score.
+
+    Cut by it, each neighbourhood of images loses the same share, where a cut by the score itself empties the parts of
+    a dataset in which all is hard to recognise: the parts from which a model has most to learn.
+
+    Args:
+        fitted: the score of N rows: at most .5 for an image, above for junk; shape (N,).
+        near: their neighbours among R others.
+        of_others: the score of those, shape (R,).
+
+    Returns:
+        Shape (N,): in [0, .5] for an image, rows with equally many clearer neighbours in the order of their scores;
+        the score itself for junk.
+    """
+    index, exists = near.index[:, :CLOSE].clip(0), near.exists[:, :CLOSE]
+    clearer = ((of_others[index] < np.asarray(fitted)[:, None]) & exists).sum(1)
+    position = np.clip(np.asarray(fitted, np.float64) / PICTURE, 0, 1)
+    standing = (clearer + position) / (exists.sum(1) + 1)
+    return np.where(fitted > PICTURE, fitted, standing * PICTURE).astype(np.float32)
+
+
+def quantiles_of(values: NDArray) -> NDArray[np.float32]:
+    """Return the quantiles of values, shape (1001,), ascending; all 0 without values."""
+    if not len(values):
+        return np.zeros(POINTS, np.float32)
+    return np.quantile(np.asarray(values, np.float64), LEVELS).astype(np.float32)
+
+
+def graded(values: NDArray, quantiles: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the share of a dataset that lies below each value, ties counting half, in [0, 1].
+
+    Between two quantiles it is interpolated; a value that many rows of the dataset have gets the middle of their
+    shares.
+
+    >>> graded(np.array([-1.0, 0.5, 2.0]), np.linspace(0, 1, POINTS).astype(np.float32)).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    different, first, count = np.unique(quantiles.astype(np.float64), return_index=True, return_counts=True)
+    levels = (LEVELS[first] + LEVELS[first + count - 1]) / 2
+    return np.interp(np.asarray(values, np.float64), different, levels, left=0.0, right=1.0)
 
 
 def far_from(outside: int, rows: int) -> str:

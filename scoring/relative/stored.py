@@ -15,14 +15,12 @@ from scoring.atomic import AtomicFile, commit_together
 from scoring.checkpoint import FIT, checkpoint_of, find_checkpoint, read_checkpoint, write_checkpoint
 from scoring.errors import InputError
 from scoring.junk.stored import from_json, to_json
-from scoring.relative.clusters import FINE, SIZES
 from scoring.relative.fit import REFERENCES
-from scoring.relative.grades import POINTS
 from scoring.relative.learn import MOST_CLASSES
-from scoring.relative.model import AMBIGUITY, DatasetFit, RowStanding
+from scoring.relative.model import AMBIGUITY, POINTS, DatasetFit, RowStanding
 from scoring.relative.propagated import OTHER, Propagated
 from scoring.relative.signals import CLOSE, SIGNALS
-from scoring.relative.unlike import MOST_GROUPS
+from scoring.relative.unlike import FINE, MOST_GROUPS, SIZES
 
 MOST_WEIGHT = 1e6  # of a signal; the rule's own are below 20
 MEAN, ROWS, NEAR, STANDING = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.near", f"{FIT}.standing"

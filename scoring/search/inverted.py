@@ -8,8 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.search.centroids import Centroids
-from scoring.search.kmeans import assign, in_groups, nearest_centroids, spherical_kmeans
+from scoring.search.kmeans import Centroids, assign, in_groups, nearest_centroids, spherical_kmeans
 from scoring.search.rows import Vectors
 
 LIST_ROWS = 500  # rows a list has on average

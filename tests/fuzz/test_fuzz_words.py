@@ -16,12 +16,12 @@ from curate.manifest.text import guarded, unguarded
 from curate.manifest.uris import read_uri
 from curate.reporting.served.query import BadQuery, read_query
 from curate.tables.where import parse_condition
-from scoring.images.frames import count_gif, count_tiff
+from scoring.images.decoding import is_plain
 from scoring.images.jpeg import read_jpeg_header
 from scoring.images.outcome import DecodeError
+from scoring.images.pillow import count_gif, count_tiff
 from scoring.images.raster import format_of
 from scoring.images.sniff import ends_early, sniff, webp_canvas
-from scoring.images.structure import is_plain
 
 BATCH = pa.record_batch(
     {

@@ -3,12 +3,19 @@ import timm
 import torch
 from torch import nn
 
-from scoring.folded import PackedBackbone, PackedConv, fold_batchnorm, followers, for_inference, relative_error
+from scoring.folded import (
+    BackboneInputs,
+    PackedBackbone,
+    PackedConv,
+    fold_batchnorm,
+    followers,
+    for_inference,
+    relative_error,
+)
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.joined_backbone import JoinedBackbone, PartSpec
 from scoring.model import ModelSpec, ScoringModel
-from scoring.quick import BackboneInputs
 from scoring.runner import Runner, has_bfloat16, select_precision
 
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ import torch
 
 from scoring.errors import InputError
 from trainers import augment
-from trainers.draw import Draw
+from trainers.augment import Draw
 from trainers.methods.augmentation import Augmentation
 
 

@@ -18,12 +18,10 @@ from small_cache import CPU, RECIPE, N, about, images, make
 from scoring.errors import InputError
 from scoring.images import decode
 from trainers import cache_writer, extract
-from trainers.augment import view
-from trainers.cache import epoch_name, open_cache
+from trainers.augment import Draw, view
+from trainers.cache import TargetsDigest, epoch_name, open_cache
 from trainers.cache_writer import make_cache
-from trainers.draw import Draw
 from trainers.methods.augmentation import Augmentation
-from trainers.targets import TargetsDigest
 
 
 def bytes_of(folder):

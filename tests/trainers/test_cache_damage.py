@@ -11,8 +11,7 @@ import pytest
 from small_cache import RECIPE, N, make, note_targets
 
 from scoring.errors import InputError
-from trainers.cache import epoch_name, open_cache
-from trainers.targets import TargetsDigest
+from trainers.cache import TargetsDigest, epoch_name, open_cache
 
 
 def flip(path, at):

@@ -9,9 +9,8 @@ import scipy.ndimage
 import torch
 from PIL import Image
 
-from trainers import damage
-from trainers.augment import view
-from trainers.draw import Draw
+from trainers import augment
+from trainers.augment import Draw, view
 from trainers.methods.augmentation import Augmentation
 
 
@@ -33,24 +32,24 @@ def spread(images):
     return images.flatten(1).std(1)
 
 
-@pytest.mark.parametrize("kind", list(damage.DAMAGE))
+@pytest.mark.parametrize("kind", list(augment.DAMAGE))
 def test_every_kind_keeps_shape_and_range_repeats_with_its_seed_and_leaves_its_argument_alone(kind):
     images = pictures(24)
     before = images.clone()
-    changed = damage.DAMAGE[kind](images, draw(24, 3))
+    changed = augment.DAMAGE[kind](images, draw(24, 3))
     assert changed.shape == images.shape
     assert changed.dtype == torch.float32
     assert changed.isfinite().all()
     assert -0.01 <= changed.min() <= changed.max() <= 255.01
-    assert torch.equal(changed, damage.DAMAGE[kind](images, draw(24, 3)))
-    assert not torch.equal(changed, damage.DAMAGE[kind](images, draw(24, 4)))
+    assert torch.equal(changed, augment.DAMAGE[kind](images, draw(24, 3)))
+    assert not torch.equal(changed, augment.DAMAGE[kind](images, draw(24, 4)))
     assert torch.equal(images, before)
     assert ((changed - images).abs().flatten(1).mean(1) > 0).all()
 
 
 def test_dark_images_are_a_fraction_of_themselves_in_whole_levels():
     images = pictures(300)
-    dark = damage.dark(images, draw(300))
+    dark = augment.dark(images, draw(300))
     shares = (dark.sum((1, 2, 3)) / images.sum((1, 2, 3))).numpy()
     assert shares.min() > 0.005
     assert shares.max() < 0.21
@@ -61,7 +60,7 @@ def test_dark_images_are_a_fraction_of_themselves_in_whole_levels():
 
 def test_bright_images_keep_their_order_and_come_close_to_white():
     images = pictures(300)
-    bright = damage.bright(images, draw(300))
+    bright = augment.bright(images, draw(300))
     assert (bright >= images - 1e-3).all()
     assert (bright.flatten(1) >= 229).float().mean() > 0.6  # 255 less what the thinnest veil leaves, mostly
     for image, lit in zip(images[:9].flatten(1).numpy(), bright[:9].flatten(1).numpy(), strict=True):
@@ -71,8 +70,8 @@ def test_bright_images_keep_their_order_and_come_close_to_white():
 
 def test_a_blank_page_forgets_the_picture_and_comes_in_white_black_and_colours():
     images = pictures(2000, side=8)
-    pages = damage.blank(images, draw(2000))
-    assert torch.allclose(pages, damage.blank(255 - images, draw(2000)))
+    pages = augment.blank(images, draw(2000))
+    assert torch.allclose(pages, augment.blank(255 - images, draw(2000)))
     mean = pages.mean((2, 3))
     assert (mean > 240).all(1).float().mean().item() == pytest.approx(0.3, abs=0.05)
     assert (mean < 15).all(1).float().mean().item() == pytest.approx(0.2, abs=0.05)
@@ -84,7 +83,7 @@ def test_a_blank_page_forgets_the_picture_and_comes_in_white_black_and_colours()
 
 def test_a_flat_image_is_a_colour_and_a_little_of_the_picture():
     images = pictures(200)
-    flat = damage.flat(images, draw(200))
+    flat = augment.flat(images, draw(200))
     apart = images - images.mean((2, 3), keepdim=True)
     level = flat.mean((2, 3), keepdim=True)
     inside = ((level > 60) & (level < 195)).flatten(1).all(1)  # no pixel of these is cut off
@@ -97,7 +96,7 @@ def test_a_flat_image_is_a_colour_and_a_little_of_the_picture():
 
 def test_blur_is_scipys_and_its_width_lies_between_its_bounds():
     images = pictures(40, side=64)
-    ours = damage.blurred(images, draw(40))
+    ours = augment.blurred(images, draw(40))
     sigma = 64 * draw(40).log_uniform(0.015, 0.15)
     assert sigma.min() > 0.9
     assert sigma.max() < 9.7
@@ -109,7 +108,7 @@ def test_blur_is_scipys_and_its_width_lies_between_its_bounds():
 
 def test_noise_adds_what_it_says_in_cells_of_the_picture_that_it_stands_for():
     images = torch.full((900, 3, 16, 16), 127.5)
-    noise = damage.noisy(images, draw(900)) - 127.5
+    noise = augment.noisy(images, draw(900)) - 127.5
     deviation = spread(noise)
     assert deviation.min() > 1.5  # noise of 8 levels on 40 pixels a side, whose means are taken
     assert deviation.max() < 130
@@ -134,17 +133,17 @@ def test_noise_adds_what_it_says_in_cells_of_the_picture_that_it_stands_for():
 
 def test_in_three_tenths_there_is_noise_alone():
     images = pictures(600, side=16)
-    noisy = damage.noisy(images, draw(600))
-    same = damage.noisy(255 - images, draw(600)) == noisy
+    noisy = augment.noisy(images, draw(600))
+    same = augment.noisy(255 - images, draw(600)) == noisy
     assert same.flatten(1).all(1).float().mean().item() == pytest.approx(0.3, abs=0.07)
 
 
 def test_a_tiny_image_holds_no_more_than_the_mean_of_its_cells():
     images = pictures(60, side=48)
-    tiny = damage.tiny(images, draw(60))
+    tiny = augment.tiny(images, draw(60))
     numbers = draw(60)
-    side_of = (numbers.uniform() * len(damage.TINY_SIDES)).long()
-    twelve = (side_of == damage.TINY_SIDES.index(12)).nonzero().flatten()
+    side_of = (numbers.uniform() * len(augment.TINY_SIDES)).long()
+    twelve = (side_of == augment.TINY_SIDES.index(12)).nonzero().flatten()
     assert len(twelve) > 3
     n_close = 0
     for at in twelve.tolist():
@@ -159,12 +158,12 @@ def test_a_tiny_image_holds_no_more_than_the_mean_of_its_cells():
 def test_compression_leaves_whole_multiples_of_the_quanta_in_every_block():
     images = 90 + 0.3 * pictures(2, side=32)  # far from black and white, where values would be cut off
     coarseness = torch.tensor([4.0, 9.0])
-    red, green, blue = damage.block_dct(images, coarseness).double().numpy().transpose(1, 0, 2, 3)
+    red, green, blue = augment.block_dct(images, coarseness).double().numpy().transpose(1, 0, 2, 3)
     luma = 0.299 * red + 0.587 * green + 0.114 * blue
     planes = {"JPEG_LUMA": luma - 128, "JPEG_CHROMA": (blue - luma) / 1.772}
     for name, plane in planes.items():
         for image, factor in zip(plane, coarseness.tolist(), strict=True):
-            quanta = np.clip(np.array(getattr(damage, name), float) * factor, 1, 255)
+            quanta = np.clip(np.array(getattr(augment, name), float) * factor, 1, 255)
             for y in range(0, 32, 8):
                 for x in range(0, 32, 8):
                     coefficients = scipy.fft.dctn(image[y : y + 8, x : x + 8], norm="ortho")
@@ -174,7 +173,7 @@ def test_compression_leaves_whole_multiples_of_the_quanta_in_every_block():
 @pytest.mark.parametrize("quality", [2, 5, 8])
 def test_compression_is_what_pillows_jpeg_does(quality):
     images = pictures(6, side=60).round()  # 60 is no multiple of 8
-    ours = damage.block_dct(images, torch.full((6,), 50 / quality))
+    ours = augment.block_dct(images, torch.full((6,), 50 / quality))
     for picture, compressed in zip(images, ours, strict=True):
         original = picture.permute(1, 2, 0).byte().numpy()
         file = io.BytesIO()
@@ -187,18 +186,18 @@ def test_compression_is_what_pillows_jpeg_does(quality):
 
 def test_compression_at_the_size_of_the_view_is_that_of_its_blocks():
     images = pictures(60, side=32)
-    out = damage.compressed(images, draw(60))
+    out = augment.compressed(images, draw(60))
     numbers = draw(60)
     quality = numbers.uniform(1, 8)
-    share = (numbers.uniform() * len(damage.JPEG_SHARES)).long()
-    rows = (share == damage.JPEG_SHARES.index(1.0)).nonzero().flatten()
+    share = (numbers.uniform() * len(augment.JPEG_SHARES)).long()
+    rows = (share == augment.JPEG_SHARES.index(1.0)).nonzero().flatten()
     assert len(rows) > 3
-    assert torch.allclose(out[rows], damage.block_dct(images[rows], 50 / quality[rows]))
+    assert torch.allclose(out[rows], augment.block_dct(images[rows], 50 / quality[rows]))
 
 
 def test_a_box_covers_the_share_that_it_draws_with_one_colour():
     images = pictures(300, side=64)
-    out = damage.covered(images, draw(300))
+    out = augment.covered(images, draw(300))
     changed = (out != images).any(1).float().mean((1, 2))
     assert changed.min() > 0.06
     assert changed.max() < 0.88
@@ -215,14 +214,14 @@ def test_a_box_covers_the_share_that_it_draws_with_one_colour():
 def test_all_kinds_are_as_likely_and_each_image_gets_one():
     images = pictures(2000, side=16)
     seen = []
-    kinds = {name: (lambda x, d, at=at: torch.full_like(x, float(at))) for at, name in enumerate(damage.DAMAGE)}
-    before = dict(damage.DAMAGE)
+    kinds = {name: (lambda x, d, at=at: torch.full_like(x, float(at))) for at, name in enumerate(augment.DAMAGE)}
+    before = dict(augment.DAMAGE)
     try:
-        damage.DAMAGE.update(kinds)
-        seen = damage.damaged(images, draw(2000))
+        augment.DAMAGE.update(kinds)
+        seen = augment.damaged(images, draw(2000))
     finally:
-        damage.DAMAGE.update(before)
-    assert damage.damaged(images[:0], draw(0)).shape == (0, 3, 16, 16)
+        augment.DAMAGE.update(before)
+    assert augment.damaged(images[:0], draw(0)).shape == (0, 3, 16, 16)
     assert (seen.flatten(1) == seen[:, :1, 0, 0]).all()
     shares = np.bincount(seen[:, 0, 0, 0].long().numpy(), minlength=len(before)) / 2000
     assert np.abs(shares - 1 / len(before)).max() < 0.03

@@ -7,7 +7,7 @@ from safetensors import safe_open
 
 from scoring.errors import InputError
 from trainers import ranks
-from trainers.draw import Draw
+from trainers.augment import Draw
 
 FEW = ("simclr", "mcinfonce", "dino-teacher", "umm", "simsiam", "moco-groups", "accumulate", "damage")
 OTHERS = tuple(name for name in two_ranks.cases() if name not in FEW)

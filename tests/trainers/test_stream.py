@@ -12,8 +12,7 @@ from PIL import Image
 from scoring.errors import InputError
 from scoring.images import Preprocessing
 from trainers import ranks
-from trainers.data import batches
-from trainers.shuffle import BLOCK, WINDOW, windows
+from trainers.data import BLOCK, WINDOW, batches, windows
 from trainers.stream import CropGroup, CroppedBatches, ImageStream
 
 N, SIZE = 20, 4

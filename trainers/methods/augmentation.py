@@ -11,7 +11,7 @@ class Augmentation:
 
     ``corrupt`` is this project's addition: the probability of noise, and of a grey box, on a view. SimSiam's views hold
     neither, so a kappa head that was trained without them says nothing about such images. ``damage`` is, too: the
-    probability that a view is left with little to learn from, in one of the ways of ``trainers.damage``.
+    probability that a view is left with little to learn from, in one of the ways of ``trainers.augment``.
     """
 
     scale: tuple[float, float] = (0.2, 1.0)  # share of the area that a standard view shows

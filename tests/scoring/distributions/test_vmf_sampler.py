@@ -7,8 +7,7 @@ import scipy.integrate
 import torch
 
 from scoring.distributions import vmf
-from scoring.distributions.vmf_gradient import motion_over_sine_squared
-from scoring.distributions.vmf_sampler import _draw_blindly, proposal_constants
+from scoring.distributions.vmf_sampler import _draw_blindly, motion_over_sine_squared, proposal_constants
 
 # (M, kappa, mean cosine) where an approximate constant in the rejection gave the wrong hemisphere, then the extremes
 CASES = [

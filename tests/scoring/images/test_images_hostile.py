@@ -17,8 +17,8 @@ from PIL import Image
 
 from scoring.images import STATUSES, Preprocessing, decode, decode_rgb
 from scoring.images.budget import PixelBudget
-from scoring.images.frames import count_gif, count_tiff
 from scoring.images.outcome import DecodeError, single_line
+from scoring.images.pillow import count_gif, count_tiff
 from scoring.images.quiet import quiet
 from scoring.images.raster import DecodeOptions
 from scoring.images.sniff import sniff, webp_canvas

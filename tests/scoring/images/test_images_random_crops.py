@@ -7,8 +7,7 @@ import pytest
 from PIL import Image
 
 from scoring.images import Preprocessing, decode
-from scoring.images.decoders import DECODERS, crops_elsewhere
-from scoring.images.random_crops import Crops, decode_crops
+from scoring.images.decoders import DECODERS, Crops, crops_elsewhere, decode_crops
 
 READ = Preprocessing(size=32, resize=40)
 

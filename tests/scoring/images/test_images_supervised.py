@@ -19,9 +19,9 @@ from PIL import Image
 
 from scoring.errors import InputError
 from scoring.images import DecodeError, Preprocessing, decode, decode_rgb, supervised
+from scoring.images.decoding import is_plain as is_plain_by_chunks
 from scoring.images.jpeg import read_jpeg_header
 from scoring.images.raster import DecodeOptions, LocalImage
-from scoring.images.structure import is_plain as is_plain_by_chunks
 
 P16 = Preprocessing(size=16, resize=16)
 FORMATS = ("jpeg", "png", "webp", "gif", "tiff", "bmp", "avif")
@@ -121,7 +121,7 @@ def exif(orientation):
 
 
 def test_what_cameras_and_programs_write_is_plain_and_needs_no_process(monkeypatch):
-    monkeypatch.setattr("scoring.images.reading.opened_in_child", lambda *_: pytest.fail("a process was requested"))
+    monkeypatch.setattr("scoring.images.decoding.opened_in_child", lambda *_: pytest.fail("a process was requested"))
     picture = smooth()
     for options in (
         *({"quality": q, "progressive": p, "optimize": p} for q in (30, 95) for p in (False, True)),

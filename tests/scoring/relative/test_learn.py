@@ -4,7 +4,6 @@ from synthetic import kinds, unit
 
 from scoring.errors import InputError
 from scoring.metrics.ranking import auroc
-from scoring.relative.clusters import cluster_centres
 from scoring.relative.columns import AMBIGUOUS
 from scoring.relative.fit import fit_dataset
 from scoring.relative.learn import check_labels, label_auroc, learn, measured_rows
@@ -12,6 +11,7 @@ from scoring.relative.model import laid_out
 from scoring.relative.neighbours import near_in
 from scoring.relative.propagated import KnownLabels, graph_of, guessed, other_class, prototypes, spread
 from scoring.relative.space import centred, mean_of
+from scoring.relative.unlike import cluster_centres
 
 
 def dataset_of(rows):

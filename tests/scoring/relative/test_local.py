@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from synthetic import kinds
 
-from scoring.relative.local import among_neighbours
+from scoring.relative.model import among_neighbours
 from scoring.relative.neighbours import Near, near_in
 from scoring.relative.space import centred, mean_of
 from scoring.search.links import Recall

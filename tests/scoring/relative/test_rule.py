@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from scoring.relative.grades import POINTS, graded, quantiles_of
+from scoring.relative.model import POINTS, graded, quantiles_of
 from scoring.relative.rule import combined, composed, lifted
 
 GRID = np.linspace(0, 1, 101)

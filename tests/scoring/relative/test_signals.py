@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from synthetic import kinds, slow_distance, unit
 
-from scoring.relative.clusters import SIZES, cluster_centres, labels_of
 from scoring.relative.neighbours import Near, near_in
 from scoring.relative.signals import SIGNALS, RowPlaces, RowsAmongOthers, contrast, disagreement, distance, unshared
 from scoring.relative.space import centred, mean_of
+from scoring.relative.unlike import SIZES, cluster_centres, labels_of
 from scoring.search.links import Recall
 
 

@@ -2,11 +2,10 @@ import numpy as np
 import pytest
 from synthetic import kinds
 
-from scoring.relative import turns
+from scoring.relative import fit
 from scoring.relative.columns import FITTED, LOCAL
-from scoring.relative.fit import fit_dataset
+from scoring.relative.fit import fit_dataset, in_turns, line_up
 from scoring.relative.space import centred, mean_of
-from scoring.relative.turns import in_turns, line_up
 
 
 def units_of(rows):
@@ -50,7 +49,7 @@ def test_junk_goes_first_and_wins_against_no_image():
 
 
 def test_of_many_rows_a_draw_is_clustered(monkeypatch):
-    monkeypatch.setattr(turns, "LINED_UP", 60)
+    monkeypatch.setattr(fit, "LINED_UP", 60)
     rows, kind = kinds(n=500, spread=0.2)
     line = line_up(units_of(rows))
     assert sorted(line) == list(range(500))

@@ -3,8 +3,15 @@ import pytest
 from synthetic import kinds, unit
 
 from scoring.metrics.ranking import auroc
-from scoring.relative.clusters import fine_clusters, labels_of
-from scoring.relative.unlike import directions_of, group_numbers, left_out_auroc, separation, unlike_groups
+from scoring.relative.unlike import (
+    directions_of,
+    fine_clusters,
+    group_numbers,
+    labels_of,
+    left_out_auroc,
+    separation,
+    unlike_groups,
+)
 
 
 def dataset(n_other, n=600, seed=0):

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from scoring.search import centroids as near
-from scoring.search.centroids import Centroids, _first_largest
+from scoring.search import kmeans as near
 from scoring.search.cosine import CosineIndex
 from scoring.search.graph import knn_graph
-from scoring.search.kmeans import in_groups, spherical_kmeans
+from scoring.search.kmeans import Centroids, _first_largest, in_groups, spherical_kmeans
 from scoring.search.rows import unit_table
 from scoring.tasks import Held
 

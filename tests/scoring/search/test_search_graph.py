@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from scoring.search.graph import knn_graph
+from scoring.search.graph import NearestSearch, knn_graph
 from scoring.search.inverted import InvertedLists
 from scoring.search.links import Recall
-from scoring.search.nearest import NearestSearch
 
 
 def table(n, *, width=20, seed=0, dtype=np.float32, groups=50, spread=0.4):
@@ -118,7 +117,7 @@ def test_equal_seeds_give_equal_graphs_and_blocks_hardly_change_one(monkeypatch)
     assert np.array_equal(first.index, second.index)
     assert np.array_equal(first.cosine, second.cosine)
     monkeypatch.setattr("scoring.search.graph.QUERIES", 333)
-    monkeypatch.setattr("scoring.search.nearest.PRODUCTS", 9000)
+    monkeypatch.setattr("scoring.search.graph.PRODUCTS", 9000)
     third = knn_graph(rows, 8, exact_rows=10, seed=4)
     assert kept(third.index, first.index) > 0.999
 
@@ -126,7 +125,7 @@ def test_equal_seeds_give_equal_graphs_and_blocks_hardly_change_one(monkeypatch)
 def test_nothing_is_lost_when_what_waits_is_sorted_early(monkeypatch):
     rows = table(2000, spread=2.0)
     late = knn_graph(rows, 8, exact_rows=10, seed=4)
-    monkeypatch.setattr("scoring.search.nearest.WAITING", 50)
+    monkeypatch.setattr("scoring.search.graph.WAITING", 50)
     early = knn_graph(rows, 8, exact_rows=10, seed=4)
     assert np.array_equal(early.index, late.index)
     assert np.array_equal(early.cosine, late.cosine)

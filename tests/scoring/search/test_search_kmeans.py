@@ -117,7 +117,7 @@ def test_blocks_change_no_assignment(monkeypatch):
     centroids = spherical_kmeans(rows, 6, seed=0)
     expected = assign(rows, centroids, 2)[0]
     monkeypatch.setattr("scoring.search.kmeans.BLOCK", 50)
-    monkeypatch.setattr("scoring.search.centroids.PRODUCTS", 60)
+    monkeypatch.setattr("scoring.search.kmeans.PRODUCTS", 60)
     assert (assign(rows, centroids, 2)[0] == expected).mean() > 0.99  # where two centroids tie, either may come first
 
 

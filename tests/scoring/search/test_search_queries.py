@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from scoring.search.graph import NearestSearch
 from scoring.search.inverted import InvertedLists
-from scoring.search.nearest import NearestSearch
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ from trainers.data import TrainingSet
 from trainers.loop import train
 from trainers.methods import proxies
 from trainers.methods.method import Task
-from trainers.methods.proxies import DISTANCES, NivMF, NivMFSettings
-from trainers.methods.proxy_losses import proxy_anchor, proxy_nca
+from trainers.methods.proxies import DISTANCES, NivMF, NivMFSettings, proxy_anchor, proxy_nca
 from trainers.methods.table import METHODS
 
 NAMES = ("proxynca", "proxyanchor", "nivmf")
