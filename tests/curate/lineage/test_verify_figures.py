@@ -10,7 +10,7 @@ from chained import N, dataset, resealed, write
 from commandline import run as cli
 
 import curate
-from curate.commands.verify_words import lines_of
+from curate.commands.verify import lines_of
 from curate.manifest.store_path import sha256_of
 from curate.policies.filter.amounts import KeepTop
 from curate.policies.filter.bounds import Minimum

@@ -10,7 +10,7 @@ from chained import MODEL, chain, changed, dataset, resealed, write
 from commandline import run
 
 import curate
-from curate.commands.verify_words import lines_of
+from curate.commands.verify import lines_of
 from curate.policies.filter.amounts import KeepTop
 from scoring.errors import InputError
 

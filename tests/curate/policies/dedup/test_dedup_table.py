@@ -13,7 +13,7 @@ from made import embedded, jittered, random_signatures, signed, write_table
 from test_stars import by_definition, cosines
 
 import curate
-from curate.commands.verify_words import lines_of
+from curate.commands.verify import lines_of
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
 from curate.policies.seal import sealed

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.commands.dedup_words import recall_header, recall_lines, recall_table
+from curate.commands.dedup import recall_header, recall_lines, recall_table
 from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Copier, Planted, plant
 from curate.policies.dedup.quality.recall import Hits, count_recalled, effective_size

@@ -11,7 +11,7 @@ import pytest
 
 import curate
 from curate.commands.filter import filter_notes
-from curate.commands.verify_words import lines_of
+from curate.commands.verify import lines_of
 from curate.policies.filter.amounts import DropBottom, KeepTop
 from curate.policies.filter.bounds import Maximum, Minimum
 from curate.policies.filter.condition import Where

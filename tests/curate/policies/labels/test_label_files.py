@@ -10,7 +10,7 @@ import pytest
 import rounds_table
 from mislabelled import CLASSES, N, changed, embedded, invoke, rows_of
 
-from curate.commands.verify_words import lines_of
+from curate.commands.verify import lines_of
 from curate.policies.labels.policy import labels
 from curate.policies.verify import verify
 from curate.rounds.import_labels import round_import

@@ -8,7 +8,7 @@ import pytest
 from choosing import columns_of, csv, write
 
 import curate
-from curate.commands.verify_words import lines_of
+from curate.commands.verify import lines_of
 from curate.policies.seal import sealed
 from curate.policies.verify import verify
 
