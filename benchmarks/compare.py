@@ -20,8 +20,7 @@ import torch
 from named_data import add_data, open_data
 
 import curate
-from curate.comparison.differences import SIGNIFICANT
-from curate.comparison.results import TableComparison
+from curate.comparison.results import SIGNIFICANT, TableComparison
 from curate.statistics.two_sample import Counts, classifier_test, mmd_test
 from scoring.metrics import classifier, proportions, ranking, resampling
 

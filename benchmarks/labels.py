@@ -26,8 +26,7 @@ from named_data import add_data, open_data
 from numpy.typing import NDArray
 
 import curate
-from curate.noise.joint import Mistakes, confident_joint
-from curate.noise.quality import judge
+from curate.noise.quality import Mistakes, confident_joint, judge
 from curate.noise.share import shares
 from curate.probes.crossed import LabelEvidence, crossed
 from curate.probes.linear import softmax

@@ -20,14 +20,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from controlled_generator import FAMILIES, LARGEST, Encoder, Generator, Pairs
+from controlled_generator import FAMILIES, LARGEST, Encoder, Generator, Pairs, of_pairs
 from controlled_results import HEADER, NOTES, Result, rows_of
 from torch import Tensor, nn
 
 from scoring.distributions import vmf
 from scoring.metrics.ranking import spearman
 from trainers.methods import contrastive_losses as losses
-from trainers.methods.contrast import of_pairs
 
 INF = math.inf
 RANGES = {"ambiguous": (16.0, 32.0), "clear": (64.0, 128.0), "injective": (INF, INF)}

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from scoring.class_heads import WIDEST_INSIDE, HeadSpec, check_scale, check_width
 from scoring.column import Column
 from scoring.errors import InputError
-from scoring.head_limits import WIDEST_INSIDE, HeadSpec, check_scale, check_width
 from scoring.lookup import lookup
 from scoring.maps import map_of_decoder
 from scoring.scorers import HEAD_OF_PIXELS, SCORERS, TRAINED

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,53 +10,15 @@ from torch import Tensor, nn
 
 from scoring.backbones import feature_width, stored_backbone
 from scoring.class_heads import ClassifierHeadSpec
-from scoring.column import Column
+from scoring.crops import ten_crops
 from scoring.errors import InputError
 from scoring.heads import EMBEDS, HeadSpec
 from scoring.images import Preprocessing
 from scoring.joined_backbone import PLAIN_MEAN, PLAIN_STD, JoinedBackbone, PartSpec
 from scoring.scorers import CROPS, HEAD_OF_PIXELS, LOGITS, Scorer, columns_of, scored
 
-SHARE = 0.75  # of the side that a crop shows
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 DROPOUT_SEED = 0  # of repeated passes: each batch draws alike, whatever was drawn before
-
-
-def ten_crops(pixels: "Tensor") -> "Tensor":
-    """Return the corners and the centre of each image and their mirror images, enlarged to its size.
-
-    Args:
-        pixels: shape (N, 3, S, S).
-
-    Returns:
-        Shape (10, N, 3, S, S), float32.
-    """
-    import torch
-    import torch.nn.functional as F
-
-    size = pixels.shape[-1]
-    side = max(1, round(SHARE * size))
-    far, middle = size - side, (size - side) // 2
-    full, seen = pixels.float(), []
-    for top, left in ((0, 0), (0, far), (far, 0), (far, far), (middle, middle)):
-        crop = full[..., top : top + side, left : left + side]
-        seen.append(F.interpolate(crop, size=(size, size), mode="bilinear", align_corners=False))
-    return torch.stack([*seen, *(crop.flip(-1) for crop in seen)])
-
-
-@dataclass(frozen=True)
-class CropsScorer:
-    """The distance between embeddings of ten crops; runs the network ten more times."""
-
-    needs: ClassVar[str] = CROPS
-    passes: ClassVar[int] = 0
-    columns: ClassVar[Mapping[str, Column]] = {
-        "unc_crops": Column("spread of the embeddings of ten crops: 1 - length of their mean", "1", "less certain")
-    }
-
-    def score(self, embeddings: "Tensor") -> "Mapping[str, Tensor]":
-        """Return the column for embeddings of the crops, shape (10, N, E), rows of unit length; in [0, 1]."""
-        return {"unc_crops": 1 - embeddings.mean(0).norm(dim=1).clamp(max=1)}
 
 
 @dataclass(frozen=True)

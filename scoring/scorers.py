@@ -56,7 +56,7 @@ WHERE: dict[str, str] = {  # to add a scorer, add a line
     "mcdropout": "scoring.class_heads:DropoutHeadSpec",
     "hetxl": "scoring.class_heads:HetXLHeadSpec",
     "sngp": "scoring.class_heads:SNGPHeadSpec",
-    "crops": "scoring.model:CropsScorer",
+    "crops": "scoring.crops:CropsScorer",
     "dropout": "scoring.class_heads:DropoutScorer",
     "neighbour": "scoring.relative.scorers:NeighbourScorer",
     "ambiguous": "scoring.relative.scorers:AmbiguousScorer",

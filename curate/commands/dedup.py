@@ -16,7 +16,7 @@ from curate.policies.dedup.options import DedupOptions
 
 if TYPE_CHECKING:
     from curate.policies.dedup.policy import DedupResult
-    from curate.policies.dedup.quality.recall import RecallReport
+    from curate.policies.dedup.quality.examine import RecallReport
 
 N_UNREAD = 5  # images that could not be used, named in the report
 Texts = list[str] | None

@@ -9,7 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import emit, show
-from curate.commands.round_words import check_words
+from curate.commands.status import check_words
 from curate.counted import counted
 from curate.lineage.options import VerifyOptions
 from scoring.errors import InputError

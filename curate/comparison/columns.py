@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, ERROR, KEY, MTIME, SIGNATURE, URI
-from curate.comparison.differences import NUMBERS, VALUES, ColumnShift, ValueShare
+from curate.comparison.results import NUMBERS, VALUES, ColumnShift, ValueShare
 from curate.comparison.sample import TableSample
 from curate.statistics.two_sample import (
     Units,

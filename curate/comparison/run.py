@@ -7,9 +7,15 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, LABEL, STATUS
 from curate.comparison.columns import GROUP_NUMBERS, ROW_NAMING, shifts
-from curate.comparison.differences import SIGNIFICANT, ClusterShare, DistinctiveRow, EmbeddingShift, LeftRange
 from curate.comparison.options import CompareOptions
-from curate.comparison.results import TableComparison
+from curate.comparison.results import (
+    SIGNIFICANT,
+    ClusterShare,
+    DistinctiveRow,
+    EmbeddingShift,
+    LeftRange,
+    TableComparison,
+)
 from curate.comparison.sample import Items, TableSample, contents, items, key_notes, sampled
 from curate.counted import counted
 from curate.options.function import callable_of

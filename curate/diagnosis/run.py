@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from curate.diagnosis import decoders, machine, models, software, speed
+from curate.diagnosis import machine, software, speed
 from curate.diagnosis.contract import MachineFact
 from curate.diagnosis.options import SECONDS, DoctorOptions
 from curate.options.function import callable_of
@@ -45,8 +45,8 @@ def examine(folder: Path, *, seconds: float = SECONDS) -> Iterator[MachineFact]:
         machine.memory,
         machine.cards,
         lambda: machine.disks(folder),
-        decoders.decoders,
-        models.models,
+        software.decoders,
+        software.models,
         software.extras,
     )
     for check in checks:

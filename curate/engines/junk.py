@@ -21,8 +21,7 @@ from scoring.errors import InputError
 from scoring.images import DecodeError, Quality, decode_small
 from scoring.images.geometry import Pixels
 from scoring.junk.classifier import LEAST_IMAGES, JunkClassifier, TrainedClassifier, probability_of, train
-from scoring.junk.copies import Copy, corrupted_copies, side_needed
-from scoring.junk.corruptions import KINDS
+from scoring.junk.copies import KINDS, Copy, corrupted_copies, side_needed
 from scoring.junk.features import JunkInputs, columns_read
 from scoring.junk.stored import from_json, rounded, to_json
 from scoring.runner import BATCH_SIZE, Pending, Runner

@@ -20,8 +20,8 @@ from typing import Any, Self, TypeVar
 
 from curate.engines.journal import RUN, Part, WorkFolder, parsed_run, part_path
 from curate.engines.settings import refuse_difference
+from curate.manifest.file_set import local_folder, make_private
 from curate.manifest.store import StoredFile
-from curate.manifest.store_local import local_folder, make_private
 from curate.manifest.store_lock import StoreLock
 from curate.manifest.store_path import UNFINISHED, StorePath
 from scoring.atomic import place_errors

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.noise.class_probabilities import LEAST, ClassProbabilities
-from curate.noise.joint import BLOCK
+from curate.noise.quality import BLOCK
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
 

@@ -6,12 +6,116 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.noise.class_probabilities import LEAST, ClassProbabilities
-from curate.noise.joint import BLOCK, Mistakes
 
+PRIOR_ROWS = 20.0  # rows of each class that speak for mistakes spread evenly
+BLOCK = 65_536
 HALF = (
     0.5  # power of the probability of a mistake: between a score that knows no usual mistakes and one that trusts them
 )
 STEPS = 1e-4  # to which a quality is rounded, so that other machines say the same
+
+
+@dataclass(frozen=True)
+class ConfidentJoint:
+    """How many rows with a label are confidently of a class, for each pair that occurs.
+
+    Attributes:
+        pair: label times C plus class, ascending, shape (P,) int64.
+        count: rows, shape (P,) int64.
+        n_classes: C.
+        confident: the class of each row that is counted, else -1, shape (N,) int32.
+    """
+
+    pair: NDArray[np.int64]
+    count: NDArray[np.int64]
+    n_classes: int
+    confident: NDArray[np.int32]
+
+    @property
+    def label(self) -> NDArray[np.int64]:
+        """The label of each pair, shape (P,)."""
+        return self.pair // self.n_classes
+
+    @property
+    def true(self) -> NDArray[np.int64]:
+        """The class of each pair, shape (P,)."""
+        return self.pair % self.n_classes
+
+    def at(self, labels: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the count of pairs, of any shape, 0 if absent."""
+        code = labels.astype(np.int64) * self.n_classes + true
+        if not len(self.pair):
+            return np.zeros(code.shape, np.int64)
+        place = np.searchsorted(self.pair, code).clip(max=len(self.pair) - 1)
+        return np.where(self.pair[place] == code, self.count[place], 0)
+
+
+def confident_joint(probabilities: ClassProbabilities, labels: NDArray[np.integer], n_classes: int) -> ConfidentJoint:
+    """Count rows by their label and their confidently predicted class.
+
+    A row is confidently of the most likely class whose probability reaches the mean probability that rows of that label
+    have of it. Classes beyond the ones that ``ClassProbabilities`` keeps are not looked at.
+
+    Args:
+        probabilities: of N rows.
+        labels: classes, shape (N,); of no account where ``probabilities.of_label`` is NaN.
+        n_classes: C.
+
+    Source: Northcutt, Jiang and Chuang 2021, arXiv:1911.00068, eq. 1 and 2.
+    """
+    known = np.flatnonzero(~np.isnan(probabilities.of_label))
+    known_labels = labels[known].astype(np.int64)
+    rows = np.bincount(known_labels, minlength=n_classes)
+    total = np.bincount(known_labels, probabilities.of_label[known], minlength=n_classes)
+    threshold = np.where(rows > 0, total / np.maximum(rows, 1), np.inf) - 1e-9
+    confident = np.full(len(probabilities.of_label), -1, np.int32)
+    for start in range(0, len(known), BLOCK):
+        at = known[start : start + BLOCK]
+        index = probabilities.index[at]
+        reached = probabilities.probability[at] >= threshold[index]
+        first = reached.argmax(1)
+        which = np.arange(len(at))
+        confident[at] = np.where(reached[which, first], index[which, first], -1)
+    counted = known[confident[known] >= 0]
+    pair, count = pairs(labels[counted], confident[counted], n_classes)
+    return ConfidentJoint(pair, count, n_classes, confident)
+
+
+def pairs(
+    labels: NDArray[np.integer], true: NDArray[np.integer], n_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return label times C plus class of the pairs that occur, ascending, and the rows of each, shape (P,) both."""
+    return np.unique(labels.astype(np.int64) * n_classes + true, return_counts=True)
+
+
+@dataclass(frozen=True)
+class Mistakes:
+    """How likely a row of one class has the label of another, from a confident joint.
+
+    Attributes:
+        joint: as counted.
+        of_class: confident rows of each class, shape (C,).
+        rate: share of confident rows whose label is another class, with one of each kind added.
+    """
+
+    joint: ConfidentJoint
+    of_class: NDArray[np.int64]
+    rate: float
+
+    @classmethod
+    def of(cls, joint: ConfidentJoint) -> "Mistakes":
+        """Return the mistakes that a joint distribution implies."""
+        of_class = np.bincount(joint.true, joint.count, minlength=joint.n_classes).astype(np.int64)
+        wrong = int(joint.count[joint.label != joint.true].sum())
+        return cls(joint, of_class, (wrong + 1) / (int(joint.count.sum()) + 2))
+
+    def probability(self, label: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Return the probability of a label given the class, of any shape.
+
+        As if ``PRIOR_ROWS`` more rows of each class were mistaken at the rate of all, for every other class alike.
+        """
+        even = np.where(label == true, 1 - self.rate, self.rate / max(self.joint.n_classes - 1, 1))
+        return (self.joint.at(label, true) + PRIOR_ROWS * even) / (self.of_class[true] + PRIOR_ROWS)
 
 
 @dataclass(frozen=True)

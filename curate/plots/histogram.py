@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.evaluation.rows import score_columns
 from curate.plots.columns import Floats, finite, largest, read_columns
 from curate.plots.request import Numbers, PlotRequest
-from curate.reporting.histograms import bin_counts, bin_edges
+from curate.reporting.numbers import bin_counts, bin_edges
 from curate.sheets.captions import plain_line
 from curate.sheets.style import (
     COLOURS,

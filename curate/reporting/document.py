@@ -29,9 +29,8 @@ from curate.reporting.galleries import (
     of_score,
     without_copies,
 )
-from curate.reporting.histograms import histogram
 from curate.reporting.measured import read_measured
-from curate.reporting.numbers import ByClass, columns_in_turn, distribution, finite, rank_correlations
+from curate.reporting.numbers import ByClass, columns_in_turn, distribution, finite, histogram, rank_correlations
 from curate.reporting.options import Results
 from curate.reporting.places import Places, place_rows
 from curate.reporting.results import Applied, find_results

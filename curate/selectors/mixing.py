@@ -1,4 +1,7 @@
-"""Quality as a gate or a discount: uncertain rows that are still worth learning."""
+"""Selectors that take the highest scores of single rows, and quality as a gate or a discount of what they rank.
+
+Ranking is fast, but it picks similar rows. Quality keeps uncertain rows that are still worth learning.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

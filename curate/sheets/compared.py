@@ -7,8 +7,7 @@ from pathlib import Path
 from PIL import Image
 
 from curate.columns import KEY
-from curate.comparison.differences import SIGNIFICANT, DistinctiveRow
-from curate.comparison.results import TableComparison
+from curate.comparison.results import SIGNIFICANT, DistinctiveRow, TableComparison
 from curate.sheets.tiles import Tile, contact_sheet, refuse_too_many, tiles
 from curate.tables.table import Table
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.counted import counted
 from curate.manifest.classes import missing_note
-from curate.manifest.store_local import local_copy
+from curate.manifest.file_set import local_copy
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.manifest.text import decoded, read_bytes
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv, read_jsonl

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.junk.classifier import JunkClassifier
-from scoring.junk.corruptions import VERSION
+from scoring.junk.copies import VERSION
 from scoring.junk.features import Scale, columns_read, features_of
 
 MOST_NAMES, MOST_WIDTH, MOST_FOLDS = 200, 16_384, 16

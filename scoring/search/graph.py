@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.metrics.neighbours import nearest
+from scoring.search.cosine import MOST_PROBES, ProbeCounts, choose
 from scoring.search.inverted import ITERATIONS, InvertedLists, Spans, list_centroids
 from scoring.search.kmeans import Centroids, assign, spherical_kmeans
 from scoring.search.links import MOST_NEIGHBOURS, Graph, Links, Recall
-from scoring.search.probes import MOST_PROBES, ProbeCounts, choose
 from scoring.search.rows import Vectors, check_vectors, inverse_lengths, unit_rows, units_float32
 from scoring.tasks import Shared, cuts, tasks_for
 

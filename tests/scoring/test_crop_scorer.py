@@ -4,9 +4,10 @@ import numpy as np
 import torch
 from PIL import Image
 
+from scoring.crops import CropsScorer, ten_crops
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
-from scoring.model import CropsScorer, ModelSpec, ScoringModel, ten_crops
+from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import Runner
 
 

@@ -81,8 +81,7 @@ def test_links_are_the_same_bytes(exact_rows, first, monkeypatch):
 
 def test_clusters_are_the_same_bytes(monkeypatch):
     monkeypatch.setattr("scoring.search.kmeans.PRODUCTS", 4096)
-    for module in ("centroids", "kmeans"):
-        monkeypatch.setattr(f"scoring.search.{module}.ROWS", 500)
+    monkeypatch.setattr("scoring.search.kmeans.ROWS", 500)
     monkeypatch.setattr("scoring.search.kmeans.BLOCK", 512)
     rows = clustered()
 

@@ -14,14 +14,13 @@ from scipy import stats
 
 from scoring.distributions import vmf
 from trainers.methods import contrastive_losses as losses
-from trainers.methods.contrast import of_pairs
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import controlled_experiment as experiment
 import controlled_figures as figures
 import controlled_results as results
-from controlled_generator import LARGEST, Certainty, Concentration, Generator, network
+from controlled_generator import LARGEST, Certainty, Concentration, Generator, network, of_pairs
 
 pytestmark = pytest.mark.study
 

@@ -6,8 +6,14 @@ from typing import Any, ClassVar, TypeVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scoring.class_heads import DropoutHeadSpec, EnsembleHeadSpec, HetXLHeadSpec, SNGPHeadSpec
-from scoring.head_limits import MOST_SAMPLES, WIDEST_INSIDE
+from scoring.class_heads import (
+    MOST_SAMPLES,
+    WIDEST_INSIDE,
+    DropoutHeadSpec,
+    EnsembleHeadSpec,
+    HetXLHeadSpec,
+    SNGPHeadSpec,
+)
 from scoring.heads import HeadSpec
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Batch, Method, Step, Task

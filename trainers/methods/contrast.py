@@ -129,31 +129,6 @@ def of_votes(votes: Tensor, *, generator: torch.Generator | None = None) -> Cont
     return Contrast(usable[left], positives[left], weights[left]) if left.any() else None
 
 
-def of_pairs(n: int, n_bank: int = 0, *, negatives: str = "batch", device: torch.device | None = None) -> Contrast:
-    """Use item n + i as the positive of item i, and as negatives either the batch or a bank.
-
-    Args:
-        n: pairs, >= 2. Items are n anchors, their n positives, then ``n_bank`` others.
-        n_bank: items that are only negatives.
-        negatives: "batch": all items but the pair itself. "bank": the last ``n_bank`` items, for all anchors the same.
-            "roll": the positive of the anchor before, and no other, as the paper trains mu (its "M = 0").
-        device: where the result lives.
-    """
-    each = torch.arange(n, device=device)
-    among = slice(None)
-    if negatives == "batch":
-        weights = torch.ones(n, 2 * n + n_bank, device=device)
-        weights[each, each] = 0
-        weights[each, n + each] = 0
-    elif negatives == "bank" and n_bank > 0:
-        weights, among = torch.ones(n, n_bank, device=device), slice(2 * n, 2 * n + n_bank)
-    elif negatives == "roll" and n > 1:
-        weights, among = torch.eye(n, device=device).roll(-1, 1), slice(n, 2 * n)
-    else:
-        raise ValueError(f"negatives must be batch, bank (with a bank) or roll, got {negatives!r} and {n_bank} in it")
-    return Contrast(slice(0, n), slice(n, 2 * n), weights, among)
-
-
 def _keep(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
     """Keep ``count`` random negatives per row; each row must have as many."""
     if count is None:

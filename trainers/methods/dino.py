@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from scoring.head_limits import WIDEST, WIDEST_INSIDE
+from scoring.class_heads import WIDEST, WIDEST_INSIDE
 from scoring.head_modules import PrototypeHead
 from scoring.heads import HeadSpec, PrototypeHeadSpec
 from trainers.methods.method import Batch, Method, Step, Task

@@ -1,4 +1,4 @@
-"""UMM: an image is a Gaussian, or a mixture, separated from other images by draws from it.
+"""MoCo, and UMM: an image is a Gaussian, or a mixture, separated from other images by draws from it.
 
 Three learners say what the other view of an image is, and what it is separated from: both views go through the network
 and the other images of the batch are the negatives (end-to-end), a slow copy reads the other view and a queue holds

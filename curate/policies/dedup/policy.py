@@ -27,8 +27,7 @@ from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
 from curate.policies.dedup.grouping.members import Members, count_lower, group_rows
 from curate.policies.dedup.options import DedupOptions
 from curate.policies.dedup.quality.audit import audit_text
-from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, audit_pairs, planted_recall
-from curate.policies.dedup.quality.recall import RecallReport
+from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, RecallReport, audit_pairs, planted_recall
 from curate.policies.dedup.request import TIES, DedupRequest, resolved
 from curate.policies.dedup.words import LEAKS, MEANINGS, SCHEMA, DecisionWords, leaks_csv, rule_text
 from curate.policies.outcomes import DROP

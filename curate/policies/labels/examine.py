@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING
 from curate.counted import counted
 from curate.noise.annotators import majority, weigh
-from curate.noise.joint import Mistakes, confident_joint
-from curate.noise.quality import judge
+from curate.noise.quality import Mistakes, confident_joint, judge
 from curate.noise.share import Shares, shares
 from curate.policies.arranged import Expected
 from curate.policies.request import Request

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curate.commands.round_words import SEEN, advice_words, lift_words
+from curate.commands.status import SEEN, advice_words, lift_words
 from curate.commands.verify import DIFFERENCES, FINDINGS, difference_words, finding_words
 from curate.evaluation import measures
 from curate.evaluation.results import NO_SLOPE

@@ -14,7 +14,7 @@ import pytest
 from commandline import run
 from PIL import Image
 
-from curate.diagnosis import decoders, machine, models, software, speed
+from curate.diagnosis import machine, software, speed
 from curate.diagnosis.contract import NOTE, PROBLEM, MachineFact
 from curate.diagnosis.run import examine
 from scoring.images.sniff import DECODED
@@ -109,11 +109,11 @@ def test_a_card_that_torch_cannot_use_is_a_problem(monkeypatch, tmp_path):
 
 def test_a_decoder_that_gives_another_image_or_none_is_found(monkeypatch):
     other = io.BytesIO()
-    Image.fromarray(255 - decoders.ramp()).save(other, format="png")
-    monkeypatch.setattr(decoders, "encoded", lambda picture, name: other.getvalue())
-    assert "another image" in decoders.fault_of("png")
-    monkeypatch.setattr(decoders, "encoded", lambda picture, name: other.getvalue()[:60])
-    assert "truncated" in decoders.fault_of("png")
+    Image.fromarray(255 - software.ramp()).save(other, format="png")
+    monkeypatch.setattr(software, "encoded", lambda picture, name: other.getvalue())
+    assert "another image" in software.fault_of("png")
+    monkeypatch.setattr(software, "encoded", lambda picture, name: other.getvalue()[:60])
+    assert "truncated" in software.fault_of("png")
 
 
 def test_what_is_expected_of_the_whole_follows_from_its_parts():
@@ -154,7 +154,7 @@ def test_the_command_prints_for_people_and_for_programs():
 
 def test_a_problem_is_named_at_the_end_and_is_the_exit_code(monkeypatch):
     broken = MachineFact("models", "world", "not usable: gone", PROBLEM, "pip install it")
-    monkeypatch.setattr(models, "models", lambda: iter([broken]))
+    monkeypatch.setattr(software, "models", lambda: iter([broken]))
     done = run("doctor", "--seconds", "0")
     assert done.exit_code == 3
     assert done.stdout.splitlines()[-1] == "1 problem: world"

@@ -12,7 +12,7 @@ import curate
 from curate.engines import junk
 from curate.engines.score import score
 from curate.tables.table import open_table
-from scoring.junk.corruptions import KINDS
+from scoring.junk.copies import KINDS
 
 pytestmark = pytest.mark.usefixtures("few_copies")
 N, N_JUNK = 90, 8

@@ -20,7 +20,7 @@ from curate.engines.score import score
 from curate.engines.store_work import WorkStore
 from curate.manifest import store_lock
 from curate.manifest.failures import CredentialsError
-from curate.manifest.store_local import local_folder
+from curate.manifest.file_set import local_folder
 from curate.manifest.store_lock import StoreLock
 from curate.manifest.store_path import StorePath
 from curate.tables.table import open_table

@@ -5,8 +5,7 @@ import pytest
 
 from curate.noise.annotators import majority, weigh
 from curate.noise.class_probabilities import MOST_KEPT, ClassProbabilities, trust
-from curate.noise.joint import PRIOR_ROWS, Mistakes, confident_joint
-from curate.noise.quality import judge
+from curate.noise.quality import PRIOR_ROWS, Mistakes, confident_joint, judge
 from curate.noise.share import anchors, shares
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from curate.noise.joint import Mistakes, confident_joint
-from curate.noise.quality import judge
+from curate.noise.quality import Mistakes, confident_joint, judge
 from curate.probes.crossed import ROUNDS, crossed
 from curate.probes.discriminant import Moments, discriminants
 from scoring.metrics.ranking import auroc

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from curate.reporting.histograms import histogram, quantiles
+from curate.reporting.numbers import histogram, quantiles
 
 KINDS = (np.float64, np.float32, np.float16, np.int8, np.int64, np.uint64)
 

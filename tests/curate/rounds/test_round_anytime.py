@@ -10,7 +10,7 @@ import pytest
 from commandline import run
 from rounds_table import CLASSES, answer, sheet, status, table
 
-from curate.commands.round_words import rule_words
+from curate.commands.status import rule_words
 from curate.probes.accuracy import Accuracy
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.sealed import digest_of

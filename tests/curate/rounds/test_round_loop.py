@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from rounds_table import CLASSES, annotate, answer, content, images, sheet, status, table
 
-from curate.commands.round_words import import_notes, lift_words, status_notes
+from curate.commands.status import import_notes, lift_words, status_notes
 from curate.exporting.table import TOOLS
 from curate.probes.linear import fit_linear_probe, spread_of
 from curate.rounds.files.folder import open_folder

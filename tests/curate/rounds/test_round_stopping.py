@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.commands.round_words import lift_words
+from curate.commands.status import lift_words
 from curate.probes.accuracy import Accuracy, entropy_share
 from curate.probes.probabilities import Labelled
 from curate.rounds.measures.anytime import anytime_accuracy

@@ -9,7 +9,7 @@ import pytest
 from rounds_table import CLASSES, answer, sheet, table
 from test_round_folder import edit_state
 
-from curate.commands.round_words import check_words
+from curate.commands.status import check_words
 from curate.policies.verify import verify
 from curate.rounds.files.folder import rounds_at
 from curate.rounds.files.label_files import read_label_file, write_labels

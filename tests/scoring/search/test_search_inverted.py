@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from scoring.search.cosine import CosineIndex
+from scoring.search.cosine import UNKNOWN, CosineIndex, ProbeCounts, choose_probes
 from scoring.search.graph import knn_graph
 from scoring.search.inverted import InvertedLists, list_centroids
-from scoring.search.probes import UNKNOWN, ProbeCounts, choose_probes
 
 
 @pytest.fixture(scope="module")

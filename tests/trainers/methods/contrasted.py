@@ -1,7 +1,12 @@
 """Directions to contrast, and what contrasts hold."""
 
+import sys
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 
 
 def seeded(seed=0):

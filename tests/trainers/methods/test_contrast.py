@@ -3,8 +3,9 @@
 import pytest
 import torch
 from contrasted import directions, n_items, rows, seeded, weighed
+from controlled_generator import of_pairs
 
-from trainers.methods.contrast import Contrast, of_labels, of_pairs, of_views, of_votes
+from trainers.methods.contrast import Contrast, of_labels, of_views, of_votes
 from trainers.methods.contrastive_losses import elk, hib, mcinfonce_of_samples
 
 

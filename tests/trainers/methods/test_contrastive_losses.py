@@ -6,9 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from contrasted import Z, directions, n_items, rows, seeded, weighed
+from controlled_generator import of_pairs
 
 from scoring.distributions import vmf
-from trainers.methods.contrast import Contrast, of_pairs, of_views
+from trainers.methods.contrast import Contrast, of_views
 from trainers.methods.contrastive_losses import elk, hib, infonce, mcinfonce, mcinfonce_of_samples
 
 

@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.policies.dedup.finders.crops import PartOf
 from curate.policies.dedup.finders.nearby import NearPairs
-from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import Side, Surroundings
 
 ALIKE = 0.94  # cosine of whole images from which no part is looked for

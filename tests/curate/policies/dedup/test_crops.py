@@ -22,9 +22,8 @@ from PIL import Image, ImageOps
 from test_stars import cosines
 
 import curate
-from curate.policies.dedup.finders.crops import NearParts
+from curate.policies.dedup.finders.crops import NearParts, PartOf
 from curate.policies.dedup.finders.looks import in_words, look_codes
-from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import find_stars
 from scoring.errors import InputError

@@ -9,8 +9,8 @@ import pytest
 
 from curate.commands.dedup import recall_header, recall_lines, recall_table
 from curate.policies.dedup.policy import Dedup
+from curate.policies.dedup.quality.examine import Hits, count_recalled, effective_size
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Copier, Planted, plant
-from curate.policies.dedup.quality.recall import Hits, count_recalled, effective_size
 from curate.policies.dedup.request import DedupRequest
 from curate.retrieval.scorer import scorer_of
 from curate.tables.images import Images, drawn_rows

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import curate
-from curate.policies.dedup.finders.parts import PartOf
+from curate.policies.dedup.finders.crops import PartOf
 from curate.policies.dedup.finders.surroundings import CAREFUL
 from curate.policies.dedup.finders.verified import (
     ALIKE,
