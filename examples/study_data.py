@@ -22,7 +22,7 @@ from named_data import open_data as open_data
 
 import curate
 from curate.columns import is_less_certain
-from curate.selectors.mixing import rank_share
+from curate.selectors.ranked import rank_share
 
 MODEL = "trio"  # the numbers in docs/ are of this model; the larger one came later
 PICTURES, PEOPLE = "cifar10_train", "cifar10n_train"

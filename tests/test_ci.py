@@ -39,7 +39,7 @@ def clone(tmp_path):
     """A repository with the rule, and two commits: of everything, and of the document."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(RULE, tmp_path / ".ci")
-    for file in ("benchmarks/cache.py", "curate/selectors/mixing.py", "docs/design.md", "Makefile"):
+    for file in ("benchmarks/cache.py", "curate/selectors/ranked.py", "docs/design.md", "Makefile"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("first")
     git(tmp_path, "init", "--quiet", "--initial-branch", "trunk")

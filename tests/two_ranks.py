@@ -17,8 +17,8 @@ from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import train
 from trainers.methods.augmentation import Augmentation
+from trainers.methods.moco import MoCo
 from trainers.methods.table import METHODS
-from trainers.methods.umm import MoCo
 from trainers.monitor import Monitor
 
 SMALL = {

@@ -16,7 +16,7 @@ WHERE: dict[str, str] = {  # to add a method, add a line
     "dino": "trainers.methods.dino:DINO",
     "simclr": "trainers.methods.contrastive:SimCLR",
     "vicreg": "trainers.methods.vicreg:VICReg",
-    "moco": "trainers.methods.umm:MoCo",
+    "moco": "trainers.methods.moco:MoCo",
     "umm": "trainers.methods.umm:UMM",
     "mcinfonce": "trainers.methods.contrastive:MCInfoNCE",
     "infonce": "trainers.methods.contrastive:InfoNCE",

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from curate.selectors.contract import Selector
-from curate.selectors.mixing import Discounted, Ranked, gate
 from curate.selectors.pool import Pool
+from curate.selectors.ranked import Discounted, Ranked, gate
 from curate.selectors.table import selector_named
 from scoring.errors import InputError
 from scoring.settings import with_settings

@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from curate.selectors.mixing import (
+from curate.selectors.pool import Pool
+from curate.selectors.ranked import (
     Entropy,
     HighestScore,
     LeastConfidence,
@@ -12,7 +13,6 @@ from curate.selectors.mixing import (
     least_confidence,
     margin,
 )
-from curate.selectors.pool import Pool
 
 
 def chances(*shape, seed=0):

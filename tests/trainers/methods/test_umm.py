@@ -16,7 +16,8 @@ from trainers.loop import require_enough, train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.gaussian_losses import draw, ranking_loss, set_loss, symmetric_kl
 from trainers.methods.method import Batch, Task
-from trainers.methods.umm import LEARNERS, UMM, Bank, UMMSettings, queue_loss, schedule
+from trainers.methods.moco import queue_loss
+from trainers.methods.umm import LEARNERS, UMM, Bank, UMMSettings, schedule
 
 CPU = torch.device("cpu")
 
