@@ -61,19 +61,7 @@ def build(
         model = _made(lambda: ScoringModel(made, backbone=backbone), config)
         for name in kept:
             model.heads[name] = init.heads[name]  # type: ignore[union-attr]
-        task = Task(
-            width=model.width,
-            n_classes=n_classes,
-            seed=config.seed,
-            is_frozen=config.freeze == "trunk",
-            size=config.size,
-            backbone=model.backbone,
-            head=dict(model.heads.items()).get(config.method),
-            precision=config.precision,
-            n=n,
-            mean=spec.preprocessing.mean,
-            std=spec.preprocessing.std,
-        )
+        task = _task(config, model, n_classes, n)
         method = _made(lambda: kind(settings, task), config)
     if method.n_standard < 1:
         raise InputError(
@@ -83,6 +71,24 @@ def build(
     for size in sizes:
         _try_size(model, size)
     return model, method
+
+
+def _task(config: TrainConfig, model: ScoringModel, n_classes: int, n: int) -> Task:
+    """Return what the modules of the method are built for."""
+    preprocessing = model.spec.preprocessing
+    return Task(
+        width=model.width,
+        n_classes=n_classes,
+        seed=config.seed,
+        is_frozen=config.freeze == "trunk",
+        size=config.size,
+        backbone=model.backbone,
+        head=dict(model.heads.items()).get(config.method),
+        precision=config.precision,
+        n=n,
+        mean=preprocessing.mean,
+        std=preprocessing.std,
+    )
 
 
 def _made(make: Callable[[], M], config: TrainConfig) -> M:

@@ -14,6 +14,7 @@ from scoring.errors import InputError
 if TYPE_CHECKING:
     from curate.training.course import Probe, RunCourse
     from curate.training.dataset import Inputs
+    from scoring.marks import Marks
     from scoring.model import ScoringModel
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
@@ -96,7 +97,7 @@ def _train(typed: dict[str, Any]) -> TrainResult:
 def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> TrainResult:
     """Train as requested, and write the checkpoint; the first process holds the folder's lock."""
     from curate.training.amount import fitted
-    from curate.training.dataset import cached_inputs, image_inputs, say_failures
+    from curate.training.dataset import say_failures
     from scoring.marks import Marks
     from scoring.runner import select_device, select_precision
     from trainers import ranks
@@ -104,7 +105,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     from trainers.loop import train as fit
     from trainers.memory import device_memory
     from trainers.monitor import Monitor
-    from trainers.state import kept_earlier, kept_identity
+    from trainers.state import kept_earlier
     from trainers.stream import ImageStream
 
     ranks.first("folder", str)  # which the first process holds now
@@ -120,12 +121,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     _check_course(typed)
     probe = _probe(config, typed, fresh, line) if ranks.is_first() else None
     with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
-        if typed["stream"] is None:  # what fits may be another amount when a run goes on
-            typed["stream"] = kept_identity(work.state).get("stream")
-        if cache is None:
-            inputs = image_inputs(config, typed, fresh.spec.preprocessing, line, marks, room=device_memory(where))
-        else:
-            inputs = cached_inputs(config, cache, line)
+        inputs = _inputs(config, typed, work, cache, fresh, line, marks, room=device_memory(where))
         config = fitted(replace(config, stream=isinstance(inputs.data, ImageStream)), inputs.data.n, typed, line)
         origin = {"data": inputs.digest, "start": start.about.get("digest", start.about)}
         made_of = _made_of(config, inputs, start, typed, cache=cache is not None)
@@ -157,6 +153,28 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
 
     digest = ranks.first("model", save)
     return TrainResult(work.out, digest, config.method, inputs.data.n, dict(measures))
+
+
+def _inputs(
+    config: "TrainConfig",
+    typed: dict[str, Any],
+    work: "TrainingFolder",
+    cache: "CachedFeatures | None",
+    model: "ScoringModel",
+    line: Line,
+    marks: "Marks",
+    *,
+    room: int | None,
+) -> "Inputs":
+    """Return the data of a run: a cache, or images, streamed if they were before or do not fit into ``room`` bytes."""
+    from curate.training.dataset import cached_inputs, image_inputs
+    from trainers.state import kept_identity
+
+    if typed["stream"] is None:  # what fits may be another amount when a run goes on
+        typed["stream"] = kept_identity(work.state).get("stream")
+    if cache is None:
+        return image_inputs(config, typed, model.spec.preprocessing, line, marks, room=room)
+    return cached_inputs(config, cache, line)
 
 
 def _check_course(typed: dict[str, Any]) -> None:
