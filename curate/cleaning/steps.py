@@ -12,6 +12,7 @@ from typing import Any
 
 from curate.columns import KEY, LABEL, STATUS
 from curate.exporting.table import FORMATS
+from curate.manifest.local import refuse_inside
 from curate.manifest.schemes import scheme_of
 from curate.options.values import several
 from curate.policies.verdicts import SUFFIX
@@ -70,14 +71,8 @@ def check_source(source: str, out: Path) -> None:
             f"expected images, got the scored table {source}; clean it with curate issues {source} --drop "
             "unusable and curate dedup, or pass the images that were scored"
         )
-    path, folder = Path(source).resolve(), out.resolve()
-    if path == folder or (path.is_dir() and folder.is_relative_to(path)):
-        place = "the source itself" if path == folder else f"inside {source}"
-        raise InputError(
-            f"{out} is {place}, so what is written would be scored as images next time; choose a folder outside of it "
-            "with -o"
-        )
-    if path.exists() and path.is_relative_to(folder):
+    refuse_inside(out, source)
+    if Path(source).exists() and Path(source).resolve().is_relative_to(out.resolve()):
         raise InputError(f"{source} is inside {out}, which is for results only; choose another folder with -o")
 
 

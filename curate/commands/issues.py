@@ -138,7 +138,8 @@ def _coverage(result: "IssuesResult") -> str:
     if not result.n_issues and not scored - result.undecided:
         return "none could be checked: " + ("no image was scored" if not scored else "none has quality columns")
     of = f" of {scored:,} that were scored" if result.failed else ""
-    return f"{result.n_issues:,}{of} with an issue ({result.n_issues / scored:.1%})"
+    groups = f", {result.n_unlike:,} in groups unlike the rest" if result.n_unlike else ""
+    return f"{result.n_issues:,}{of} with an issue ({result.n_issues / scored:.1%}){groups}"
 
 
 def _draw(result: "IssuesResult", request: IssuesOptions, sheet: Path, source: str | None) -> None:

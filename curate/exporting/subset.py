@@ -28,6 +28,7 @@ from curate.exporting.sides import SIDES, SPLIT
 from curate.exporting.survey import columns_of, survey
 from curate.exporting.table import ALIASES, FORMATS
 from curate.exporting.work import MANIFEST, WorkFolder, is_untouched, read_manifest
+from curate.manifest.local import refuse_inside
 from curate.manifest.store_path import sha256_of
 from curate.options.function import callable_of
 from curate.tables.classes import NO_CLASSES, ClassList, class_list
@@ -35,7 +36,7 @@ from curate.tables.digests import is_text
 from curate.tables.images import SHA256, require_images
 from curate.tables.located import Located
 from curate.tables.provenance import reading_of, white_of
-from curate.tables.table import Table, open_table
+from curate.tables.table import SHOW_A_MOVE, Table, open_table
 from curate.version import __version__
 from scoring.atomic import refuse_existing, require_folder
 from scoring.errors import InputError
@@ -100,6 +101,8 @@ def run_export(options: ExportOptions) -> ExportResult:
     _check_options(options, kind, encoding)
     place = None if options.dry_run else _place(options.out, kind, options.to)
     opened = open_table(options.table, require=[KEY, *filter(None, (options.label, options.per))])
+    if place is not None and kind.folder:
+        _refuse_scored_folder(place, opened, options.source)
     encoding = encoding and replace(encoding, white=white_of(opened))
     request = _request(options, opened, encoding, place)
     per = [request.per] if request.per and request.per not in request.columns else []
@@ -313,6 +316,19 @@ def _place(out: str | Path | None, kind: Format, to: str) -> Path:
         raise InputError(f"expected a file name that ends in {kind.suffix} for {to}, got {path}; rename --out")
     require_folder(path)
     return path
+
+
+def _refuse_scored_folder(place: Path, table: Table, source: str | None) -> None:
+    """Refuse a folder inside the one that was scored: its images would be scored, too, the next time."""
+    if source is not None:
+        refuse_inside(place, source)
+    if URI not in table.schema.names or not str(table.metadata.get("source")).startswith("folder "):
+        return
+    rows = next(table.batches([KEY, URI], rows=SHOW_A_MOVE), None)
+    for row in [] if rows is None else rows.to_pylist():
+        uri = str(table.moved.current(row[URI]) if table.moved else row[URI])
+        if uri.endswith(f"/{row[KEY]}"):  # a link leads elsewhere
+            return refuse_inside(place, uri.removesuffix(f"/{row[KEY]}"))
 
 
 def _check_classes(table: Table, label: str | None, per: str | None) -> None:

@@ -18,7 +18,7 @@ from curate.policies.outcomes import OUTCOMES
 from curate.policies.receipts import receipt_beside
 from curate.tables.digests import is_bytes
 from curate.tables.keys import rows_with_keys
-from curate.tables.spelling import key_meant
+from curate.tables.spelling import key_meant, nearest_key
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
@@ -105,9 +105,7 @@ def run_explain(options: ExplainOptions) -> list[Story]:
     rows = _rows_of(scored, key_list, [each.name for each in scored.schema])
     for key in key_list:
         if key not in rows:
-            example = next((batch.column(0)[0].as_py() for batch in scored.batches([KEY], rows=1)), None)
-            such = f"; its keys look like {example!r}" if example is not None else ""
-            raise InputError(f"{scored.path} has no row with the key {key!r}{such}")
+            raise InputError(f"{scored.path} has no row with the key {key!r}{nearest_key(key, scored)}")
     events: dict[str, list[Event]] = {key: [] for key in key_list}
     for step in steps:
         for key, event in _events(step, key_list).items():

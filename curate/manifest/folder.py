@@ -225,6 +225,7 @@ def open_folder(places: Sequence[str], options: SourceOptions) -> MemoryManifest
     of_tables = ("key", "path_column", "image_column", "root")
     table_options = [name for name in of_tables if getattr(options, name) is not None]
     name = key_of(os.path.basename(root) or root)
+    folder = f"folder {name}" if paths == [root] else f"{counted(len(paths), 'path')} in {name}"
     skipped = Skipped()
     columns = _Columns(root, options.label_from_folder)
     files = (file for path in paths for file in _files(path, root, options, skipped))
@@ -244,7 +245,7 @@ def open_folder(places: Sequence[str], options: SourceOptions) -> MemoryManifest
             "leave out --label-from-folder"
         )
     return MemoryManifest(
-        f"folder {name}: {counted(table.num_rows, 'file')}{skipped}",
+        f"{folder}: {counted(table.num_rows, 'file')}{skipped}",
         table,
         options=options,
         identity=("folder",),

@@ -3,9 +3,11 @@
 import errno
 import os
 import stat
+from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 from curate.manifest.contract import MAX_FILE_BYTES, ReadError, too_large
+from scoring.errors import InputError
 from scoring.images.budget import BODIES
 from scoring.system import READ, read_at
 
@@ -18,6 +20,21 @@ def local_path(uri: str) -> bytes:
     """
     rest = uri.split("://", 1)[1]
     return unquote_to_bytes(rest if rest.startswith("/") else "/" + rest.partition("/")[2])
+
+
+def refuse_inside(out: Path, source: str | Path) -> None:
+    """Refuse an output that is a scored path, or inside a scored folder.
+
+    Raises:
+        InputError: naming both, and what to do.
+    """
+    path, resolved = Path(source).resolve(), out.resolve()
+    if path == resolved or (path.is_dir() and resolved.is_relative_to(path)):
+        place = "the source itself" if path == resolved else f"inside {source}"
+        raise InputError(
+            f"{out} is {place}, so what is written would be scored as images next time; choose a folder outside of it "
+            "with -o"
+        )
 
 
 def read_local(path: bytes, max_bytes: int = MAX_FILE_BYTES, offset: int = 0, size: int | None = None) -> bytes:

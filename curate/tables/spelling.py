@@ -19,8 +19,10 @@ from curate.tables.digests import key_array
 from curate.tables.known import Known, distinct
 from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.lookup import closest
 
 MOST_FOLDERS = 16  # that a path may have before the key
+MOST_COMPARED, MOST_NEAR = 100, 20  # characters of a mistyped key; keys that its suggestion is chosen from
 
 
 @dataclass
@@ -103,6 +105,24 @@ def key_meant(text: str, table: Table) -> str:
     if _in_table(known, table).all():
         return text
     return next((rows.sure for rows in _look(_forms(known, [0]), table).values() if rows.sure is not None), text)
+
+
+def nearest_key(typed: str, table: Table) -> str:
+    """Return ``"; did you mean 'x'?"`` for the key most similar to a mistyped one, else an example of a key.
+
+    Similar keys share a long start and end with it. Reads the keys once and holds one batch of them.
+    """
+    lower = typed.lower()[:MOST_COMPARED]
+    key = pl.col(KEY).str.to_lowercase()
+    cuts = range(len(lower) + 1)
+    starts, ends = [key.str.starts_with(lower[:at]) for at in cuts], [key.str.ends_with(lower[at:]) for at in cuts]
+    shared = pl.sum_horizontal(*starts, *ends)
+    longer = (key.str.len_chars().cast(pl.Int64) - len(lower)).abs()
+    near = pl.DataFrame(schema={KEY: pl.String})
+    for batch in table.batches([KEY]):
+        rows = pl.concat([near, pl.DataFrame({KEY: pl.Series(texts(batch.column(0)))})])
+        near = rows.sort(shared, longer, descending=[True, False], maintain_order=True).head(MOST_NEAR)
+    return closest(typed, near[KEY]) or "".join(f"; its keys look like {key!r}" for key in near[KEY].head(1))
 
 
 def normal(texts: pa.Array) -> pa.Array:

@@ -74,6 +74,11 @@ def test_the_scores_explain_what_later_steps_dropped_and_the_folder_names_its_ta
     for command in (["info", out], ["explain", out, copy], ["export", out, "--to", "csv", "-o", "x.csv"]):
         refused(run(*command), str(out / "subset.parquet"))
     refused(run("verify", out), str(out / "subset.receipt.json"))
+    photos = cleaned_once[0] / "photos"
+    before = snapshot(photos)
+    for place in (photos / "new", photos):
+        refused(run("export", out / "subset.parquet", "--to", "folder", "-o", place, "--overwrite"), "outside", "-o")
+    assert snapshot(photos) == before
 
 
 def test_findings_are_of_kept_rows_with_a_sheet_of_each_kind(cleaned_once):

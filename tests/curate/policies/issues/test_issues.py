@@ -346,6 +346,8 @@ def test_the_first_line_says_of_how_many_rows_that_could_be_looked_at(tmp_path):
     assert first(**nan) == "400 rows: none could be checked: none has quality columns"
     half = pa.array(["ok"] * 200 + ["truncated"] * 200)
     assert first(status=half) == "400 rows: 2 of 200 that were scored with an issue (1.0%)"
+    path = dataset(tmp_path, dark=[3], unlike_the_rest=slice(10, 30))
+    assert first() == "400 rows: 1 with an issue (0.2%), 20 in groups unlike the rest"
 
 
 def test_from_photographs_to_a_sheet(tmp_path, tiny_checkpoint):
