@@ -18,7 +18,7 @@ from curate.evaluation.measures import (
     Measure,
     Shape,
     measured,
-    widened,
+    widened_area,
     widened_share,
 )
 from curate.evaluation.protocol import VOTERS
@@ -126,8 +126,13 @@ class Correctness:
     @property
     def few(self) -> dict[str, tuple[int, int]]:
         """Prediction -> rows that it is wrong and right on, where one of the two numbers is below ``FEW``."""
-        counts = {name: (int((~right).sum()), int(right.sum())) for name, right in self.right.items()}
+        counts = {name: self.wrong_and_right(name) for name in self.right}
         return {name: each for name, each in counts.items() if min(each) < FEW}
+
+    def wrong_and_right(self, name: str) -> tuple[int, int]:
+        """Return the numbers of rows that a prediction is wrong and right on."""
+        right = self.right[name]
+        return int((~right).sum()), int(right.sum())
 
 
 def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correctness:
@@ -254,8 +259,8 @@ def certainty_measures(
     every = measured(shapes, columns, statistic, len(right), repeats=repeats, seed=seed)
     grid = np.array(every, object).reshape(-1, len(names))  # measure, prediction
     for p, name in enumerate(names):
-        if rarer := min(correctness.few.get(name, (0,))):
-            grid[0, p].values = {c: widened(each, rarer) for c, each in grid[0, p].values.items()}
+        counts = correctness.wrong_and_right(name)
+        grid[0, p].values = {c: widened_area(each, *counts) for c, each in grid[0, p].values.items()}
         for coverage, measure in zip(COVERAGES, grid[4:, p], strict=True):
             measure.values = {c: widened_share(each, coverage * len(right)) for c, each in measure.values.items()}
     measures = _with_p(grid, names, certainty, right, repeats=repeats, seed=seed)

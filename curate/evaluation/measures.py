@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from curate.tables.typed_json import plain_json
 from scoring.metrics.proportions import wilson
+from scoring.metrics.ranking import auroc_interval
 from scoring.metrics.resampling import Interval, percentiles, resample
 
 Floats = NDArray[np.float64]
 EMBEDDING = "embedding"  # the column of measures that are of the embedding and not of a score
 BASELINE = "baseline"  # the column of what the same measure is without the embedding
-FEW = 10  # rows of the rarer outcome, below which resamples vary less than other rows would
+FEW = 10  # rows of the rarer outcome, below which resamples vary far less than other rows would
+MANY = 100  # from which on they vary as much
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,17 @@ def widened(interval: Interval, trials: float) -> Interval:
     value, low, high = interval
     known = wilson(min(max(value, 0.0), 1.0) * trials, trials)
     return Interval(value, min(low, known.low), max(high, known.high))
+
+
+def widened_area(area: Interval, wrong: int, right: int) -> Interval:
+    """Return the interval of an AUROC of so many wrong and right rows, widened where one of the two is rare."""
+    rarer = min(wrong, right)
+    if not 0 < rarer < MANY or np.isnan(area.value):
+        return area
+    if rarer < FEW:
+        return widened(area, rarer)
+    value, low, high = auroc_interval(area.value, wrong, right)
+    return Interval(value, min(area.low, low), max(area.high, high))
 
 
 def widened_share(share: Interval, n: float) -> Interval:

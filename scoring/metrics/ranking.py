@@ -1,9 +1,12 @@
 """Ranks, AUROC and rank correlation, in float64 for any score type."""
 
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from scoring.metrics.resampling import Interval
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +38,35 @@ def auroc(score: NDArray, target: NDArray) -> float:
     if not n_true or not n_false:
         return float("nan")
     return float((ranks(score)[target].sum() - n_true * (n_true + 1) / 2) / (n_true * n_false))
+
+
+def auroc_interval(area: float, n_true: int, n_false: int, level: float = 0.95) -> Interval:
+    """Return an AUROC and its interval from the two numbers of rows alone; it has a width at 1, too.
+
+    It holds for scores of any distribution only roughly: too wide where the scores of the rarer class vary less than
+    the others', too narrow where they vary more.
+
+    Args:
+        area: AUROC, in [0, 1].
+        n_true: true rows, >= 1.
+        n_false: false rows, >= 1.
+        level: in (0, 1).
+
+    Source: Newcombe 2006, "Confidence intervals for an effect size measure based on the Mann-Whitney statistic,
+    part 2", method 5, after the variance of Hanley and McNeil 1982.
+    """
+    from scipy.optimize import brentq  # type: ignore[import-untyped]
+
+    z2, pairs = NormalDist().inv_cdf((1 + level) / 2) ** 2, n_true * n_false
+
+    def excess(true: float) -> float:
+        """Return the squared distance of the AUROC from a true one, beyond the squared half-width of its interval."""
+        spread = 1 + ((n_true + n_false) / 2 - 1) * ((1 - true) / (2 - true) + true / (1 + true))
+        return (area - true) ** 2 - z2 * true * (1 - true) * spread / pairs
+
+    inside = min(max(area, 1e-9), 1 - 1e-9)  # at 0 and 1 the excess of the AUROC itself is a second root
+    low = float(brentq(excess, 0, inside)) if area > 0 else 0.0
+    return Interval(area, low, float(brentq(excess, inside, 1)) if area < 1 else 1.0)
 
 
 def spearman(x: NDArray, y: NDArray) -> float:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
@@ -128,6 +129,17 @@ def test_intervals_hold_the_truth_where_few_rows_are_wrong():
         covered += [each.low <= truth <= each.high for each, truth in zip(found, (0.5, rate), strict=True)]
     assert (covered >= 0.9 * 60).all()  # resamples alone: about 0.6 of both
     assert random.few == {"linear": (n_wrong, n - n_wrong)}
+
+
+def test_the_interval_of_an_auroc_holds_the_truth_with_fifteen_errors():
+    generator, n, n_wrong, truth = np.random.default_rng(0), 300, 15, 0.97
+    right = np.arange(n) >= n_wrong
+    above, covered = np.sqrt(2) * NormalDist().inv_cdf(truth), 0
+    for _ in range(60):
+        scores = generator.normal(size=n) + above * right
+        measures, _ = certainty_measures({"a": scores}, Correctness({"linear": right}, None, {}), repeats=60, seed=0)
+        covered += measures[0].values["a"].low <= truth <= measures[0].values["a"].high
+    assert covered >= 0.9 * 60  # resamples alone: about three in four
 
 
 def test_the_verdict_refuses_no_score_by_a_handful_of_errors(tmp_path):

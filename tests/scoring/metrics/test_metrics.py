@@ -1,3 +1,5 @@
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -72,3 +74,21 @@ def test_one_sided_targets_have_no_auroc():
 def test_more_neighbours_than_rows_is_refused():
     with pytest.raises(ValueError, match="between 1 and 4, got 5"):
         neighbours.nearest(unit(5, 3, 0), unit(5, 3, 0), 5, same=True)
+
+
+def test_the_interval_of_an_auroc_has_a_width_where_every_row_is_ranked_right():
+    z2 = NormalDist().inv_cdf(0.975) ** 2  # bounds solve (1 - t)^2 = z^2 t (1 - t)
+    assert ranking.auroc_interval(1.0, 1, 1) == pytest.approx(
+        (1, 1 / (1 + z2), 1), abs=1e-6
+    )  # (1 - t)^2 = z^2 t (1 - t)
+    assert ranking.auroc_interval(0.0, 1, 1) == pytest.approx((0, 0, z2 / (1 + z2)), abs=1e-6)
+
+
+@pytest.mark.parametrize(("area", "true", "false"), [(0.9, 10, 600), (0.5, 50, 7), (0.999, 40, 40)])
+def test_the_bounds_of_an_auroc_lie_as_many_deviations_away_as_the_level_says(area, true, false):
+    """With the deviation at the bound after Hanley and McNeil, and the mean number of rows in place of both."""
+    n = (true + false) / 2
+    for bound in ranking.auroc_interval(area, true, false)[1:]:
+        variance = bound * (1 - bound) + (n - 1) * (bound / (2 - bound) - bound**2)
+        variance += (n - 1) * (2 * bound**2 / (1 + bound) - bound**2)
+        assert abs(area - bound) == pytest.approx(NormalDist().inv_cdf(0.975) * np.sqrt(variance / (true * false)))
