@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,6 +22,7 @@ BRIEF = "progress without results"  # what the context of a step holds whose com
 DRY_RUN = "dry run: nothing was written"
 EXIT_GATE = 3  # a gate triggered; everything that was requested is written all the same
 UNBROKEN = 10_000  # columns of a line that no terminal breaks
+GAP = 2  # columns of the terminal between those of a table
 UNSAID = 80  # columns of a terminal that says it has none, as one of a container or a script may
 
 
@@ -106,12 +108,7 @@ def show_in_parts(rows: Iterable[Sequence[str]], *, header: Sequence[str], right
         header: titles of the columns.
         right: the column that is set to the right, of each part.
     """
-    titles, *columns = ([single_line(text) for text in column] for column in zip(header, *rows, strict=True))
-    for number, chosen in enumerate(columns_that_fit(titles, columns)):
-        if number:
-            show("")
-        lines = list(zip(titles, *(columns[place] for place in chosen), strict=True))
-        show_table(lines[1:], header=lines[0], right=right)
+    _print_table(sys.stdout, rows, header, right, whole=True)
 
 
 def print_lines(lines: Iterable[str | Grid], line: Callable[[str], None], table: Callable[..., None]) -> None:
@@ -134,26 +131,46 @@ def printers(*, requested: bool) -> tuple[Callable[[str], None], Callable[..., N
     return (show, show_table) if requested else (say, say_table)
 
 
-def _print_table(stream: TextIO, rows: Iterable[Sequence[object]], header: Sequence[str], right: int | None) -> None:
+def _print_table(
+    stream: TextIO, rows: Iterable[Sequence[object]], header: Sequence[str], right: int | None, *, whole: bool = False
+) -> None:
+    """Print a table, in parts where one line would break cells (``whole``), or words up to half as long as the line."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=bool(header), pad_edge=False, header_style="bold")
-    lines = [[Text(_value(value)) for value in row] for row in rows]
-    for index in range(max((len(line) for line in lines), default=len(header))):
-        title = Text(single_line(header[index]) if index < len(header) else "")
-        table.add_column(title, justify="right" if index == right else "left", overflow="fold")
-    for line in lines:
-        table.add_row(*line)
+    lines = [[_value(value) for value in row] for row in ([header, *rows] if header else rows)]
+    columns = list(zip_longest(*lines, fillvalue=""))
+    width, terminal = _width(stream), stream.isatty()
+    full = [max(map(cell_len, column)) for column in columns]
+    words = [max(map(cell_len, " ".join(column).split()), default=0) for column in columns]
+    least = full if whole else [min(word, width // 2) for word in words]
     drawn = io.StringIO()
-    terminal = stream.isatty()
-    Console(
-        file=drawn, width=_width(stream), force_terminal=terminal, no_color=not terminal, markup=False, highlight=False
-    ).print(table)
+    console = Console(
+        file=drawn, width=width, force_terminal=terminal, no_color=not terminal, markup=False, highlight=False
+    )
+    for part in columns_that_fit(least, width):
+        table = Table(box=None, show_header=bool(header), pad_edge=False, header_style="bold")
+        sizes = _narrowed([full[at] for at in part], [least[at] for at in part], width)
+        for at, size in zip(part, sizes, strict=True):
+            title = columns[at][0] if header else ""
+            table.add_column(Text(title), justify="right" if at == right else "left", overflow="fold", width=size)
+        for row in zip(*(columns[at][bool(header) :] for at in part), strict=True):
+            table.add_row(*map(Text, row))
+        console.print(*([""] if drawn.tell() else []), table, sep="\n")
     clear_elapsed()
     for text in drawn.getvalue().splitlines():
         typer.echo(text.rstrip(), file=stream)
+
+
+def _narrowed(full: Sequence[int], least: Sequence[int], width: int) -> list[int]:
+    """Return widths of columns that fit next to each other: the widest give way, to ``least`` first."""
+    sizes = list(full)
+    for _ in range(sum(sizes) + GAP * (len(sizes) - 1) - width):
+        at = max(range(len(sizes)), key=lambda at: (sizes[at] > least[at], sizes[at]))
+        sizes[at] = max(1, sizes[at] - 1)
+    return sizes
 
 
 def _width(stream: TextIO) -> int:
@@ -163,26 +180,22 @@ def _width(stream: TextIO) -> int:
     return os.get_terminal_size(stream.fileno()).columns or UNSAID if stream.isatty() else UNBROKEN
 
 
-def columns_that_fit(titles: Sequence[str], columns: Sequence[Sequence[str]]) -> list[list[int]]:
-    """Return which columns fit next to each other in the terminal's width.
+def columns_that_fit(sizes: Sequence[int], width: int) -> list[list[int]]:
+    """Return which columns fit next to each other, for as few tables as possible.
 
     Args:
-        titles: the first column, which every table has, with its header.
-        columns: the others, each with its header. One that is too wide on its own stands alone.
+        sizes: of the columns; every table has the first. One that is too wide on its own stands next to it alone.
+        width: of the terminal.
     """
-    from rich.cells import cell_len
-
-    room = _width(sys.stdout) - max(map(cell_len, titles), default=0)
     tables: list[list[int]] = []
-    used = room
-    for number, column in enumerate(columns):
-        need = max(map(cell_len, column), default=0) + 1  # and the space before it
-        if not tables or used + need > room:
-            tables.append([])
-            used = 0
+    used = width
+    for number, size in enumerate(sizes[1:], 1):
+        if used + GAP + size > width and (not tables or len(tables[-1]) > 1):
+            tables.append([0])
+            used = sizes[0]
         tables[-1].append(number)
-        used += need
-    return tables
+        used += GAP + size
+    return tables or [[0]] * len(sizes)
 
 
 def _value(value: object) -> str:

@@ -11,6 +11,8 @@ import termios
 
 import pytest
 
+from curate.commands.printing import show_table
+
 SHOW = "from curate.commands.printing import say_table; say_table([('kept', 12), ('dropped', 3, 'embedding')], right=1)"
 
 
@@ -24,6 +26,18 @@ def test_a_table_is_shown_whatever_width_the_terminal_says_it_has(columns):
     shown = re.sub(r"\x1b\[[0-9;]*m", "", os.read(ours, 10_000).decode())
     os.close(ours)
     assert [line.split() for line in shown.splitlines()] == [["kept", "12"], ["dropped", "3", "embedding"]]
+
+
+@pytest.mark.parametrize("columns", [32, 40, 48, 60])
+def test_no_word_of_a_table_is_broken_on_a_narrow_terminal(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = [("unlike-the-rest", 1234, "10.0%", "0.5", "1", ""), ("grey", 6, "1%", "0.04", "grey among colours", "off")]
+    show_table(rows, header=("kind", "rows", "share", "begins at", "median", ""), right=1)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= columns
+    assert set(shown.split()) == set(
+        " ".join(["1,234 kind rows share begins at median", *map(str, sum(rows, ()))]).split()
+    ) - {"1234"}
 
 
 @pytest.mark.parametrize(

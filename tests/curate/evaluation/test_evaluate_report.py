@@ -74,13 +74,11 @@ def test_seven_columns_are_printed_without_breaking_a_name_or_a_number(tmp_path,
     assert all(len(line.rstrip()) <= 80 for line in lines if line.startswith(("measure", "R-AUROC ↑  ")))
 
 
-def test_columns_go_into_as_few_tables_as_keep_them_whole(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "20")
-    wide = [["x" * width] for width in (4, 4, 3, 30, 2)]
-    assert columns_that_fit(["ab", "abcdef"], wide) == [[0, 1, 2], [3], [4]]  # 6 + 5 + 5 + 4 = 20
-    monkeypatch.setenv("COLUMNS", "19")
-    assert columns_that_fit(["ab", "abcdef"], wide) == [[0, 1], [2], [3], [4]]
-    assert columns_that_fit(["measure"], []) == []
+def test_columns_go_into_as_few_tables_as_keep_them_whole():
+    wide = [6, 4, 4, 3, 30, 2]
+    assert columns_that_fit(wide, 23) == [[0, 1, 2, 3], [0, 4], [0, 5]]  # 6 + 2 + 4 + 2 + 4 + 2 + 3 = 23
+    assert columns_that_fit(wide, 22) == [[0, 1, 2], [0, 3], [0, 4], [0, 5]]
+    assert columns_that_fit([7], 5) == [[0]]
 
 
 def judged(tmp_path, **columns):
