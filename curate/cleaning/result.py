@@ -17,10 +17,10 @@ DONE, TO_DO = "done", "to do"
 
 @dataclass(frozen=True)
 class CleanResult(Printed):
-    """The outcome of every image: images = gone + unreadable + unusable + copies + dropped_in_review + kept.
+    """The outcome of every image: images = unreadable + unusable + copies + dropped_in_review + kept.
 
     Attributes:
-        images: in the source, now or before.
+        images: in the source.
         unreadable: that could not be scored; None, as the next three, in a dry run that has to score first.
         unusable: dropped, for they are unusable in every domain.
         copies: dropped, for a copy of each is kept.
@@ -42,7 +42,7 @@ class CleanResult(Printed):
         source: where the images are, for a subset that names no file; None where it names them.
         no_junk: why junk was not looked for; empty where it was, or in a dry run.
         steps: what became of each.
-        gone: that were in the source and no longer are; None as ``unreadable``.
+        gone: that were in the source and no longer are, not among ``images``; None as ``unreadable``.
         changes: what differs from the time before; None for the first time, and where nothing does.
         dropped_in_review: images that a reviewer dropped; None without decisions, or as ``kept``.
         dry_run: whether nothing was written.
@@ -84,7 +84,7 @@ class CleanResult(Printed):
         """Return the table of all images: each outcome, its number of images, and their kinds."""
         return [
             ("images in", self.images, ""),
-            *([("gone", self.gone, "no longer in the source")] if self.gone else []),
+            *([("gone", self.gone, "no longer in the source, and not counted above")] if self.gone else []),
             ("unreadable", _known(self.unreadable), _kinds(self.unreadable_by)),
             ("unusable", _known(self.unusable), _kinds(self.unusable_by)),
             ("copies", _known(self.copies), _kinds(self.copies_by)),

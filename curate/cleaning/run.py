@@ -294,18 +294,17 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, opt
     """Count the outcomes of all images."""
     dry_run = options.dry_run
     stages = {step.name: step.stage for step in ran.steps}
-    scored = stages.get("score")
-    images = scored.rows_out if scored is not None else images
     usable, unique = stages.get("usable"), stages.get("unique")
     unreadable = None if usable is None else lost_in(usable, failed=True)
     gone = None if unreadable is None else unreadable.pop(GONE, 0)
+    images = images if usable is None else usable.rows_in - (gone or 0)
     unusable = None if usable is None else lost_in(usable, failed=False)
     copies = None if unique is None else dict(unique.lost)
     reviewed = None if copies is None else copies.pop(RULE, 0)
     parts = [total(each) or 0 for each in (unreadable, unusable, copies)]
-    if unique is not None and images != sum(parts) + (gone or 0) + (reviewed or 0) + unique.rows_out:
+    if unique is not None and images != sum(parts) + (reviewed or 0) + unique.rows_out:
         raise RuntimeError(
-            f"images do not add up: {images} came in, and {[*parts, gone, reviewed, unique.rows_out]} came out"
+            f"images do not add up: {images} came in, and {[*parts, reviewed, unique.rows_out]} came out"
         )
     review = out / REVIEW
     decisions = _decided(out)
