@@ -193,21 +193,23 @@ def _edited(table: Table, manifest: Manifest, at: NDArray[np.int64], among: NDAr
     """Return which known rows of a source have other values in the user's columns than the table, shape (M,)."""
     edited = np.zeros(len(at), bool)
     stored = table.stored.schema
-    names = [name for name in manifest.schema.names if name not in (KEY, URI)]
-    if not set(names) <= set(stored.names):  # the table gets a column
-        return among
+    user_columns = [name for name in manifest.schema.names if name not in (KEY, URI)]
+    names = [name for name in user_columns if name in stored.names]
     fields = [wider(stored.field(name), manifest.schema) for name in names]
     start = 0
-    for rows in manifest.columns(names) if names and among.any() else ():
+    for rows in manifest.columns(names) if names else ():
         some = start + np.flatnonzero(among[start : start + rows.num_rows])
-        now, then = rows.take(pa.array(some - start)), table.stored.take(at[some], names)
+        then = table.stored.take(at[some], names)
         for known in fields:
-            edited[some] |= _differ(*(as_stored(each.column(known.name), known, table) for each in (now, then)))
+            now = as_stored(rows.column(known.name), known, table)  # of all rows: those to be scored are refused early
+            edited[some] |= differ(now.take(pa.array(some - start)), as_stored(then.column(known.name), known, table))
         start += rows.num_rows
+    if len(names) < len(user_columns):  # the table gets a column
+        return among
     return edited
 
 
-def _differ(now: pa.ChunkedArray, then: pa.ChunkedArray) -> NDArray[np.bool_]:
+def differ(now: pa.ChunkedArray, then: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Return where two columns of one type differ, shape (N,); two missing values are equal, as are two NaNs."""
     if pa.types.is_nested(now.type):
         return np.array([a != b for a, b in zip(now.to_pylist(), then.to_pylist(), strict=True)], bool)
@@ -241,7 +243,7 @@ def as_stored(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(
             f"column {field.name!r} holds {field.type} in {table.path}, and {values.type} in the source now ({error}): "
-            "give it the same type, or score to another --out"
+            "correct the values in the source, leave them empty, or score to another --out"
         ) from None
 
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import CUSTOM, KEY, MTIME, N_BYTES, STATUS, describe, describe_all
+from curate.columns import CUSTOM, KEY, MTIME, N_BYTES, STATUS, URI, describe, describe_all
 from curate.counted import counted
-from curate.engines.adding.compare import UNKNOWN, Comparison, compare
+from curate.engines.adding.compare import UNKNOWN, Comparison, compare, differ
 from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged, words_on
 from curate.engines.adding.merge import Merged, Order
 from curate.engines.adding.settings import LABELLING, is_labelled_first, refuse_contradiction
@@ -165,26 +165,33 @@ def _score(state: _State, engine: Engine, events: RunLog) -> ScoreRun:
 
 
 def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[np.int64]]:
-    """Return the finished shards whose rows all still have to be scored, of unchanged files: shard -> rows.
+    """Return the finished shards whose rows all still have to be scored, from the same files and values: shard -> rows.
 
     The source may have grown since they were scored: then the other rows are divided among the other shards.
     """
-    todo, size = state.comparison.todo, state.settings.shard_size
+    todo, size, manifest = state.comparison.todo, state.settings.shard_size, state.opened.manifest
+    fields = [field for field in manifest.schema if field.name not in (KEY, URI)]
     if not parts or not len(todo):
         return {}
-    keys = ManifestRows(state.opened.manifest, todo).rows(0, len(todo)).column(KEY).combine_chunks()
+    keys = ManifestRows(manifest, todo).rows(0, len(todo)).column(KEY).combine_chunks()
     kept, used = {}, np.zeros(len(todo), bool)
     for shard, part in sorted(parts.items()):
         if part.rows != min(size, len(todo) - shard * size):
             continue
-        rows = open_table(state.work.part(shard)).read([KEY, N_BYTES, MTIME])
+        scored = open_table(state.work.part(shard))
+        if not {(field.name, field.type) for field in fields} <= {(each.name, each.type) for each in scored.schema}:
+            continue  # the user's columns have other types now
+        rows = scored.read([KEY, N_BYTES, MTIME, *(field.name for field in fields)])
         at = pc.fill_null(pc.index_in(rows[KEY], value_set=keys), -1).to_numpy()
         times, sizes = (pc.fill_null(rows[name], UNKNOWN).to_numpy() for name in (MTIME, N_BYTES))
         places = todo[at.clip(0)]
         now = state.comparison.sizes[places]
         same = state.comparison.times[places] == times
         same &= (sizes == UNKNOWN) | (now == UNKNOWN) | (now == sizes)
-        if (at >= 0).all() and same.all() and not used[at].any():
+        if not ((at >= 0).all() and same.all()) or used[at].any():
+            continue
+        values = ManifestRows(manifest, places).rows(0, len(places))
+        if not any(differ(values[field.name], rows[field.name]).any() for field in fields):
             kept[shard], used[at] = places, True
     return kept
 

@@ -259,6 +259,31 @@ def test_columns_of_the_user_stay_and_new_rows_have_those_of_the_source(photos, 
     listed.write_text(text.replace("00.png,5", "00.png,many"))
     with pytest.raises(InputError, match=r"'stars' holds int64 .*string in the source now"):
         score(listed, out, add=True)
+    grow(photos, 4)
+    listed.write_text(text + "n4,photos/04.png,many\n")
+    with pytest.raises(InputError, match="'stars' holds int64"):  # before anything is scored
+        score(listed, out, add=True, report=lambda progress: pytest.fail(str(progress)))
+
+
+def test_values_that_change_after_an_addition_was_stopped_are_those_of_the_source(photos, tiny_checkpoint, tmp_path):
+    listed, out = tmp_path / "list.csv", tmp_path / "s.parquet"
+    text = "file,stars\n" + "".join(f"photos/{n:02}.png,{n}\n" for n in FIRST)
+    listed.write_text(text)
+    score(listed, out, model=tiny_checkpoint, **PLAIN)
+    new = range(30, 42)
+    grow(photos, *new)
+
+    def stop(progress):
+        if progress.done > 8:  # shards are finished
+            raise KeyboardInterrupt
+
+    for stars in ("1", "7", "2.5"):
+        listed.write_text(text + "".join(f"photos/{n:02}.png,{stars}\n" for n in new))
+        if stars != "2.5":
+            with pytest.raises(KeyboardInterrupt):
+                score(listed, out, add=True, report=stop)
+    score(listed, out, add=True)
+    assert [rows_of(out)[f"photos/{n:02}.png"]["stars"] for n in (*new, 5)] == [2.5] * 12 + [5]
 
 
 def test_a_source_that_has_other_columns_later_changes_those_of_known_rows(photos, tiny_checkpoint, tmp_path):
