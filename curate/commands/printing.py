@@ -108,7 +108,7 @@ def show_in_parts(rows: Iterable[Sequence[str]], *, header: Sequence[str], right
         header: titles of the columns.
         right: the column that is set to the right, of each part.
     """
-    _print_table(sys.stdout, rows, header, right, whole=True)
+    _print_table(sys.stdout, rows, header, right, keep_cells=True)
 
 
 def print_lines(lines: Iterable[str | Grid], line: Callable[[str], None], table: Callable[..., None]) -> None:
@@ -132,9 +132,14 @@ def printers(*, requested: bool) -> tuple[Callable[[str], None], Callable[..., N
 
 
 def _print_table(
-    stream: TextIO, rows: Iterable[Sequence[object]], header: Sequence[str], right: int | None, *, whole: bool = False
+    stream: TextIO,
+    rows: Iterable[Sequence[object]],
+    header: Sequence[str],
+    right: int | None,
+    *,
+    keep_cells: bool = False,
 ) -> None:
-    """Print a table, in parts where one line would break cells (``whole``), or words up to half as long as the line."""
+    """Print a table, in parts where a line would break cells (``keep_cells``), or words of up to half its length."""
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
@@ -145,7 +150,7 @@ def _print_table(
     width, terminal = _width(stream), stream.isatty()
     full = [max(map(cell_len, column)) for column in columns]
     words = [max(map(cell_len, " ".join(column).split()), default=0) for column in columns]
-    least = full if whole else [min(word, width // 2) for word in words]
+    least = full if keep_cells else [min(word, width // 2) for word in words]
     drawn = io.StringIO()
     console = Console(
         file=drawn, width=width, force_terminal=terminal, no_color=not terminal, markup=False, highlight=False
