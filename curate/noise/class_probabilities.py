@@ -43,8 +43,8 @@ class ClassProbabilities:
         order = np.lexsort((top, -largest), axis=1)  # of equal probabilities the lower class
         self.index[rows] = np.take_along_axis(top, order, 1)
         self.probability[rows] = np.take_along_axis(largest, order, 1)
-        label_probabilitylabel = probabilities[np.arange(len(rows)), labels.clip(0)]
-        self.of_label[rows] = np.where(labels >= 0, label_probabilitylabel, np.nan)
+        of_label = probabilities[np.arange(len(rows)), labels.clip(0)]
+        self.of_label[rows] = np.where(labels >= 0, of_label, np.nan)
 
 
 def trust(probabilities: ClassProbabilities) -> NDArray[np.float32]:

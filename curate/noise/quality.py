@@ -9,9 +9,7 @@ from curate.noise.class_probabilities import LEAST, ClassProbabilities
 
 PRIOR_ROWS = 20.0  # rows of each class that speak for mistakes spread evenly
 BLOCK = 65_536
-HALF = (
-    0.5  # power of the probability of a mistake: between a score that knows no usual mistakes and one that trusts them
-)
+HALF = 0.5  # power of the probability of a mistake: 0 would know no usual mistakes, 1 would trust them
 STEPS = 1e-4  # to which a quality is rounded, so that other machines say the same
 
 

@@ -32,9 +32,7 @@ HALVED = 90  # of a quality up to which most encoders halve the resolution of co
 LEFT = 0.25  # of the detail of an image that is spoilt
 LARGER = 1.3  # times as many pixels as another copy has an enlarged one at least
 SHARP = 0.7  # resolution of an image that was not enlarged much
-POWER = (
-    2.5  # of resolution: pixels x resolution^2.5 is less of an enlarged copy, and more of the original of a smaller one
-)
+POWER = 2.5  # pixels x resolution^2.5 is less of an enlarged copy, and more of the original of a smaller one
 LOSSLESS = ("png", "bmp", "tiff", "gif")
 EXACT, OF_PALETTE, UNKNOWN = 101.0, 60.0, 75.0  # fidelity next to JPEG's 1 to 100: lossless, a palette, WebP and others
 
