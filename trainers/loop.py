@@ -152,7 +152,7 @@ def _fit(
     try:
         per_epoch = sum(map(len, _turns(config, data.n, 0)))
         views = views_of(data, config, model, method, per_epoch=per_epoch, backbone=backbone, device=device)
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), keeper.signals:
             return _all_steps(config, data, views, model, method, keeper, monitor)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):

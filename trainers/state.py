@@ -1,10 +1,13 @@
 """The saved state of a run: weights, optimiser state and step in one safetensors file."""
 
 import json
+import signal
+import threading
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from types import FrameType
+from typing import Any, NoReturn, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -136,8 +139,44 @@ def note_divergence(path: Path, step: int) -> int | None:
     return done.step
 
 
+class HeldSignals:
+    """Holds back the first Ctrl-C or SIGTERM until a step is complete; a second one ends the process at once.
+
+    Signals that the process ignores stay ignored. Nothing is held back in other threads than the main one, or with
+    several processes, of which one would wait for the others.
+
+    Attributes:
+        caught: the signal that waits; None without one.
+    """
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if ranks.group().size == 1 and threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: set by other than Python
+                    self._handlers[number] = signal.signal(number, self._catch)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        self.caught = number
+        self.__exit__()
+
+    def deliver(self) -> None:
+        """Send the process the signal that waits."""
+        if self.caught is not None:
+            number, self.caught = self.caught, None
+            signal.raise_signal(number)
+
+
 class Keeper:
-    """Saves the state of a run at intervals, and reports how to resume when the run must stop.
+    """Saves the state of a run at intervals and on a signal, and reports how to resume when the run must stop.
 
     Args:
         path: of the state; one that is there is loaded.
@@ -161,18 +200,20 @@ class Keeper:
         self.cause = cause
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
         self.done = load_state(path, identity, modules, optimizer)
+        self.signals = HeldSignals()
         self._saved = time.monotonic()
 
     def is_due(self, now: float) -> bool:
-        """Return whether it is time to save."""
-        return now - self._saved > self.every
+        """Return whether it is time to save, or a signal waits for it."""
+        return now - self._saved > self.every or self.signals.caught is not None
 
     def keep(self, done: RunState, now: float, rate: float) -> None:
-        """Save the state; weights that are not finite end the run as ``stop`` does."""
+        """Save the state and deliver a signal that waits; weights that are not finite end the run as ``stop`` does."""
         if not all(value.isfinite().all() for value in self.modules.parameters()):
             self.stop(done.step - 1, "the weights are no longer finite", rate)
         save_state(self.path, self.identity, self.modules, self.optimizer, done)
         self._saved = now
+        self.signals.deliver()
 
     def stop(self, step: int, what: str, rate: float) -> NoReturn:
         """Raise the ``InputError`` of a diverged run; the last good state stays, for a lower rate."""

@@ -27,9 +27,9 @@ def run(
     """Train a model, or a head on an existing model.
 
     --set sets parameters of the method, its views and its steps; curate train METHOD --help lists them with the paper,
-    whose values are the defaults. Repeat the command to resume a killed run, from a state at most a minute old. `curate
-    plot FOLDER course` draws the output of --course. For small images or on a CPU, start from a backbone trained on
-    labels. --devices 4 trains on 4 GPUs.
+    whose values are the defaults. Repeat the command to resume: Ctrl-C saves the state, and a killed run has one at
+    most a minute old. `curate plot FOLDER course` draws the output of --course. For small images or on a CPU, start
+    from a backbone trained on labels. --devices 4 trains on 4 GPUs.
 
     Example:
 

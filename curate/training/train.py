@@ -51,8 +51,9 @@ class TrainResult:
 def run_train(options: TrainOptions) -> TrainResult:
     """Train a model, or a head on a backbone, and write the checkpoint.
 
-    A call that was stopped continues when it is repeated, from a state of at most a minute before. In a script that
-    ``torchrun`` starts, all its processes train one model, and the first one writes it.
+    A call that was stopped continues when it is repeated: Ctrl-C saves the state, and a killed call has one of at most
+    a minute before. In a script that ``torchrun`` starts, all its processes train one model, and the first one writes
+    it.
 
     Raises:
         InputError: for an option, image or place that cannot be used.

@@ -1,7 +1,10 @@
+import json
+import signal
 from dataclasses import replace
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from scoring.errors import InputError
 from trainers import loop
@@ -12,7 +15,8 @@ from trainers.loop import learning_rate, train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method, Step
 from trainers.methods.table import METHODS
-from trainers.monitor import Sums, warn
+from trainers.monitor import Monitor, Sums, warn
+from trainers.state import HeldSignals
 from trainers.views import ImageViews, Seen
 
 CPU = torch.device("cpu")
@@ -55,6 +59,52 @@ def test_one_seed_gives_one_model_and_another_seed_another(blobs, tmp_path):
     other, _ = train(recipe(epochs=1, seed=1), blobs, state=tmp_path / "c", device=CPU)
     assert torch.equal(weights(first), weights(two))
     assert not torch.equal(weights(first), weights(other))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_a_step_saves_the_state_after_it_and_loses_nothing(blobs, tmp_path, monkeypatch, number):
+    class End(Exception):
+        pass
+
+    def end(*unused):
+        raise End
+
+    own = METHODS["visimsiam"].after_step
+
+    def after(self, step):
+        own(self, step)
+        if step == 3:
+            signal.raise_signal(number)
+
+    whole, _ = train(recipe(), blobs, state=tmp_path / "whole", device=CPU)
+    before = signal.signal(number, end)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(METHODS["visimsiam"], "after_step", after)
+            with pytest.raises(End):
+                train(recipe(), blobs, state=tmp_path / "cut", device=CPU, monitor=Monitor(save_every=1e9))
+        assert signal.getsignal(number) is end
+    finally:
+        signal.signal(number, before)
+    with safe_open(tmp_path / "cut", "pt") as file:
+        assert json.loads(file.metadata()["done"])["step"] == 4
+    resumed, _ = train(recipe(), blobs, state=tmp_path / "cut", device=CPU)
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+def test_a_second_signal_is_not_held_back_and_an_ignored_one_stays_ignored():
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with HeldSignals() as held:
+            signal.raise_signal(signal.SIGTERM)
+            assert held.caught is None
+            signal.raise_signal(signal.SIGINT)
+            assert held.caught == signal.SIGINT
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):
