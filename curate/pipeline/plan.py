@@ -275,7 +275,7 @@ def _table(pipeline: Pipeline, step: Step, made: Mapping[str, str], last: str | 
         raise InputError(f"{pipeline.place(step.name, TABLE)}: table: expected a step or a path, got {chosen!r}")
     if chosen in made:
         return made[chosen]
-    if not (pipeline.path.parent / chosen).exists():
+    if chosen not in made.values() and not (pipeline.path.parent / chosen).exists():
         raise InputError(
             f"{pipeline.place(step.name, TABLE)}: {chosen!r} is neither a table that an earlier step writes nor a "
             f"path{closest(chosen, made)}"

@@ -57,8 +57,9 @@ def test_a_folder_that_holds_the_file_is_refused_with_the_command_that_runs_it(w
     assert "run curate run 'my out/curate.toml'" in run("run", "my out").stderr
 
 
-def test_a_dry_run_says_each_step_as_one_would_type_it(workdir):
-    result = run("run", write(GOOD), "--dry-run")
+@pytest.mark.parametrize("table", ["", 'table = "scores"\n', 'table = "out/scores.parquet"\n'])
+def test_a_dry_run_says_each_step_as_one_would_type_it(workdir, table):
+    result = run("run", write(GOOD.replace('run = "filter"\n', f'run = "filter"\n{table}')), "--dry-run")
     assert result.exit_code == 0, result.stderr
     lines = [line for line in result.stdout.splitlines() if line.startswith("to do: ")]
     assert lines == [
