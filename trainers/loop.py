@@ -207,7 +207,8 @@ def _all_steps(
             now, last = time.monotonic(), step + 1 == steps
             if monitor.course is not None and at + 1 == per_epoch:
                 model.eval()
-                monitor.course.add(Epoch(step + 1, epoch + 1, config.epochs, rate, of_epoch.means(), model))
+                means = of_epoch.means()
+                monitor.course.add(Epoch(step + 1, epoch + 1, config.epochs, rate, means, model, done.earlier))
                 set_mode(config, model, method)
             if ranks.is_first() and (last or keeper.is_due(now)):
                 batch.hear_of_failures()

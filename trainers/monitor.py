@@ -1,8 +1,8 @@
 """Monitoring of a training run: progress, epochs, mean measures, and warnings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -35,6 +35,7 @@ class Epoch:
         lr: rate of its last step.
         measures: their means over its steps; ``gradient_norm`` is of all weights together, before it is clipped.
         model: as it is now, in evaluation mode; not to be changed.
+        earlier: of ``RunState``.
     """
 
     step: int
@@ -43,6 +44,7 @@ class Epoch:
     lr: float
     measures: dict[str, float]
     model: ScoringModel
+    earlier: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Course(Protocol):

@@ -84,7 +84,7 @@ class Best:
     """The path of the best model so far, and the measure that chooses it."""
 
     measure: str
-    save: Callable[[ScoringModel, Row], None]
+    save: Callable[["Epoch", Row], None]
 
 
 class RunCourse:
@@ -144,7 +144,7 @@ class RunCourse:
             self._board.flush()
         new = None if self._best is None else row.get(self._best.measure)
         if self._best is not None and new is not None and all(old is None or old < new for old in earlier):
-            self._best.save(epoch.model, row)
+            self._best.save(epoch, row)
         self._since = time.monotonic(), epoch.step
 
     def _write(self) -> None:

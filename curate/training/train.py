@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
     from trainers.methods.method import Method
+    from trainers.monitor import Epoch
     from trainers.start import Start
     from trainers.work import TrainingFolder
 
@@ -225,9 +226,10 @@ def _course(
     if measure is not None and not work.state.exists() and not is_begun(folder, run, config.epochs):
         refuse_existing(path, overwrite=typed["overwrite"])
 
-    def save(best: "ScoringModel", row: Mapping[str, float | None]) -> None:
-        card = {"method": config.method, "training": made_of, "data_licence": typed["licence"]}
-        save_checkpoint(path, best, {**card, "metrics": dict(row)})
+    def save(best: "Epoch", row: Mapping[str, float | None]) -> None:
+        training = {**made_of, **({"earlier": best.earlier} if best.earlier else {})}
+        card = {"method": config.method, "training": training, "data_licence": typed["licence"]}
+        save_checkpoint(path, best.model, {**card, "metrics": dict(row)})
 
     return RunCourse(folder, run, probe=probe, best=None if measure is None else Best(measure, save))
 

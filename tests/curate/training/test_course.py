@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -145,7 +146,7 @@ def test_the_best_model_so_far_is_kept_by_its_measure(images, tmp_path, monkeypa
     monkeypatch.setattr(Probe, "measure", lambda self, model: {"knn": next(values)})
     monkeypatch.setattr(Probe, "is_due", lambda self, number, epochs: True)
     kept = []
-    run(images, tmp_path, "best", best=Best("knn", lambda model, row: kept.append(row["epoch"])))
+    run(images, tmp_path, "best", best=Best("knn", lambda epoch, row: kept.append(row["epoch"])))
     assert kept == [1, 2]
 
 
@@ -252,6 +253,17 @@ def test_the_command_writes_a_course_that_plot_draws(tmp_path):
                 epochs=1,
                 **{**options, "batch_size": 4, **wrong},
             )
+
+
+def test_the_card_of_the_best_model_lists_earlier_schedules(tmp_path, monkeypatch):
+    rising = count()
+    monkeypatch.setattr(Probe, "measure", lambda self, model: {"knn": next(rising) / 10})
+    options = {**options_of(tmp_path), "keep_state": True, "overwrite": True}
+    for epochs in (1, 2):
+        curate_train("visimsiam", tmp_path / "photos", out=tmp_path / "m.safetensors", epochs=epochs, **options)
+    best = read_header(tmp_path / "m.best.safetensors")
+    assert best["metrics"]["epoch"] == 2
+    assert best["training"]["earlier"] == [{"step": 1, "epochs": 1, "lr": 0.1}]
 
 
 def test_a_state_without_earlier_schedules_has_none(tmp_path):
