@@ -102,7 +102,7 @@ def links_after(table: AnyPath, searched: Searched) -> list[Link]:
         searched: where inputs may be.
 
     Returns:
-        each after what it read; equals by name.
+        Each after the step whose output it read; otherwise by name.
 
     Raises:
         InputError: for a receipt that is not as it was written, or more than ``MOST``.
@@ -133,7 +133,7 @@ def _receipts_in(folder: AnyPath) -> list[AnyPath]:
 
 
 def _noted(path: AnyPath) -> Iterator[dict[str, Any]]:
-    """The receipt of a step; None for a pipeline or a round, whose steps have their own."""
+    """Yield the receipt of a step; nothing for a pipeline or a round, whose steps have their own."""
     _, receipt = read_json(path, "a receipt that curate wrote")
     if isinstance(receipt, dict) and receipt.get("kind") in (KIND, APPLIED_KIND):
         yield read_step(path)

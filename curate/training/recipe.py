@@ -54,8 +54,9 @@ class SharedSettings(ViewSettings):
 
 AUGMENTATION = tuple(each.name for each in fields(ViewSettings))
 OF_EVERY_METHOD = tuple(each.name for each in fields(SharedSettings))
+OPTIONS = ("epochs", "batch_size", "lr", "seed")  # typed as options, and not by --set
 # of every method, by their names in the recipe; what is left out is the method's own
-SHARED = ("epochs", "batch_size", "lr", "seed", *(name for name in OF_EVERY_METHOD if name not in AUGMENTATION))
+SHARED = (*OPTIONS, *(name for name in OF_EVERY_METHOD if name not in AUGMENTATION))
 DEFAULT_LABEL = "label"  # of --label; whether it was typed is unknown
 
 
@@ -118,8 +119,10 @@ def split_settings(settings: Mapping[str, object] | None) -> tuple[dict[str, Any
     """Return the shared settings by name, None if not set, and the method's own settings.
 
     Raises:
-        InputError: for a value of another type.
+        InputError: for a value of another type, or the name of an option.
     """
+    if name := next((name for name in settings or {} if name in OPTIONS), None):
+        raise InputError(f"{name} is an option and no setting; pass it as --{name.replace('_', '-')}")
     shared = {name: value for name, value in (settings or {}).items() if name in OF_EVERY_METHOD}
     of_method = {name: value for name, value in (settings or {}).items() if name not in shared}
     return vars(with_settings(SharedSettings, shared, name="training", what="shared part of")), of_method

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from curate.cli import app
 from curate.options.option import declared
 from curate.training.amount import fitted
-from curate.training.recipe import AUGMENTATION, OF_EVERY_METHOD, SHARED, recipe
+from curate.training.recipe import AUGMENTATION, OF_EVERY_METHOD, SHARED, recipe, split_settings
 from scoring.checkpoint import read_header
 from scoring.errors import InputError
 from trainers.config import TrainConfig
@@ -73,6 +73,8 @@ def test_a_mistyped_setting_gets_a_hint_and_a_wrong_type_its_own():
         recipe("losspred", {}, {"fold": "3"})
     with pytest.raises(InputError, match="folds takes a whole number, got 'many'"):
         recipe("losspred", {}, {"folds": "many"})
+    with pytest.raises(InputError, match="--batch-size"):
+        split_settings({"batch_size": "64"})
 
 
 @pytest.mark.parametrize("method", METHODS)
