@@ -22,17 +22,7 @@ from scoring.lock import LOCK, HeldFolder
 from scoring.marks import DECODING, Marks
 from scoring.model import ScoringModel
 from scoring.temporaries import sweep
-from trainers.cache import (
-    ABOUT,
-    METADATA_KEY,
-    PLAIN,
-    TargetsDigest,
-    epoch_name,
-    features_type,
-    fingerprint,
-    read_about,
-    read_footer,
-)
+from trainers import cache
 from trainers.data import decode_all
 from trainers.extract import CacheRecipe, Images, Pixels, features
 
@@ -82,7 +72,7 @@ class CacheFolder(HeldFolder):
         """Remove a cache without any epoch, and its folder if this run created it."""
         if any(self.folder.glob("epoch-*.parquet")):
             return
-        (self.folder / ABOUT).unlink(missing_ok=True)
+        (self.folder / cache.ABOUT).unlink(missing_ok=True)
         if self._is_ours:
             (self.folder / LOCK).unlink(missing_ok=True)
             with suppress(OSError):  # another process has put something there
@@ -96,7 +86,7 @@ class CacheFolder(HeldFolder):
         Raises:
             InputError: if the folder holds a cache of something else (the first difference is named), or other files.
         """
-        before = read_about(self.folder)
+        before = cache.read_about(self.folder)
         if before is None:
             others = [path.name for path in self.folder.iterdir() if path.name != LOCK and not path.match(".*.tmp.*")]
             if others:
@@ -104,15 +94,15 @@ class CacheFolder(HeldFolder):
                     f"{self.folder} holds {others[0]!r} and no cache; it was not changed: choose another --out"
                 )
         else:
-            _refuse_difference(self.folder, fingerprint(before), fingerprint(about))
+            _refuse_difference(self.folder, cache.fingerprint(before), cache.fingerprint(about))
             about = {**about, "epochs": max(before["epochs"], about["epochs"])}
         for leftover in self.folder.glob(".epoch-*.parquet.tmp.*"):
             sweep(self.folder, leftover.name)  # of epochs that are there; of others, the caller that makes them does
         if before is None or before["epochs"] != about["epochs"]:
-            with AtomicFile(self.folder / ABOUT, overwrite=True) as file:
+            with AtomicFile(self.folder / cache.ABOUT, overwrite=True) as file:
                 file.write(json.dumps(about, indent=1, sort_keys=True).encode())
             self._is_new = before is None
-        todo = [at for at in range(about["epochs"]) if not (self.folder / epoch_name(at)).exists()]
+        todo = [at for at in range(about["epochs"]) if not (self.folder / cache.epoch_name(at)).exists()]
         for mark in () if todo else self.folder.glob(f"{DECODING}*"):  # of a process that was killed at its end
             mark.unlink()
         return todo
@@ -153,8 +143,8 @@ def make_cache(
     require_losses(images, model.spec.preprocessing, workers)
     with CacheFolder(folder) as place, Marks(folder) as marks:
         todo = place.begin(about)
-        about = read_about(folder) or about
-        expected = None if PLAIN in todo else read_footer(folder, PLAIN, about)
+        about = cache.read_about(folder) or about
+        expected = None if cache.PLAIN in todo else cache.read_footer(folder, cache.PLAIN, about)
         if not todo:
             announce(f"{folder} is complete already: {about['epochs']} epochs; nothing to do")
             return dict(expected["failures"]) if expected else {}
@@ -213,12 +203,12 @@ class EpochWriter:
         if images.losses is not None:
             fields.append(pa.field("loss", pa.float64()))
         dtype = about["recipe"]["dtype"]
-        fields.append(pa.field("features", features_type(about["width"], dtype), nullable=False))
+        fields.append(pa.field("features", cache.features_type(about["width"], dtype), nullable=False))
         self._schema = pa.schema(fields)
         self._numpy = np.float16 if dtype == "float16" else np.float32
-        self._keys, self._targets = hashlib.sha256(), TargetsDigest()
+        self._keys, self._targets = hashlib.sha256(), cache.TargetsDigest()
         self.n = 0
-        self.file = AtomicFile(folder / epoch_name(number))
+        self.file = AtomicFile(folder / cache.epoch_name(number))
         names = [field.name for field in fields]
         self._writer = pq.ParquetWriter(
             self.file,
@@ -284,8 +274,8 @@ class EpochWriter:
             raise InputError(
                 "the labels or losses of these images differ from epoch 0; build the cache again in another folder"
             )
-        note = {"kind": "cache", "epoch": self._number, "cache": fingerprint(self._about), **footer}
-        self._writer.add_key_value_metadata({METADATA_KEY: json.dumps(note, sort_keys=True).encode()})
+        note = {"kind": "cache", "epoch": self._number, "cache": cache.fingerprint(self._about), **footer}
+        self._writer.add_key_value_metadata({cache.METADATA_KEY: json.dumps(note, sort_keys=True).encode()})
         self._writer.close()
         self.file.publish()
         return footer

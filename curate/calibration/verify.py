@@ -7,16 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.calibration.apply import (
-    P_ERROR,
-    STREAM_ROWS,
-    Calibration,
-    calibration_from,
-    digest_of,
-    is_calibration,
-    probabilities,
-    read_calibration,
-)
+from curate.calibration import apply
 from curate.calibration.fit import fit_judged
 from curate.calibration.judged import NEIGHBOUR, Truth, judged_rows
 from curate.columns import KEY
@@ -63,7 +54,7 @@ def of_calibration(path: str | AnyPath) -> dict[str, Any] | None:
         _, record = read_json(path, "a calibration")
     except InputError:
         return None
-    ours = is_calibration(record) or (isinstance(record, dict) and record.get("kind") == APPLIED_KIND)
+    ours = apply.is_calibration(record) or (isinstance(record, dict) and record.get("kind") == APPLIED_KIND)
     return record if ours else None
 
 
@@ -80,7 +71,7 @@ def verify_calibration(path: str | AnyPath, table: str | AnyPath | None = None) 
     record, path = of_calibration(path), path_to_read(path)
     if record is None:
         raise InputError(f"{path} is not a calibration; pass one that curate calibrate wrote")
-    if is_calibration(record) and isinstance(path, Path):
+    if apply.is_calibration(record) and isinstance(path, Path):
         return _fitted_again(path, table)
     noted = read_step(path)
     opened = open_table(table if table is not None else _located(noted["input"]["path"], path))
@@ -88,7 +79,7 @@ def verify_calibration(path: str | AnyPath, table: str | AnyPath | None = None) 
 
 
 def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerification:
-    then = read_calibration(path)
+    then = apply.read_calibration(path)
     about = then.about
     try:
         source, seed, repeats = about["truth"], int(about["seed"]), int(about["repeats"])
@@ -122,13 +113,13 @@ def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerific
     return verification
 
 
-def _places(then: Calibration) -> dict[str, Any]:
+def _places(then: apply.Calibration) -> dict[str, Any]:
     """Return the facts of a calibration that may differ: version and file paths."""
     return {name: then.about.get(name) for name in ("curate", "table", "truth")}
 
 
 def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> CalibrationVerification:
-    calibration = calibration_from(noted.get("calibration", {}), f"the calibration in {path}")
+    calibration = apply.calibration_from(noted.get("calibration", {}), f"the calibration in {path}")
     calibration.refuse_another(table)
     source, output = noted["input"], noted["outputs"]["table"]
     written = path.with_name(output["file"])
@@ -140,12 +131,12 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
         verification.problems.append(f"{written} was changed after it was written: its bytes differ from the receipt")
     written_table = open_table(written, require=[KEY])
     column = calibration.score.column
-    total, outside, without = digest_of(table, calibration), Outside(), 0
-    again = written_table.batches([P_ERROR + name for name in calibration.maps], rows=STREAM_ROWS)
+    total, outside, without = apply.digest_of(table, calibration), Outside(), 0
+    again = written_table.batches([apply.P_ERROR + name for name in calibration.maps], rows=apply.STREAM_ROWS)
     differ = written_table.n_rows != table.n_rows
-    for batch, written_batch in zip(table.batches([KEY, column], rows=STREAM_ROWS), again, strict=False):
+    for batch, written_batch in zip(table.batches([KEY, column], rows=apply.STREAM_ROWS), again, strict=False):
         total.update(tie_breaks(key_array(batch.column(KEY), table.path, total.n_rows)), batch)
-        values, columns = probabilities(batch, calibration)
+        values, columns = apply.probabilities(batch, calibration)
         outside += calibration.fitted.outside(values)
         without += int((~np.isfinite(values)).sum())
         differ |= any(not written_batch.column(name).equals(values) for name, values in columns.items())

@@ -150,11 +150,6 @@ def of_columns(columns: Sequence[ColumnShift], names: Sequence[str]) -> list[str
     return ["", Grid([_line(each) for each in columns], header=header)] if columns else []
 
 
-def of_ranges(left: Sequence[LeftRange], names: Sequence[str]) -> list[str]:
-    """Return which rows of either table lie outside the range that probabilities of bad were fitted on."""
-    return [f"{names[each.table]}: {each.outside.words(each.fitted)}" for each in left]
-
-
 def not_compared(only_in: Sequence[Sequence[str]], left_out: Mapping[str, str], names: Sequence[str]) -> list[str]:
     """Return which columns one table alone has, and which were left out."""
     alone = [f"only in {name}: {', '.join(only)}" for name, only in zip(names, only_in, strict=True) if only]
@@ -307,7 +302,7 @@ class TableComparison(Printed):
             *of_tables(self.tables, self.rows, self.sampled),
             *(f"note: {note}" for note in self.notes),
             *of_columns(self.columns, names),
-            *of_ranges(self.left_range, names),
+            *[f"{names[each.table]}: {each.outside.words(each.fitted)}" for each in self.left_range],
             *not_compared(self.only_in, self.left_out, names),
             *of_clusters(self.clusters, names),
             *of_rows(self.distinctive, names),

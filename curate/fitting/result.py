@@ -108,18 +108,13 @@ class FitResult(Printed):
             notes = [*_of_size(self.rows, self.references, self.recall), *_of_labels(self.labels)]
         kept = f"{counted(self.references, 'row')} to compare with, {self.n_bytes / 1e6:,.1f} MB"
         return [
-            *_of_rows_left_out(self.without),
+            *[f"left out: {counted(count, 'image')} with {what}" for what, count in self.without.items()],
             *self.notes,
             *notes,
             *_of_shares(self.kind, self.shares),
             *([] if self.path is None else [f"model: {self.path} ({kept})"]),
             *([] if self.applied is None else [f"table: {self.applied}"]),
         ]
-
-
-def _of_rows_left_out(without: Mapping[str, int]) -> list[str]:
-    """Return how many images were left out, and why."""
-    return [f"left out: {counted(count, 'image')} with {what}" for what, count in without.items()]
 
 
 def _of_rows_outside(outside: float, rows: int) -> list[str]:

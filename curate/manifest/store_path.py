@@ -125,7 +125,8 @@ class StorePath:
         system, path = _system(self.url)
         with store_errors(self, "reach"):
             try:
-                written_at: datetime = system.modified(path, **_anew(system))
+                past_cache = {"refresh": True} if is_hub(system) else {}
+                written_at: datetime = system.modified(path, **past_cache)
             except FileNotFoundError:
                 return None
         return written_at if written_at.tzinfo is not None else written_at.replace(tzinfo=UTC)
@@ -348,11 +349,6 @@ def sha256_of(path: AnyPath) -> str:
 
 def _system(url: str) -> tuple[Any, str]:
     return file_system(url, listing=True)
-
-
-def _anew(system: Any) -> dict[str, Any]:
-    """Return the option that makes a file system bypass its cache."""
-    return {"refresh": True} if is_hub(system) else {}
 
 
 def _has_bucket(system: Any, bucket: str) -> bool:

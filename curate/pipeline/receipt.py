@@ -9,18 +9,8 @@ from typing import Any
 from curate.calibration.verify import verify_calibration
 from curate.pipeline.file import Pipeline
 from curate.pipeline.state import Done, Stage
+from curate.policies import receipts
 from curate.policies.figures import unequal
-from curate.policies.receipts import (
-    PIPELINE_KIND,
-    PIPELINE_RECEIPT,
-    REST,
-    environment,
-    is_applied,
-    lost_rows,
-    pipeline_steps,
-    read_step,
-    receipt_beside,
-)
 from curate.policies.seal import FORMAT, sealed
 from curate.policies.verify import verify
 from curate.tables.table import open_table
@@ -31,28 +21,28 @@ from scoring.file_digest import file_sha256
 
 def outputs_of(out: str) -> list[str]:
     """Return the paths of all files that a step wrote, from its receipt where it has one."""
-    receipt = receipt_beside(out)
+    receipt = receipts.receipt_beside(out)
     if not (Path(out).suffix == ".parquet" and receipt.is_file()):
         return [out]
-    files = [entry["file"] for entry in read_step(receipt)["outputs"].values()]
+    files = [entry["file"] for entry in receipts.read_step(receipt)["outputs"].values()]
     return [str(Path(out).with_name(name)) for name in (*files, receipt.name)]
 
 
 def stage_of(table: str | None, out: str) -> Stage:
     """Return the counts of a step's rows: from its receipt, else from the tables that it read and wrote."""
-    receipt = receipt_beside(out)
+    receipt = receipts.receipt_beside(out)
     if Path(out).suffix == ".parquet" and receipt.is_file():
-        return _stage(read_step(receipt))
+        return _stage(receipts.read_step(receipt))
     rows = open_table(table if table is not None else out).n_rows
     return Stage(rows, rows)
 
 
 def _stage(receipt: Mapping[str, Any]) -> Stage:
-    if is_applied(receipt):
+    if receipts.is_applied(receipt):
         return Stage(int(receipt["counts"]["n_rows"]), int(receipt["counts"]["n_rows"]))
     lost: dict[str, int] = {}
-    for decision, why, n in lost_rows(receipt):
-        word = f"{decision}: " if decision != "drop" and why != REST[decision] else ""
+    for decision, why, n in receipts.lost_rows(receipt):
+        word = f"{decision}: " if decision != "drop" and why != receipts.REST[decision] else ""
         lost[f"{word}{why}"] = n
     return Stage(int(receipt["counts"]["n_rows"]), int(receipt["counts"]["kept"]), lost)
 
@@ -66,7 +56,7 @@ def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> 
         steps: all of them, done.
     """
     receipt = {
-        "kind": PIPELINE_KIND,
+        "kind": receipts.PIPELINE_KIND,
         "format": FORMAT,
         "curate": __version__,
         "file": pipeline.path.name,
@@ -83,7 +73,7 @@ def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> 
             }
             for name, done in steps.items()
         ],
-        "environment": environment(),
+        "environment": receipts.environment(),
     }
     content = sealed(receipt)
     if path.is_file() and path.read_bytes() == content:
@@ -123,12 +113,7 @@ class StepCheck:
 
 def is_pipeline_receipt(path: Path) -> bool:
     """Whether a path is the receipt of a pipeline, or a folder that holds one."""
-    return (path / PIPELINE_RECEIPT).is_file() or path.name == PIPELINE_RECEIPT
-
-
-def receipt_at(path: Path) -> Path:
-    """Return the receipt of a pipeline at a path: the file itself, or the one in the folder."""
-    return path / PIPELINE_RECEIPT if path.is_dir() else path
+    return (path / receipts.PIPELINE_RECEIPT).is_file() or path.name == receipts.PIPELINE_RECEIPT
 
 
 def verify_pipeline(path: Path) -> Iterator[StepCheck]:
@@ -140,8 +125,8 @@ def verify_pipeline(path: Path) -> Iterator[StepCheck]:
     Raises:
         InputError: for a receipt that is missing or not as it was written.
     """
-    path = receipt_at(path)
-    for step in pipeline_steps(path):
+    path = path / receipts.PIPELINE_RECEIPT if path.is_dir() else path
+    for step in receipts.pipeline_steps(path):
         outputs = dict(step["outputs"])
         check = StepCheck(str(step["step"]))
         inside = {file: digest for file, digest in outputs.items() if ".." not in Path(file).parts}
@@ -159,14 +144,14 @@ def verify_pipeline(path: Path) -> Iterator[StepCheck]:
 
 def _compare_stage(receipt: Path, step: Mapping[str, Any], check: StepCheck) -> None:
     """Compare the rows of a step with its receipt."""
-    now = asdict(_stage(read_step(receipt)))
+    now = asdict(_stage(receipts.read_step(receipt)))
     then = {name: step.get(name) for name in now}
     check.differences += [f"{name} is {value}, and {was} in the receipt" for name, value, was in unequal(now, then)]
 
 
 def _derive(receipt: Path, check: StepCheck) -> None:
     """Decide or calibrate again by a receipt."""
-    if is_applied(read_step(receipt)):
+    if receipts.is_applied(receipts.read_step(receipt)):
         check.differences += verify_calibration(receipt).problems
         return
     again = verify(receipt)

@@ -10,20 +10,8 @@ from curate.evaluation.rows import score_columns
 from curate.plots.columns import Floats, finite, largest, read_columns
 from curate.plots.request import Numbers, PlotRequest
 from curate.reporting.numbers import bin_counts, bin_edges
+from curate.sheets import style
 from curate.sheets.captions import plain_line
-from curate.sheets.style import (
-    COLOURS,
-    INK,
-    LINE_LETTERS,
-    WIDTH,
-    drawing,
-    name_axes,
-    new_axes,
-    new_figure,
-    set_log,
-    set_title,
-    write_numbers,
-)
 from curate.tables.signals import default_column
 from scoring.errors import InputError
 
@@ -88,20 +76,22 @@ class Histogram(Numbers):
             spreads.append(_spread(name, values, *bin_edges(values)))
         return cls(spreads, notes=notes)
 
-    @drawing()
-    def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
+    @style.drawing()
+    def draw(self, *, title: str = "", width: float = style.WIDTH) -> "Figure":
         """Draw one panel per column; or one per group over a common axis, each scaled to its highest bin."""
         if self.per:
             return _draw_groups(self, title, width)
         spreads = self.spreads
         across = 2 if len(spreads) > 3 else 1
-        figure = new_figure(-(-len(spreads) // across) * HEIGHT + 5 * bool(title), width)
-        set_title(figure, title)
-        for number, (axes, spread) in enumerate(zip(new_axes(figure, len(spreads), across), spreads, strict=True)):
+        figure = style.new_figure(-(-len(spreads) // across) * HEIGHT + 5 * bool(title), width)
+        style.set_title(figure, title)
+        for number, (axes, spread) in enumerate(
+            zip(style.new_axes(figure, len(spreads), across), spreads, strict=True)
+        ):
             axes.grid(axis="y")
-            axes.stairs(spread.counts, spread.edges, fill=True, color=COLOURS[0])
-            _scale(axes, spread, most=max(3, round(6 * width / WIDTH / across)))
-            name_axes(axes, spread.name, "rows" if not number % across else "")
+            axes.stairs(spread.counts, spread.edges, fill=True, color=style.COLOURS[0])
+            _scale(axes, spread, most=max(3, round(6 * width / style.WIDTH / across)))
+            style.name_axes(axes, spread.name, "rows" if not number % across else "")
         return figure
 
 
@@ -128,17 +118,17 @@ def _spread(name: str, values: Floats, edges: NDArray[np.float64], log: bool) ->
 
 def _draw_groups(numbers: Histogram, title: str, width: float) -> "Figure":
     spreads = numbers.spreads
-    figure = new_figure(len(spreads) * OF_GROUP + BELOW + 5 * bool(title), width)
-    set_title(figure, title)
-    panels = new_axes(figure, len(spreads))
+    figure = style.new_figure(len(spreads) * OF_GROUP + BELOW + 5 * bool(title), width)
+    style.set_title(figure, title)
+    panels = style.new_axes(figure, len(spreads))
     for axes, spread in zip(panels, spreads, strict=True):
-        axes.stairs(np.array(spread.counts) / max(1, spread.rows), spread.edges, fill=True, color=COLOURS[0])
-        axes.axvline(spread.median, color=INK, linewidth=0.8)
+        axes.stairs(np.array(spread.counts) / max(1, spread.rows), spread.edges, fill=True, color=style.COLOURS[0])
+        axes.axvline(spread.median, color=style.INK, linewidth=0.8)
         _scale(axes, spread, most=6)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
-        name_axes(axes, "" if axes is not panels[-1] else f"{numbers.column} by {numbers.per}; line: median")
-        name = f"{plain_line(spread.name, LINE_LETTERS)}\n{spread.rows:,}"
+        style.name_axes(axes, "" if axes is not panels[-1] else f"{numbers.column} by {numbers.per}; line: median")
+        name = f"{plain_line(spread.name, style.LINE_LETTERS)}\n{spread.rows:,}"
         axes.set_ylabel(name, rotation=0, ha="right", va="center")
         if axes is not panels[-1]:
             axes.set_xticklabels([])
@@ -147,8 +137,8 @@ def _draw_groups(numbers: Histogram, title: str, width: float) -> "Figure":
 
 def _scale(axes: "Axes", spread: Spread, *, most: int) -> None:
     if spread.log:
-        set_log(axes, spread.edges[0], spread.edges[-1], most=most)
+        style.set_log(axes, spread.edges[0], spread.edges[-1], most=most)
     else:
-        write_numbers(axes.xaxis, most=most)
-    write_numbers(axes.yaxis, most=5)
+        style.write_numbers(axes.xaxis, most=most)
+    style.write_numbers(axes.yaxis, most=5)
     axes.set_ylim(bottom=0)

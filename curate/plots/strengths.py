@@ -4,23 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from curate.plots.judged import Band
+from curate.sheets import style
 from curate.sheets.captions import plain_line
-from curate.sheets.style import (
-    DASHES,
-    GREY,
-    LINE_LETTERS,
-    MARKERS,
-    WIDTH,
-    axis_letters,
-    colour,
-    drawing,
-    legend_height,
-    name_axes,
-    new_axes,
-    new_figure,
-    write_numbers,
-    write_percent,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,33 +44,35 @@ class Strengths:
     images: int
     kinds: list[Steps]
 
-    @drawing()
-    def draw(self, *, width: float = WIDTH) -> "Figure":
+    @style.drawing()
+    def draw(self, *, width: float = style.WIDTH) -> "Figure":
         """Draw one panel per kind and a line with a band per column; one half is the value of the original images."""
         names = list(self.kinds[0].share)
         lines = -(-len(self.kinds) // COLUMNS)
-        figure = new_figure(lines * HEIGHT + legend_height(names, width) + 6, width)
-        panels = new_axes(figure, len(self.kinds), COLUMNS)
+        figure = style.new_figure(lines * HEIGHT + style.legend_height(names, width) + 6, width)
+        panels = style.new_axes(figure, len(self.kinds), COLUMNS)
         for at, (axes, steps) in enumerate(zip(panels, self.kinds, strict=True)):
-            axes.axhline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+            axes.axhline(0.5, color=style.GREY, linewidth=0.8, linestyle=(0, (3, 2)))
             axes.grid(axis="y")
             for place, (name, band) in enumerate(steps.share.items()):
-                axes.fill_between(steps.strength, band.low, band.high, color=colour(place), alpha=0.18, linewidth=0)
+                axes.fill_between(
+                    steps.strength, band.low, band.high, color=style.colour(place), alpha=0.18, linewidth=0
+                )
                 axes.plot(
                     steps.strength,
                     band.value,
-                    color=colour(place),
-                    linestyle=DASHES[place % len(DASHES)],
-                    marker=MARKERS[place % len(MARKERS)],
+                    color=style.colour(place),
+                    linestyle=style.DASHES[place % len(style.DASHES)],
+                    marker=style.MARKERS[place % len(style.MARKERS)],
                     markersize=2.4,
                     linewidth=1,
-                    label=plain_line(name, LINE_LETTERS),
+                    label=plain_line(name, style.LINE_LETTERS),
                 )
             axes.set_ylim(-0.02, 1.02)
-            write_percent(axes.yaxis, steps=(2.5, 5, 10))
-            write_numbers(axes.xaxis, most=5)
-            name_axes(axes, steps.unit)
-            axes.set_title(plain_line(steps.kind, axis_letters(axes)[0]), loc="left", pad=2)
+            style.write_percent(axes.yaxis, steps=(2.5, 5, 10))
+            style.write_numbers(axes.xaxis, most=5)
+            style.name_axes(axes, steps.unit)
+            axes.set_title(plain_line(steps.kind, style.axis_letters(axes)[0]), loc="left", pad=2)
             if at % COLUMNS:
                 axes.set_yticklabels([])
         handles, shown = panels[0].get_legend_handles_labels()

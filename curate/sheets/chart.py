@@ -5,25 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from curate.sheets import style
 from curate.sheets.captions import plain_line
-from curate.sheets.style import (
-    COLOURS,
-    DASHES,
-    GREY,
-    LINE_LETTERS,
-    MARKERS,
-    WIDTH,
-    colour,
-    drawing,
-    legend_height,
-    name_axes,
-    new_axes,
-    new_figure,
-    set_legend,
-    set_title,
-    write_numbers,
-    write_percent,
-)
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,8 +70,8 @@ class Panel:
     square: bool = False
 
 
-@drawing()
-def draw_chart(panels: Sequence[Panel], *, title: str = "", width: float = WIDTH) -> "Figure":
+@style.drawing()
+def draw_chart(panels: Sequence[Panel], *, title: str = "", width: float = style.WIDTH) -> "Figure":
     """Return a chart: a title and panels stacked vertically.
 
     Args:
@@ -99,13 +82,15 @@ def draw_chart(panels: Sequence[Panel], *, title: str = "", width: float = WIDTH
     Raises:
         InputError: if a panel has no point.
     """
-    heights = [panel.height + legend_height(_names(panel), width, titled=bool(panel.legend_title)) for panel in panels]
-    figure = new_figure(sum(heights) + (TITLE if title else 0), width)
-    set_title(figure, title)
-    for axes, panel in zip(new_axes(figure, len(panels)), panels, strict=True):
+    heights = [
+        panel.height + style.legend_height(_names(panel), width, titled=bool(panel.legend_title)) for panel in panels
+    ]
+    figure = style.new_figure(sum(heights) + (TITLE if title else 0), width)
+    style.set_title(figure, title)
+    for axes, panel in zip(style.new_axes(figure, len(panels)), panels, strict=True):
         _draw_panel(axes, panel)
         if panel.legend:
-            set_legend(axes, width, title=panel.legend_title)
+            style.set_legend(axes, width, title=panel.legend_title)
     return figure
 
 
@@ -122,10 +107,15 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
         _draw_curve(axes, curve, number, dots=panel.dots and len(curve.x) <= MOST_DOTS)
     for number, curve in enumerate(panel.beside):
         axes.plot(
-            curve.x, curve.y, color=GREY, linewidth=0.8, linestyle=DASHES[1 + number % 2], label=_short(curve.name)
+            curve.x,
+            curve.y,
+            color=style.GREY,
+            linewidth=0.8,
+            linestyle=style.DASHES[1 + number % 2],
+            label=_short(curve.name),
         )
     _scale(axes, panel, values)
-    name_axes(axes, panel.x, panel.y)
+    style.name_axes(axes, panel.x, panel.y)
 
 
 def _draw_curve(axes: "Axes", curve: Curve, number: int, *, dots: bool) -> None:
@@ -136,16 +126,16 @@ def _draw_curve(axes: "Axes", curve: Curve, number: int, *, dots: bool) -> None:
         ends = list(zip(curve.x, curve.low, curve.high, strict=True))
         ends = [end for end in ends if math.isfinite(end[1]) and math.isfinite(end[2])]
         if len(ends) == 1:
-            axes.vlines(ends[0][0], ends[0][1], ends[0][2], color=colour(number), alpha=0.5, linewidth=2)
+            axes.vlines(ends[0][0], ends[0][1], ends[0][2], color=style.colour(number), alpha=0.5, linewidth=2)
         elif ends:
             at, low, high = zip(*ends, strict=True)
-            axes.fill_between(at, low, high, color=colour(number), alpha=0.18, linewidth=0)
+            axes.fill_between(at, low, high, color=style.colour(number), alpha=0.18, linewidth=0)
     axes.plot(
         x,
         y,
-        color=colour(number),
-        linestyle=DASHES[number // len(COLOURS) % len(DASHES)],
-        marker=MARKERS[number % len(MARKERS)] if dots else None,
+        color=style.colour(number),
+        linestyle=style.DASHES[number // len(style.COLOURS) % len(style.DASHES)],
+        marker=style.MARKERS[number % len(style.MARKERS)] if dots else None,
         label=_short(curve.name),
     )
     axes.update_datalim([(value, 0.0) for value in curve.x], updatey=False)
@@ -156,17 +146,17 @@ def _scale(axes: "Axes", panel: Panel, values: Sequence[float]) -> None:
     if panel.zero:
         axes.set_ylim(bottom=min(0.0, *values))
     if panel.across:
-        write_percent(axes.xaxis)
+        style.write_percent(axes.xaxis)
     else:
-        write_numbers(axes.xaxis)
+        style.write_numbers(axes.xaxis)
     if panel.percent:
-        write_percent(axes.yaxis)
+        style.write_percent(axes.yaxis)
     else:
-        write_numbers(axes.yaxis)
+        style.write_numbers(axes.yaxis)
     if panel.square:
         ends = min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])
         axes.set(xlim=ends, ylim=ends, aspect="equal")
 
 
 def _short(name: str) -> str:
-    return plain_line(name, LINE_LETTERS)
+    return plain_line(name, style.LINE_LETTERS)

@@ -23,18 +23,10 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from scoring.images import deep
 from scoring.images.animation import LEAST_CONTRAST as FLAT
 from scoring.images.animation import contrast, is_looked_through, n_looked_at, seek_same_size
 from scoring.images.colour import to_rgb
-from scoring.images.deep import (
-    WHITE,
-    highest_colour,
-    highest_grey,
-    is_deep_grey,
-    is_grey_with_alpha,
-    low_bytes,
-    scaled_colour,
-)
 from scoring.images.geometry import Pixels
 from scoring.images.icon import MOST_PIXELS as MOST_ICON_PIXELS
 from scoring.images.icon import count_icons, icon_size
@@ -228,24 +220,24 @@ class PillowFile:
         with named_failures(self._data, self.name):
             self.image.draft(None, size)
 
-    def read(self, *, allow_truncated: bool, white: int = WHITE) -> ReadPicture:
+    def read(self, *, allow_truncated: bool, white: int = deep.WHITE) -> ReadPicture:
         """Decode the current frame of the file; ``white`` is the white level of 16 bits.
 
         Raises:
             DecodeError: as ``load``; also for an image that cannot be converted to RGB.
         """
         bits = self.bits()
-        if bits == 16 and white != WHITE and not is_deep_grey(self.image) and self.image.mode in _COLOURS:
+        if bits == 16 and white != deep.WHITE and not deep.is_deep_grey(self.image) and self.image.mode in _COLOURS:
             return self._read_deep_colour(allow_truncated=allow_truncated, white=white)
         format_white, is_inverted = self.grey_scale()
         warning = self.load(allow_truncated=allow_truncated)
         highest = None
         with named_failures(self._data, self.name):
-            if bits == 16 and is_deep_grey(self.image):
-                highest = highest_grey(self.image)
+            if bits == 16 and deep.is_deep_grey(self.image):
+                highest = deep.highest_grey(self.image)
             elif bits == 16 and self.image.mode in _COLOURS:
-                highest = highest_colour(self.image)
-            white = white if format_white == WHITE and bits == 16 else format_white
+                highest = deep.highest_colour(self.image)
+            white = white if format_white == deep.WHITE and bits == 16 else format_white
             return ReadPicture(to_rgb(self.image, white=white, is_inverted=is_inverted), warning, highest)
 
     def _read_deep_colour(self, *, allow_truncated: bool, white: int) -> ReadPicture:
@@ -253,12 +245,12 @@ class PillowFile:
         low = PillowFile(self._data, self.name, self._max_pixels)
         with named_failures(self._data, self.name):
             low.image.seek(self.image.tell())
-            grey_alpha = is_grey_with_alpha(low.image)
-            low_bytes(low.image)
+            grey_alpha = deep.is_grey_with_alpha(low.image)
+            deep.low_bytes(low.image)
         warning = self.load(allow_truncated=allow_truncated)
         low.load(allow_truncated=allow_truncated)
         with named_failures(self._data, self.name):
-            scaled, highest = scaled_colour(self.image, low.image, white, grey_alpha=grey_alpha)
+            scaled, highest = deep.scaled_colour(self.image, low.image, white, grey_alpha=grey_alpha)
             return ReadPicture(to_rgb(scaled), warning, highest)
 
     def read_shown(self, *, n_frames: int | None, allow_truncated: bool, white: int) -> ReadPicture:
@@ -323,9 +315,9 @@ class PillowFile:
     def grey_scale(self) -> tuple[int, bool]:
         """Return the white level of deep grey stated by the file, and whether 0 is white; call before ``load``."""
         if self.name != "tiff":
-            return WHITE, False
+            return deep.WHITE, False
         bits = self.bits()
-        white = (1 << bits) - 1 if 9 <= bits <= 16 else WHITE
+        white = (1 << bits) - 1 if 9 <= bits <= 16 else deep.WHITE
         return white, _tag(self.image, 262) == 0  # PhotometricInterpretation: white is zero
 
     def bits(self) -> int:

@@ -153,7 +153,10 @@ class _Band:
         count = np.bincount(value, minlength=VALUES)
         self.starts = (np.cumsum(count) - count).astype(np.int32)
         self.counts = count.astype(np.int32)
-        self.flips = _values_within(reach)
+        self.flips = np.array(  # the 16-bit values with at most that many bits set
+            [sum(1 << bit for bit in bits) for size in range(reach + 1) for bits in combinations(range(16), size)],
+            np.uint16,
+        )
         self.expected = len(self.flips) * float(np.square(count.astype(float)).sum()) / max(1, len(codes))
 
     def value(self, codes: Codes) -> NDArray[np.uint16]:
@@ -198,14 +201,6 @@ def _portions(total: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         high = max(low + 1, int(np.searchsorted(total, before + LOOKED_UP, side="right")))
         yield low, high
         low = high
-
-
-def _values_within(reach: int) -> NDArray[np.uint16]:
-    """Return the 16-bit values with at most ``reach`` bits set."""
-    return np.array(
-        [sum(1 << bit for bit in bits) for size in range(reach + 1) for bits in combinations(range(16), size)],
-        np.uint16,
-    )
 
 
 def _expanded(

@@ -227,7 +227,8 @@ def compared(model: str, right: Mapping[str, Right], tested: HeldOutRows) -> Sid
         tested: the T rows.
     """
     even = np.full(len(tested.label), 1 / len(tested.label))
-    balanced = _balanced(tested.label)
+    _, place, size = np.unique(tested.label, return_inverse=True, return_counts=True)
+    balanced = np.asarray(1 / size[place] / len(size), np.float64)  # every class counts equally
     trained = SideAccuracies(
         model,
         len(tested.label),
@@ -274,12 +275,6 @@ def _chance_levels(draws: Sequence[Right]) -> list[ChanceLevel]:
 
 def _among(inside: Right) -> Floats:
     return np.asarray(inside / inside.sum(), np.float64)
-
-
-def _balanced(label: NDArray[np.int64]) -> Floats:
-    """Return weights with which every class counts equally, shape (T,)."""
-    _, place, size = np.unique(label, return_inverse=True, return_counts=True)
-    return np.asarray(1 / size[place] / len(size), np.float64)
 
 
 def _by_class(right: Mapping[str, Right], tested: HeldOutRows) -> list[ClassGap]:

@@ -13,17 +13,7 @@ from curate.counted import counted
 from curate.options.function import callable_of
 from curate.options.values import part_of
 from curate.policies.apply import apply
-from curate.policies.balance.amounts import (
-    CERTAIN,
-    CLUSTERS,
-    TYPICAL,
-    WITHIN,
-    Amounts,
-    BalanceRequest,
-    clustered,
-    planned,
-    typical,
-)
+from curate.policies.balance import amounts
 from curate.policies.balance.options import BalanceOptions
 from curate.policies.balance.target import target_of
 from curate.policies.decided import Decided
@@ -94,7 +84,7 @@ class BalanceWords:
         at = np.flatnonzero(judged)
         codes = cell[at]
         columns = (self.taken[codes], self.sizes[codes], self.place[part][at] + 1)
-        who = WITHIN[self.within]
+        who = amounts.WITHIN[self.within]
         reason[at] = [
             f"number {place:,} of {self.what} {self.names[code]}, which gives {quota:,} of {size:,} rows, {who}"
             for code, quota, size, place in zip(codes.tolist(), *(each.tolist() for each in columns), strict=True)
@@ -139,7 +129,7 @@ class BalanceResult(Result):
     IN_RECEIPT: ClassVar[tuple[str, ...]] = ("cells", "limit", "most", "short", "apart", "notes")
 
 
-def result_of(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> BalanceResult:
+def result_of(request: amounts.BalanceRequest, words: BalanceWords, plan: amounts.Amounts) -> BalanceResult:
     """Return the counts and notes.
 
     Args:
@@ -165,7 +155,7 @@ def result_of(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> Ba
     )
 
 
-def _notes(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> list[str]:
+def _notes(request: amounts.BalanceRequest, words: BalanceWords, plan: amounts.Amounts) -> list[str]:
     limit = f"{words.what} {words.names[plan.limit]}, with {counted(int(words.sizes[plan.limit]), 'row')}"
     if request.rows is None:
         option = "--rows AMOUNT --nearest" if request.shares else "--rows AMOUNT"
@@ -192,19 +182,19 @@ def _notes(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> list[
 class Balance:
     """Rows of each cell of a table, towards a distribution; a ``Policy``."""
 
-    request: BalanceRequest
+    request: amounts.BalanceRequest
     files: ClassVar[Files] = Files()
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, object]]) -> Self:
         """Return the balance that a receipt holds; InputError if it holds something else."""
-        return cls(BalanceRequest.from_json(rules[0]))
+        return cls(amounts.BalanceRequest.from_json(rules[0]))
 
     def decide(self, table: Table) -> Decided[BalanceResult]:
         """Decide every row of a table; InputError for a column, key, share or amount that cannot be used."""
         request, signal = self.request, self.request.signal(table)
         needs = request.needs(table)
-        needs.refuse_unread_embeddings(table, f"--per {CLUSTERS} and --within {TYPICAL}")
+        needs.refuse_unread_embeddings(table, f"--per {amounts.CLUSTERS} and --within {amounts.TYPICAL}")
         rows = read_rows(table, needs, by_hash=True)  # so that k-means starts from the same rows
         by_clusters = request.by_clusters(table)
         lacks, reasons = _lacking(request, rows, signal, by_clusters=by_clusters)
@@ -216,7 +206,7 @@ class Balance:
             raise InputError(f"expected rows to balance in {table.path}, got {got}")
         cells = _cells(request, rows, inside, by_clusters=by_clusters)
         sizes = np.bincount(cells.codes, minlength=len(cells.names))
-        plan = planned(request, cells.names, sizes)
+        plan = amounts.planned(request, cells.names, sizes)
         score = _score(request, rows, inside, cells, signal)
         first = None if score is None else score if signal is None else signal.sign * score
         ties = ~redrawn(rows.hashes[inside], request.seed, "balance")
@@ -260,7 +250,7 @@ class Balance:
 
 
 def _lacking(
-    request: BalanceRequest, rows: Rows, signal: Signal | None, *, by_clusters: bool
+    request: amounts.BalanceRequest, rows: Rows, signal: Signal | None, *, by_clusters: bool
 ) -> tuple[NDArray[np.int8], tuple[str, ...]]:
     """Return the reason for which each row is excluded, shape (N,), as an index, -1 for none; and the reasons."""
     lacking: dict[str, NDArray[np.bool_]] = {}
@@ -274,21 +264,21 @@ def _lacking(
     return rows.first_lacking(lacking), tuple(lacking)
 
 
-def _cells(request: BalanceRequest, rows: Rows, inside: NDArray[np.int64], *, by_clusters: bool) -> Codes:
+def _cells(request: amounts.BalanceRequest, rows: Rows, inside: NDArray[np.int64], *, by_clusters: bool) -> Codes:
     """Return the cell of each row that can be used, and the cells that have such a row."""
     if by_clusters:
-        return clustered(_vectors(rows, inside), request.clusters, request.seed)
+        return amounts.clustered(_vectors(rows, inside), request.clusters, request.seed)
     column = rows.names[request.per]
     used, codes = np.unique(column.codes[inside], return_inverse=True)
     return Codes(codes.astype(np.int32), [column.names[code] for code in used.tolist()])
 
 
 def _score(
-    request: BalanceRequest, rows: Rows, inside: NDArray[np.int64], cells: Codes, signal: Signal | None
+    request: amounts.BalanceRequest, rows: Rows, inside: NDArray[np.int64], cells: Codes, signal: Signal | None
 ) -> NDArray[np.float64] | None:
     """Return the values that order the rows of a cell, shape (M,); None for the hash of the key alone."""
-    if request.within == TYPICAL:
-        return typical(_vectors(rows, inside), cells.codes, request.seed)
+    if request.within == amounts.TYPICAL:
+        return amounts.typical(_vectors(rows, inside), cells.codes, request.seed)
     return rows.numbers[signal.column][inside] if signal is not None else None
 
 
@@ -307,13 +297,13 @@ def run_balance(options: BalanceOptions) -> BalanceResult:
     """
     power, shares = target_of(options.to, options.alpha)
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)
-    if options.per != CLUSTERS:
+    if options.per != amounts.CLUSTERS:
         opened.require([options.per])
     column = options.column
-    if options.within == CERTAIN and column is None:
+    if options.within == amounts.CERTAIN and column is None:
         column = default_column(opened)
     amount = None if options.rows is None else str(options.rows)
-    request = part_of(BalanceRequest, options, alpha=power, shares=shares, rows=amount, column=column)
+    request = part_of(amounts.BalanceRequest, options, alpha=power, shares=shares, rows=amount, column=column)
     result = apply(Balance(request), opened, options.out, dry_run=options.dry_run, overwrite=options.overwrite)
     other = Amount.parse(amount, "--rows").other_reading("--rows", result.kept, result.n_rows) if amount else None
     return result if other is None else replace(result, notes=[*result.notes, other])

@@ -9,19 +9,10 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.arranged import Expected
+from curate.policies.select import words
 from curate.policies.select.plan import Chosen, choose
 from curate.policies.select.prepare import Ready, prepare
 from curate.policies.select.request import SelectRequest
-from curate.policies.select.words import (
-    EXCLUDED,
-    GATED,
-    LABELLED,
-    MISSING,
-    NOT_PICKED,
-    NOT_SCORED,
-    PICKED,
-    ChoiceVerdict,
-)
 from curate.probes.probabilities import Labelled, codes_of
 from curate.selectors.picking import ReportPicks
 from curate.tables.amount import Amount
@@ -58,7 +49,7 @@ class Picked:
     ready: Ready
     rows: Rows
     picks: NDArray[np.int64]
-    verdict: ChoiceVerdict
+    verdict: words.ChoiceVerdict
     files: dict[str, Known]
     notes: list[str]
 
@@ -210,16 +201,16 @@ def table_words(n: int, why: str) -> str:
 
 def _verdict(
     request: SelectRequest, rows: Rows, ready: Ready, chosen: Chosen, labelled: Labelled, excluded: NDArray[np.bool_]
-) -> ChoiceVerdict:
+) -> words.ChoiceVerdict:
     """Return the outcome of every row, in the order of the table."""
-    why = np.full(len(rows), NOT_PICKED, np.int8)
-    why[ready.why >= 0] = MISSING + ready.why[ready.why >= 0]
-    why[excluded] = EXCLUDED
-    why[labelled.rows] = LABELLED
-    why[~rows.ok] = NOT_SCORED
-    why[ready.table_row[chosen.gated]] = GATED
+    why = np.full(len(rows), words.NOT_PICKED, np.int8)
+    why[ready.why >= 0] = words.MISSING + ready.why[ready.why >= 0]
+    why[excluded] = words.EXCLUDED
+    why[labelled.rows] = words.LABELLED
+    why[~rows.ok] = words.NOT_SCORED
+    why[ready.table_row[chosen.gated]] = words.GATED
     at = ready.table_row[chosen.rows]
-    why[at] = PICKED
+    why[at] = words.PICKED
     rank = rows.in_table(np.arange(1, len(at) + 1), at)
     gain = rows.in_table(chosen.gains.astype(np.float64), at, np.nan)
     by_strategy = f"--strategy {request.strategy} --budget {request.budget}"
@@ -230,11 +221,11 @@ def _verdict(
     )
     gate = "--noise-guard" if request.noise_guard else f"--gate {chosen.least:g}"
     rules = {
-        NOT_PICKED: by_strategy,
-        PICKED: by_strategy,
-        LABELLED: labels,
-        EXCLUDED: f"--exclude {request.exclude}",
-        GATED: gate,
-        **{MISSING + number: by_strategy for number in range(len(ready.reasons))},
+        words.NOT_PICKED: by_strategy,
+        words.PICKED: by_strategy,
+        words.LABELLED: labels,
+        words.EXCLUDED: f"--exclude {request.exclude}",
+        words.GATED: gate,
+        **{words.MISSING + number: by_strategy for number in range(len(ready.reasons))},
     }
-    return ChoiceVerdict(rows.in_table(why), rank, gain, ready.reasons, request.strategy, rules)
+    return words.ChoiceVerdict(rows.in_table(why), rank, gain, ready.reasons, request.strategy, rules)

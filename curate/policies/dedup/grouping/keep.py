@@ -11,18 +11,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, URI, is_less_certain
 from curate.counted import counted
-from curate.policies.dedup.grouping.loss import (
-    FORMAT,
-    HEIGHT,
-    JPEG,
-    N_BYTES,
-    OF_DETAIL,
-    OF_FIDELITY,
-    WIDTH,
-    detail,
-    facts_in,
-    fidelity,
-)
+from curate.policies.dedup.grouping import loss
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.options import KEEP as DEFAULT
 from curate.tables.copies import first_equal
@@ -80,18 +69,18 @@ def _no_junk(rows: Rows) -> NDArray[np.float64]:
 
 
 def _pixels(rows: Rows) -> NDArray[np.float64]:
-    return rows.numbers[WIDTH] * rows.numbers[HEIGHT]
+    return rows.numbers[loss.WIDTH] * rows.numbers[loss.HEIGHT]
 
 
 def _bytes_a_pixel(rows: Rows) -> NDArray[np.float64]:
     pixels = _pixels(rows)
-    return np.divide(rows.numbers[N_BYTES], pixels, out=np.full(len(rows), np.nan), where=pixels > 0)
+    return np.divide(rows.numbers[loss.N_BYTES], pixels, out=np.full(len(rows), np.nan), where=pixels > 0)
 
 
-SIZE = (WIDTH, HEIGHT)
+SIZE = (loss.WIDTH, loss.HEIGHT)
 OF_NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[Rows], NDArray[np.float64]]]] = {  # columns needed, and value
     "largest": (SIZE, _pixels),
-    "least-compressed": ((*SIZE, N_BYTES), _bytes_a_pixel),
+    "least-compressed": ((*SIZE, loss.N_BYTES), _bytes_a_pixel),
     "no-junk": ((JUNK,), _no_junk),
 }
 
@@ -134,7 +123,7 @@ def _possible(name: str, table: Table, label: str | None) -> bool:
     if name == "certain":
         return _score(table) is not None
     if name == "least-lossy":
-        return bool({FORMAT, JPEG} & set(names))
+        return bool({loss.FORMAT, loss.JPEG} & set(names))
     return set(OF_NUMBERS[name][0] if name in OF_NUMBERS else SIZE) <= set(names)
 
 
@@ -156,9 +145,9 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
         return Criterion(f"certain ({column})", (column,), (), lambda rows: sign * rows.numbers[column], is_score=True)
     if name == LEAST_LOST:
         table.require(SIZE)
-        return Criterion(name, (), (), detail, facts_in(table, OF_DETAIL))
+        return Criterion(name, (), (), loss.detail, loss.facts_in(table, loss.OF_DETAIL))
     if name == "least-lossy":
-        return Criterion(name, (), (), fidelity, facts_in(table, OF_FIDELITY))
+        return Criterion(name, (), (), loss.fidelity, loss.facts_in(table, loss.OF_FIDELITY))
     columns, value = OF_NUMBERS[name]
     table.require(columns)
     return Criterion(name, columns, (), value, is_score=JUNK in columns)
@@ -202,7 +191,7 @@ def keep_order(
     """
     keys: list[NDArray] = [ties]  # the last key of lexsort is the first to decide
     for criterion in reversed(criteria):
-        value = detail(rows, large) if criterion.typed == LEAST_LOST else criterion.value(rows)
+        value = loss.detail(rows, large) if criterion.typed == LEAST_LOST else criterion.value(rows)
         if criterion.is_score and files is not None:
             best = np.full(len(rows), np.nan)
             np.fmax.at(best, files, value)
