@@ -94,7 +94,21 @@ def train(
     ranks.require_same({"steps done": keeper.done.step})
     if monitor.course is not None:
         monitor.course.begin(keeper.done.step)
-    measures = _fit(config, data, model, method, keeper, monitor, device=device, compiled=compiled)
+    set_mode(config, model, method)
+    backbone = half.compiled(model.backbone, device, config.precision) if compiled else model.backbone
+    views: Views | None = None
+    try:
+        per_epoch = sum(map(len, _turns(config, data.n, 0)))
+        views = views_of(data, config, model, method, per_epoch=per_epoch, backbone=backbone, device=device)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), keeper.signals:
+            measures = _all_steps(config, data, views, model, method, keeper, monitor)
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ran_out(config, data, device) from None
+    finally:
+        if isinstance(views, StreamedViews):
+            views.close()
     return model.cpu().eval(), measures
 
 
@@ -134,35 +148,6 @@ def require_enough(config: TrainConfig, data: Data) -> None:
         )
 
 
-def _fit(
-    config: TrainConfig,
-    data: Data,
-    model: ScoringModel,
-    method: Method[Any],
-    keeper: Keeper,
-    monitor: Monitor,
-    *,
-    device: torch.device,
-    compiled: bool,
-) -> dict[str, float]:
-    """Run the remaining steps; return the mean measures of the last epoch."""
-    set_mode(config, model, method)
-    backbone = half.compiled(model.backbone, device, config.precision) if compiled else model.backbone
-    views: Views | None = None
-    try:
-        per_epoch = sum(map(len, _turns(config, data.n, 0)))
-        views = views_of(data, config, model, method, per_epoch=per_epoch, backbone=backbone, device=device)
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), keeper.signals:
-            return _all_steps(config, data, views, model, method, keeper, monitor)
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise ran_out(config, data, device) from None
-    finally:
-        if isinstance(views, StreamedViews):
-            views.close()
-
-
 def _all_steps(
     config: TrainConfig,
     data: Data,
@@ -172,6 +157,7 @@ def _all_steps(
     keeper: Keeper,
     monitor: Monitor,
 ) -> dict[str, float]:
+    """Run the remaining steps; return the mean measures of the last epoch."""
     optimizer, done = keeper.optimizer, keeper.done
     scale = half.LossScale(next(model.parameters()).device, config.precision, done.scale)
     batch = _Batches(config, data, views, model, method, scale)

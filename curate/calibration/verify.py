@@ -13,6 +13,7 @@ from curate.calibration.judged import NEIGHBOUR, Truth, judged_rows
 from curate.columns import KEY
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies.figures import unequal
+from curate.policies.findings import VerificationResult
 from curate.policies.receipts import APPLIED_KIND, digests_of, read_step
 from curate.policies.sampled import judged_sha256
 from curate.policies.seal import MAX_BYTES, read_json
@@ -24,7 +25,7 @@ from scoring.errors import InputError
 
 
 @dataclass
-class CalibrationVerification:
+class CalibrationVerification(VerificationResult):
     """The result of calibrating again.
 
     Attributes:
@@ -39,10 +40,6 @@ class CalibrationVerification:
     def identical(self) -> bool:
         """Whether nothing differs."""
         return not self.problems
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON."""
-        return {"identical": self.identical, "rows": self.rows, "problems": self.problems}
 
 
 def of_calibration(path: str | AnyPath) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """Verification of a fit: fit again and compare."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -8,6 +8,7 @@ from curate.fitting.fit import fit_with_groups
 from curate.fitting.junk import junk_of
 from curate.fitting.labels import labels_to_learn
 from curate.manifest.store_path import AnyPath, path_on_disk, path_to_read, sha256_of
+from curate.policies.findings import VerificationResult
 from curate.tables.dataset import read_dataset
 from curate.tables.table import open_table
 from scoring.checkpoint import find_checkpoint, load_model
@@ -16,7 +17,7 @@ from scoring.relative.stored import digest_of_fit, read_fit
 
 
 @dataclass(frozen=True)
-class FitVerification:
+class FitVerification(VerificationResult):
     """The result of fitting a model again.
 
     Attributes:
@@ -37,10 +38,6 @@ class FitVerification:
     def identical(self) -> bool:
         """Whether nothing differs."""
         return self.table and self.labels and self.fit and self.applied is not False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON."""
-        return {"identical": self.identical, **asdict(self)}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Two subsets, or two receipts, next to one another: by row, by value and by setting."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies.chain import Link, links, receipt_of
+from curate.policies.findings import VerificationResult
 from curate.policies.moved import Searched
 from curate.policies.receipts import receipt_beside
 from curate.tables.digests import is_text
@@ -145,7 +146,7 @@ class Missing:
 
 
 @dataclass
-class Diff:
+class Diff(VerificationResult):
     """The differences of two tables.
 
     Attributes:
@@ -179,10 +180,6 @@ class Diff:
         """Whether both hold the same rows, in one order, with the same columns and values, however they were made."""
         rows = not self.only_first.rows and not self.only_second.rows and self.same_order
         return rows and not self.columns and not self.values.rows and not self.decisions.rows
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON."""
-        return {"identical": self.identical, **asdict(self)}
 
 
 def run_diff(options: DiffOptions) -> Diff:

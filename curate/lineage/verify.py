@@ -1,7 +1,7 @@
 """Verify a subset: derive it again from its receipt; on request also earlier receipts and pixels."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from curate.options.values import several
 from curate.policies import verify as one
 from curate.policies.chain import Link, links, receipt_of
 from curate.policies.differences import Verification
-from curate.policies.findings import OTHER_CHANCES, Finding
+from curate.policies.findings import OTHER_CHANCES, Finding, VerificationResult
 from curate.policies.moved import Searched
 from curate.tables.images import CHANGED, SHA256, Images, drawn_rows, require_images
 from curate.tables.table import Table, open_table
@@ -30,7 +30,7 @@ BLOCK = 16_384  # rows at a time
 
 
 @dataclass
-class PixelCheck:
+class PixelCheck(VerificationResult):
     """The result of reading images again.
 
     Attributes:
@@ -53,10 +53,6 @@ class PixelCheck:
     def identical(self) -> bool:
         """Whether every image that was looked for has the bytes that were scored."""
         return not self.n_changed and not self.n_lost
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON."""
-        return {"identical": self.identical, **asdict(self)}
 
 
 def amount(text: str | int) -> int | None:
@@ -170,10 +166,6 @@ class Proof(Verification):
         """Whether nothing differs, in any step, nor in the pixels."""
         steps = all(step.verification.identical for step in self.earlier)
         return super().identical and steps and (self.pixels is None or self.pixels.identical)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON."""
-        return {"identical": self.identical, **asdict(self)}
 
 
 def run_verify(options: VerifyOptions) -> Proof:

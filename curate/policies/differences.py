@@ -1,8 +1,7 @@
 """The differences between a policy decided again and the files it wrote."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pyarrow.compute as pc
 from curate.columns import ERROR, KEY, STATUS
 from curate.policies import findings
 from curate.policies.decided import Decided, numbered, plain_words
-from curate.policies.findings import Difference, Finding
+from curate.policies.findings import Difference, Finding, VerificationResult
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.result import Result
 from curate.tables.arrays import unequal
@@ -29,7 +28,7 @@ _NUMBER = r"[-+]?\d[\d.,]*(e[-+]?\d+)?"
 
 
 @dataclass
-class Verification:
+class Verification(VerificationResult):
     """The result of deriving a subset again.
 
     Attributes:
@@ -72,10 +71,6 @@ class Verification:
         """Record an input that is not the one that was read then."""
         if digest != expected:
             self.problem(Finding(findings.OTHER_DIGEST, what, digest, expected))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON."""
-        return {"identical": self.identical, **asdict(self)}
 
 
 def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verification, *, texts: bool = True) -> None:

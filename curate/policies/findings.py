@@ -1,6 +1,8 @@
 """Findings of a comparison with written files, as facts, which ``curate verify`` prints."""
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any
 
 # Kinds of rows that differ.
 DECISION, SCORE, REASON, RANK, VALUE, LATER_VALUE = "decision", "score", "reason", "rank", "value", "later value"
@@ -13,6 +15,19 @@ OTHER_COLUMNS, FILE_GONE, FILE_CHANGED = "other columns", "file gone", "file cha
 REWRITTEN, MOVED, REORDERED = "rewritten", "moved", "reordered"
 NOT_AGAIN, TWICE, OTHER_FORM = "not again", "twice", "other form"
 NEITHER, NOT_NEAREST = "neither", "not nearest"
+
+
+class VerificationResult:
+    """The result of a comparison, a dataclass."""
+
+    @property
+    @abstractmethod
+    def identical(self) -> bool:
+        """Whether nothing differs."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {"identical": self.identical, **asdict(self)}  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)

@@ -216,8 +216,12 @@ def _publish(state: _State, run: ScoreRun) -> Counter[str]:
         _write_folder(state, merged, metadata, statuses)
     else:
         target = work.target(out)
-        if refit:
-            _write_refitted(state, merged, metadata, order, statuses, target)
+        if refit:  # with scores that are fitted to all its rows
+            grown = work.folder / GROWN
+            _write(grown, merged, metadata, statuses)
+            of_dataset = compute_dataset_scores([grown], state, order.source)
+            write_joined([grown], target, of_dataset, overwrite=True)
+            state.notes.extend(of_dataset.notes)
         else:
             _write(target, merged, metadata, statuses)
         work.deliver(target, out, overwrite=True)
@@ -294,22 +298,6 @@ def _write(target: Path, merged: Merged, metadata: dict[str, Any], statuses: Cou
         for rows in merged.batches():
             statuses.update(rows.column(STATUS).to_pylist())
             writer.write(rows)
-
-
-def _write_refitted(
-    state: _State,
-    merged: Merged,
-    metadata: dict[str, Any],
-    order: Order,
-    statuses: Counter[str],
-    target: Path,
-) -> None:
-    """Write the table with scores that are fitted to all its rows."""
-    grown = state.work.folder / GROWN
-    _write(grown, merged, metadata, statuses)
-    of_dataset = compute_dataset_scores([grown], state, order.source)
-    write_joined([grown], target, of_dataset, overwrite=True)
-    state.notes.extend(of_dataset.notes)
 
 
 def _write_folder(state: _State, merged: Merged, metadata: dict[str, Any], statuses: Counter[str]) -> None:

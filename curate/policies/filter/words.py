@@ -64,8 +64,16 @@ class DecisionWords:
         reason = _Reasons(len(keys))
         for index in range(len(self.rules)):
             places = np.flatnonzero(rule == index)
-            if len(places):
-                self._explain(index, start, places, outcome, numbers, reason)
+            if not len(places):
+                continue
+            unjudged = outcome[places] == UNDECIDED
+            judged, dropped = places[~unjudged], outcome[places[~unjudged]] == DROP
+            reason.put(places[unjudged], self.rules[index].missing())
+            why = self.rules[index].reasons(self.results[index], start + judged, dropped)
+            _check_reasons(self.rules[index], why, len(judged))
+            reason.put(judged, why.texts)
+            for column, values in zip(numbers, why.numbers or (), strict=False):
+                column[judged] = values
         failed = np.flatnonzero(outcome == FAILED)
         if len(failed) and status is not None:
             reason.put(failed, failures(status, error, failed))
@@ -77,25 +85,6 @@ class DecisionWords:
             *(pa.array(values, from_pandas=bool(np.isnan(values).any())) for values in numbers),  # NaN becomes null
         ]
         return pa.RecordBatch.from_arrays(columns, schema=ENCODED_SCHEMA)
-
-    def _explain(
-        self,
-        index: int,
-        start: int,
-        places: np.ndarray,
-        outcome: np.ndarray,
-        numbers: list[np.ndarray],
-        reason: "_Reasons",
-    ) -> None:
-        """Fill in the rows ``places`` that one rule decided."""
-        unjudged = outcome[places] == UNDECIDED
-        judged, dropped = places[~unjudged], outcome[places[~unjudged]] == DROP
-        reason.put(places[unjudged], self.rules[index].missing())
-        why = self.rules[index].reasons(self.results[index], start + judged, dropped)
-        _check_reasons(self.rules[index], why, len(judged))
-        reason.put(judged, why.texts)
-        for column, values in zip(numbers, why.numbers or (), strict=False):
-            column[judged] = values
 
     def examples(self) -> dict[str, np.ndarray]:
         """Return rows to show: the worst, and those nearest to the cut on either side, by the last rule with a score.
