@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scoring.errors import InputError
 from scoring.junk.features import Floats, JunkInputs, Scale, columns_read
-from scoring.junk.heldout import HeldOut, held_out
+from scoring.junk.heldout import MOST_FLAGGED, UNDECIDED, HeldOut, held_out, nearness
 from scoring.junk.threshold import tail_bound, threshold_of
 from scoring.search.kmeans import assign, spherical_kmeans
 
@@ -83,7 +83,8 @@ class TrainedClassifier:
 
     Attributes:
         classifier: the classifier.
-        log_odds: of each image, by a fold that has not seen it, shape (N,); 0 at the threshold.
+        log_odds: of each image, by a fold that has not seen it, shape (N,); 0 at the threshold, and for an image above
+            it that is more like the other images than like corrupted copies.
         held_out: how well it separates the dataset from corrupted copies that it has not seen.
     """
 
@@ -138,6 +139,10 @@ def train(
     folds = _Folds(np.arange(len(dataset)) % FOLDS, source % FOLDS, FOLDS)
     judged, copies, coefficients = _cross_fitted(inputs, folds, normal)
     threshold = threshold_of(judged, copies, normal)
+    log_odds, near = judged - threshold, None
+    if (log_odds > 0).mean() <= MOST_FLAGGED:  # else the score does not apply
+        near = nearness(inputs.images, inputs.copies, source, log_odds > 0)
+        log_odds[np.flatnonzero(log_odds > 0)[near > UNDECIDED]] = 0
 
     width = plain_rows.shape[1]
     classifier = JunkClassifier(
@@ -149,7 +154,7 @@ def train(
         coefficients[:, -1],
         threshold,
     )
-    return TrainedClassifier(classifier, judged - threshold, held_out(judged - threshold, copies - threshold, kinds))
+    return TrainedClassifier(classifier, log_odds, held_out(log_odds, copies - threshold, kinds, near))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ from scoring.metrics.resampling import Interval, percentiles
 LEAST_AUROC = 0.98  # below either of the two, p_junk does not apply
 LEAST_DETECTED = 0.8
 MOST_FLAGGED = 0.5  # of a dataset; more of it is no exception
+DOUBTFUL, UNDECIDED = 0.8, 1.2  # see ``nearness``: above these, an image is hardly like the copies, and unlike them
+LEAST_DOUBTFUL, FEWEST_DOUBTFUL, MOST_DOUBTFUL = 0.01, 3, 0.25  # share and number of images, share above the threshold
+NEIGHBOURS = 3  # copies or images, of whichever are fewer
+BLOCK = 256  # images whose distances are in memory
 RESAMPLES = 200
 Floats = NDArray[np.float64]
 
@@ -30,6 +34,9 @@ class HeldOut:
         by_kind: the same by kind of corruption.
         flagged: share of the images above the threshold, which bounds the false alarms.
         false_alarms: share of clean images expected above the threshold, by the tail below it.
+        doubtful: share of the images above the threshold though hardly nearer to corrupted copies than to images
+            below it: at most a fifth of planted junk, and half or more of false alarms in drawn graphics.
+        undecided: share of them that were set to the threshold, since they are not even as near.
     """
 
     images: int
@@ -39,6 +46,8 @@ class HeldOut:
     by_kind: Mapping[str, float]
     flagged: float
     false_alarms: float
+    doubtful: float = 0.0
+    undecided: float = 0.0
 
     @property
     def problem(self) -> str:
@@ -49,6 +58,10 @@ class HeldOut:
             return f"{self.detected.value:.0%} of corrupted copies found, at least {LEAST_DETECTED:.0%} is needed"
         if self.flagged > MOST_FLAGGED:
             return f"{self.flagged:.0%} of the images would be flagged"
+        least = max(LEAST_DOUBTFUL * self.images, FEWEST_DOUBTFUL)
+        share = self.doubtful / max(self.flagged + self.undecided, 1e-9)
+        if share > MOST_DOUBTFUL and round(min(self.doubtful, self.flagged) * self.images) >= least:
+            return f"{self.flagged:.1%} of the images would be flagged, which look like its style rather than like junk"
         return ""
 
     @property
@@ -61,15 +74,17 @@ class HeldOut:
         return {**asdict(self), "applies": self.applies, "problem": self.problem}
 
 
-def held_out(images: Floats, copies: Floats, kinds: Sequence[str]) -> HeldOut:
+def held_out(images: Floats, copies: Floats, kinds: Sequence[str], near: Floats | None = None) -> HeldOut:
     """Measure a classifier from log odds that are 0 at the threshold.
 
     Args:
         images: of the dataset, shape (N,).
         copies: of corrupted copies, shape (P,).
         kinds: of corruption, P names.
+        near: ``nearness`` of the images above the threshold, before some were set to it; None if not measured.
     """
     clean, named = images[images <= 0], np.array(kinds)
+    near = np.zeros(0) if near is None else near
     return HeldOut(
         len(images),
         len(copies),
@@ -78,7 +93,45 @@ def held_out(images: Floats, copies: Floats, kinds: Sequence[str]) -> HeldOut:
         {kind: float((copies[named == kind] > 0).mean()) for kind in dict.fromkeys(kinds)},
         float((images > 0).mean()),
         tail_share(clean),
+        float((near > DOUBTFUL).sum() / len(images)),
+        float((near > UNDECIDED).sum() / len(images)),
     )
+
+
+def nearness(images: Floats, copies: Floats, source: NDArray[np.int64], flagged: NDArray[np.bool_]) -> Floats:
+    """Return how near flagged images are to the other images, in order; above 1: nearer than to corrupted copies.
+
+    The mean distance to the 3 nearest corrupted copies, divided by that to the 3 nearest images that are not flagged;
+    of the more numerous, proportionally more than 3 count. Measured on 15 datasets: of flagged images that are clean,
+    nine in ten have 0.86 or more; of planted junk, one in ten has more than 0.8 (enlarged from 12 pixels, colour bars).
+
+    Args:
+        images: inputs of the classifier, shape (N, G).
+        copies: of corrupted copies, shape (P, G).
+        source: which image each copy was made of, shape (P,); it is not compared with this image.
+        flagged: images, shape (N,); some are not flagged.
+    """
+    rows, others = np.flatnonzero(flagged), images[~flagged]
+    fewer = min(len(others), len(copies))
+    near = np.empty(len(rows))
+    for start in range(0, len(rows), BLOCK):
+        block = rows[start : start + BLOCK]
+        to_copies = np.where(block[:, None] == source, np.inf, _distances(images[block], copies))
+        near[start : start + BLOCK] = _mean_of_nearest(to_copies, round(NEIGHBOURS * len(copies) / fewer))
+        near[start : start + BLOCK] /= _mean_of_nearest(
+            _distances(images[block], others), round(NEIGHBOURS * len(others) / fewer)
+        )
+    return near
+
+
+def _distances(rows: Floats, others: Floats) -> Floats:
+    squares = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
+    return np.asarray(np.sqrt(np.maximum(squares, 1e-12)))
+
+
+def _mean_of_nearest(distances: Floats, count: int) -> Floats:
+    count = min(count, distances.shape[1])
+    return np.asarray(np.partition(distances, count - 1, axis=1)[:, :count].mean(1))
 
 
 def tail_share(log_odds: Floats) -> float:

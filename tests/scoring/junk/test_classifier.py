@@ -5,9 +5,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from scoring.errors import InputError
+from scoring.junk import classifier as junk_classifier
 from scoring.junk.classifier import LEAST_IMAGES, PENALTY, _logistic, train
 from scoring.junk.features import JunkInputs, Scale, columns_read, features_of
-from scoring.junk.heldout import held_out, tail_share
+from scoring.junk.heldout import held_out, nearness, tail_share
 from scoring.junk.stored import from_json, rounded, to_json
 from scoring.junk.threshold import flagged_most, tail_bound, threshold_of
 from scoring.metrics.ranking import auroc
@@ -203,6 +204,50 @@ def test_held_out_measures_are_those_of_the_definition():
     assert measured.flagged == 0.25
     assert measured.auroc.value == pytest.approx(1.0)  # of the three images that are not flagged
     assert measured.to_json()["applies"] == measured.applies
+
+
+def test_nearness_is_the_ratio_of_mean_distances_to_the_nearest():
+    draw = np.random.default_rng(0)
+    rows, copies, source = draw.normal(size=(40, 3)), draw.normal(0.5, 1, (50, 3)), np.arange(50) % 25
+    flagged = np.arange(40) % 4 == 0  # 10 of 40: of 30 others 3 are compared, and of 50 copies 5
+    expected = []
+    for row in np.flatnonzero(flagged):
+        to_copies = sorted(np.linalg.norm(rows[row] - each) for each in copies[source != row])
+        to_others = sorted(np.linalg.norm(rows[row] - each) for each in rows[~flagged])
+        expected.append(np.mean(to_copies[:5]) / np.mean(to_others[:3]))
+    assert nearness(rows, copies, source, flagged) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("n", "near", "applies"),
+    [
+        (300, [0.5] * 9 + [0.9] * 3, True),  # a quarter
+        (300, [0.5] * 8 + [0.9] * 4, False),
+        (300, [0.5] * 8 + [0.9] * 4 + [1.3] * 10, False),
+        (300, [0.5] * 2 + [1.3] * 10, True),  # 2 of 12 are left, and no harm
+        (100, [0.9] * 2, True),
+        (500, [0.9] * 4, True),  # below 1 %
+    ],
+)
+def test_a_score_that_flags_what_is_like_the_dataset_does_not_apply(n, near, applies):
+    near = np.array(near)
+    odds = np.full(n, -5.0)
+    odds[: len(near)] = np.where(near > 1.2, 0, 1)
+    measured = held_out(odds, np.full(90, 5.0), ["dark"] * 90, near)
+    assert measured.applies == applies
+    assert ("style" in measured.problem) != applies
+    assert measured.undecided == pytest.approx((near > 1.2).mean() * len(near) / n)
+
+
+def test_junk_farther_from_all_corrupted_copies_than_from_images_is_undecided(monkeypatch):
+    junk, _ = damaged(20, seed=7)
+    dataset = joined(images(400), junk)
+    flagged = trained(dataset).log_odds > 0
+    assert flagged[400:].all()
+    monkeypatch.setattr(junk_classifier, "UNDECIDED", 0.0)
+    left = trained(dataset)
+    assert (left.log_odds[flagged] == 0).all()
+    assert left.held_out.flagged == 0
 
 
 def test_false_alarms_are_foreseen_by_the_exponential_tail():
