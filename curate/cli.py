@@ -5,6 +5,7 @@ import errno
 import functools
 import gc
 import inspect
+import io
 import os
 import signal
 import sys
@@ -241,8 +242,21 @@ def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
     raise Ended(number)
 
 
+def _prepare_streams() -> None:
+    """Open closed outputs to nowhere, and spell out the characters that an output cannot encode."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if (encoding := sys.getfilesystemencoding()) != "utf-8":
+        say(f"error: expected file names in UTF-8, got {encoding}; set PYTHONUTF8=1")
+        raise SystemExit(EXIT_MISTAKE)
+
+
 def main() -> None:
     """Run the command line; the entry point of ``curate``."""
+    _prepare_streams()
     with suppress(ValueError):  # not in the main thread: the main thread handles signals
         for name in ENDED:
             number = getattr(signal, name, None)

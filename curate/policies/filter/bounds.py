@@ -41,9 +41,10 @@ class BoundRule(ScoreRule):
         try:
             return exact_number(str(self.bound).replace("_", "x"))
         except (ValueError, ZeroDivisionError):
+            sign = ">=" if self.high else "<="
             raise InputError(
                 f"--{self.name} takes a finite number in the unit of its column, got {str(self.bound)[:40]!r}; write "
-                f"it like --{self.name} 0.5 --column {self.column}, or --where '{self.column} >= 0.5'"
+                f"it like --{self.name} 0.5 --column {self.column}, or --where '{self.column} {sign} 0.5'"
             ) from None
 
     @property

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import termios
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from curate.commands.printing import show_table
@@ -54,3 +56,19 @@ def test_what_comes_next_is_shown_on_a_terminal_but_not_of_a_step(within, lines)
     os.close(far_end)
     os.close(ours)
     assert shown.splitlines() == [*lines, "end"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "output", "code", "shown"),
+    [
+        ({"PYTHONIOENCODING": "ascii"}, "", 0, "cat\\xe4.jpg"),
+        ({}, ">&-", 0, ""),
+        ({"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}, "", 1, "PYTHONUTF8=1"),
+    ],
+)
+def test_an_output_that_cannot_show_a_name_or_is_closed_ends_no_command(settings, output, code, shown, tmp_path):
+    pq.write_table(pa.table({"key": ["catä.jpg"]}), tmp_path / "s.parquet")
+    line = f"{sys.executable} -m curate explain {tmp_path}/s.parquet catä.jpg {output}"
+    done = subprocess.run(line, shell=True, env=os.environ | settings, capture_output=True, text=True, check=False)
+    assert (done.returncode, shown in done.stdout + done.stderr) == (code, True), done.stderr
+    assert "Traceback" not in done.stderr
