@@ -107,14 +107,14 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     if dry_run and not out.is_dir():
         steps = [Ran(planned.step.name, planned.step.command, TO_DO) for planned in plan(pipeline, commands)]
         return _result(out, manifest.n_rows, PipelineResult(steps=steps), cleaning, options)
-    if (scores := out / SCORES).is_file() and not overwrite and (name := _made_elsewhere(scores)):
+    if (scores := out / SCORES).is_file() and (name := _made_elsewhere(scores)) and not overwrite:
         announce(f"{scores} has another {name}: {OF_ANOTHER_VERSION}; --overwrite scores all images again")
     if not dry_run:
         plan(pipeline, commands)
         make_folder(out)
         if not is_unchecked:
             _write(file, text)
-    again = [name for name in SCORING if overwrite and name in cleaning.steps()]
+    again = list(cleaning.steps()) if overwrite else []
     if dry_run:
         pipeline = parse_pipeline(file, unchecked.text()) if is_unchecked else pipeline
         ran = run_pipeline(pipeline, commands, dry_run=True, announce=announce)
@@ -139,13 +139,17 @@ def _run(
         announce("labels are not checked: that takes two classes with two kept images or more each")
         cleaning = replace(cleaning, checks_labels=False)
     _write(file, cleaning.text())
-    ran = run_pipeline(parse_pipeline(file, cleaning.text()), commands, look=False, announce=announce)
+    again = [name for name in list(cleaning.steps())[len(begun.steps) :] if name in again]
+    ran = run_pipeline(parse_pipeline(file, cleaning.text()), commands, again=again, look=False, announce=announce)
     return replace(ran, steps=[*begun.steps, *ran.steps[len(begun.steps) :]])
 
 
 def _made_elsewhere(scores: Path) -> str:
     """Return which setting of a scored table another version made differently; an empty text for none."""
-    settings = open_table(scores).metadata.get("settings")
+    try:
+        settings = open_table(scores).metadata.get("settings")
+    except InputError as error:
+        raise InputError(f"{error}; delete it and repeat the command, which then scores all images again") from None
     noted = settings if isinstance(settings, Mapping) else {}
     return next((name for name, kind in settings_of_version().items() if noted.get(name) != kind), "")
 

@@ -96,7 +96,7 @@ def _report(result: "IssuesResult", *, requested: bool) -> None:
     for why, count in result.undecided_by.items():
         line(f"undecided: {count:,} {why}")
     if result.not_looked:
-        line(f"not checked, because their columns are missing: {', '.join(result.not_looked)}")
+        line(f"not checked, because their columns are missing or empty: {', '.join(result.not_looked)}")
     if result.overlaps:
         pairs = [f"{first} and {second} {count:,}" for first, second, count in result.overlaps[:N_PAIRS]]
         line(f"both: {', '.join(pairs)}")

@@ -105,7 +105,8 @@ def read_state(folder: Path) -> dict[str, Done]:
         return {str(name): _done(value) for name, value in content["steps"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(
-            f"{path} was changed after curate wrote it; remove it, and repeat the step with --again"
+            f"{path} was changed after curate wrote it; delete it, and repeat curate clean with --overwrite, or curate "
+            "run with --again STEP"
         ) from None
 
 

@@ -179,13 +179,12 @@ def _refuse_budget(
         "without what the strategy uses": int((ready.why >= 0).sum()),
     }
     why = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
-    most = (
-        f"between 1 and the {counted(n, 'row')} that may be picked"
-        if n
-        else "at least 1, but no row is left to be picked"
-    )
+    words = table_words(len(rows), why)
+    if not n:
+        raise InputError(f"expected rows that can be picked, got none: {words}")
     raise InputError(
-        f"the budget must be {most}, got {amount.count or amount.text}; {table_words(len(rows), why)}; choose fewer"
+        f"the budget must be between 1 and the {counted(n, 'row')} that may be picked, got "
+        f"{amount.count or amount.text}; {words}; choose fewer"
     )
 
 

@@ -110,6 +110,18 @@ def test_a_folder_that_another_version_scored_is_named(workdir, monkeypatch):
     assert "--overwrite" in result.stderr
 
 
+def test_a_state_or_scores_that_were_damaged_end_in_one_line_and_its_advice_works(workdir):
+    state, scores = workdir / "out/steps/pipeline.state.json", workdir / "out/steps/score.parquet"
+    state.write_text("garbage")
+    refused(clean(), "delete", "--overwrite")
+    state.unlink()
+    assert counts(clean("--overwrite", "--json", "-q"))["kept"] == 12
+    scores.write_bytes(scores.read_bytes()[:-100])
+    refused(clean(), "delete")
+    scores.unlink()
+    assert counts(clean("--json", "-q"))["kept"] == 12
+
+
 def test_the_file_of_the_pipeline_is_run_as_it_is_and_edited(workdir):
     file = workdir / "out/curate.toml"
     assert "up to date" in run("run", file).stdout

@@ -252,7 +252,7 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
         ),
         (
             {"budget": 1, "labelled_where": "key like 'img%'"},
-            "at least 1, but no row is left to be picked, got 1; of 60 rows 60 labelled",
+            "expected rows that can be picked, got none: of 60 rows 60 labelled",
         ),
         (
             {"strategy": "margin"},
