@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from curate.policies.balance.amounts import amounts
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 from curate.selectors.table import SELECTORS
 from curate.tables.table import embedding_matrix, open_table
 from scoring.metrics.classifier import fit_linear

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.select.strategy import make_selector
+from curate.policies.select.request import make_selector
 from curate.probes.linear import fit_linear_probe, spread_of
 from curate.rounds.measures.rules import LIFT, StopRule
 from curate.simulation.replay import Curves, Replay, compare

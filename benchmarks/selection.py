@@ -25,7 +25,7 @@ WIDTH, CLASSES = 512, 10
 OURS = """
 import json, sys, time, resource
 import numpy as np
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 from curate.selectors.table import SELECTORS
 folder, name, budget = sys.argv[1], sys.argv[2], int(sys.argv[3])
 vectors = np.load(folder + "/vectors.npy")

@@ -41,9 +41,8 @@ from study_features import principal
 from study_junk import junk_report
 from study_results import LOW_REGIME, Ledger, accuracy_table, advice, against_table, curves_of, half_width
 
-from curate.policies.select.strategy import SAFE_GATE, guard
-from curate.selectors.contract import Selector
-from curate.selectors.pool import Pool, Selection
+from curate.policies.select.request import SAFE_GATE, guard
+from curate.selectors.contract import Pool, Selection, Selector
 from curate.selectors.table import SELECTORS
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import save_chart

@@ -35,11 +35,10 @@ from study_features import principal
 from study_results import Ledger, accuracy_table, against_table, curves_of
 
 from curate.columns import is_less_certain
-from curate.policies.select.strategy import SAFE_GATE, guard
+from curate.policies.select.request import SAFE_GATE, guard
 from curate.probes.linear import fit_linear_probe
 from curate.selectors.chance import StratifiedRandom
-from curate.selectors.contract import Selector
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool, Selector
 from curate.selectors.table import SELECTORS
 from scoring.metrics.classifier import fit_linear
 

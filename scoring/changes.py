@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from scoring.images.phash import LUMA
+from scoring.images.signature import LUMA
 
 # RGB -> YIQ: a hue shift is a rotation of the last two
 _YIQ = (LUMA, (0.596, -0.274, -0.322), (0.211, -0.523, 0.312))

@@ -15,8 +15,7 @@ from curate.engines.job import corrupter_of
 from curate.engines.journal import Part
 from curate.engines.junk import find_junk
 from curate.engines.setup import RunSetup
-from curate.tables.dataset import Dataset, column_array, read_dataset
-from curate.tables.grouped import group_facts, with_groups
+from curate.tables.dataset import Dataset, column_array, group_facts, read_dataset, with_groups
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError

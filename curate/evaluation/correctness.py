@@ -25,8 +25,7 @@ from curate.evaluation.protocol import VOTERS
 from curate.evaluation.ranked import SHAPES, at_random, ranked
 from curate.statistics.logistic import LogisticFit, logistic_regression, newton_step, newton_terms
 from curate.statistics.retrieval import adjusted_rand_index, normalized_mutual_information
-from curate.statistics.selective import least_aurc
-from curate.statistics.weighted import RankOrder, harmonic_sums, weighted_sums
+from curate.statistics.weighted import RankOrder, harmonic_sums, least_aurc, weighted_sums
 from scoring.metrics.classifier import cross_validate
 from scoring.metrics.duplicates import group_duplicates
 from scoring.metrics.neighbours import knn_vote, nearest

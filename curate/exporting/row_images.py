@@ -21,7 +21,7 @@ from curate.manifest import ReadError
 from curate.manifest.ahead import ahead
 from curate.manifest.contract import CONNECTIONS
 from curate.manifest.local import fail, read_local
-from curate.manifest.uris import uri_reader
+from curate.manifest.memory import uri_reader
 from curate.tables.images import CHANGED, SHA256
 from curate.tables.in_order import in_order
 from curate.tables.located import Located

@@ -22,8 +22,7 @@ from curate.fitting.result import LEAST_ROWS, FitResult, Share, shares_of
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_on_disk, path_or_store
 from curate.options.function import callable_of
-from curate.tables.dataset import Dataset, column_array, read_dataset
-from curate.tables.grouped import group_facts, with_groups
+from curate.tables.dataset import Dataset, column_array, group_facts, read_dataset, with_groups
 from curate.tables.provenance import model_of
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table

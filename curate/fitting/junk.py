@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from curate.engines.junk import Corrupter, Junk, classifier_of, find_junk, junk_facts
-from curate.retrieval.scorer import scorer_of
+from curate.retrieval.images import scorer_of
 from curate.tables.dataset import Dataset
 from curate.tables.images import Images, holds_paths
 from curate.tables.table import Table

@@ -1,8 +1,8 @@
 """Sources of images: rows in a fixed order, and access to their bytes."""
 
 from curate.manifest.contract import MAX_FILE_BYTES, NUMBERED, Manifest, Reader, ReadError, SourceOptions
+from curate.manifest.memory import read_uri
 from curate.manifest.sources import open_manifest
-from curate.manifest.uris import read_uri
 
 __all__ = [
     "MAX_FILE_BYTES",

@@ -23,13 +23,12 @@ from curate.manifest.layout import (
     with_text_columns,
 )
 from curate.manifest.local import fail
-from curate.manifest.memory import RowDigest, version_of, without
+from curate.manifest.memory import RowDigest, uri_reader, version_of, without
 from curate.manifest.parquet_stream import BadGroup, Group, ParquetFiles, RowStream
 from curate.manifest.places import Place
 from curate.manifest.reach import Reach
 from curate.manifest.schemes import SchemeCheck
 from curate.manifest.text_tables import numbered_keys
-from curate.manifest.uris import uri_reader
 from scoring.errors import InputError
 from scoring.images.budget import BODIES
 

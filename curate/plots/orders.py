@@ -10,8 +10,7 @@ from curate.plots.judged import Band, Floats, Outcomes, bands_of, outcomes
 from curate.plots.request import Numbers, PlotRequest
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import WIDTH
-from curate.statistics.selective import aurc
-from curate.statistics.weighted import RankOrder
+from curate.statistics.weighted import RankOrder, aurc
 from scoring.errors import InputError
 from scoring.metrics.ranking import auroc
 

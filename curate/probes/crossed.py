@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from curate.noise.class_probabilities import LEAST, ClassProbabilities, trust
+from curate.noise.quality import LEAST, ClassProbabilities, trust
 from curate.probes.discriminant import ABSENT, SHRINK, Discriminant, Moments, discriminants
 from curate.probes.linear import coolest_fit, softmax
 from scoring.metrics.classifier import spread_folds

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.probes.linear import fit_linear_probe, spread_of
 from curate.probes.probabilities import Labelled
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
 from scoring.metrics.classifier import spread_folds

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 from curate.tables.rows import Codes
 from scoring.room import space
 

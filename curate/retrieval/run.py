@@ -175,7 +175,7 @@ def _fit_says_of(named: Sequence[NamedQuery], model: str | Path | None) -> bool:
     kinds = {query.kind for query in named}
     if kinds <= {ROW}:
         return True
-    from curate.retrieval.scorer import is_fitted
+    from curate.retrieval.images import is_fitted
 
     return kinds <= {ROW, IMAGE, FOLDER} and is_fitted(model)
 

@@ -8,7 +8,7 @@ from curate.exporting.batches import read_labels
 from curate.exporting.labels import CANCELLED, MISSING, N_EXAMPLES, Label, Labels, Problem, shown
 from curate.options.function import callable_of
 from curate.rounds.files.folder import Folder, held, label_paths
-from curate.rounds.files.label_files import LabelFile, write_labels
+from curate.rounds.files.sealed import LabelFile, write_labels
 from curate.rounds.files.votes import TIED, News, RoundVotes, Vote, agree
 from curate.rounds.options import RoundImportOptions
 from scoring.errors import InputError

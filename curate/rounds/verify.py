@@ -25,8 +25,7 @@ from curate.rounds.files.folder import (
     open_round,
     read_batch,
 )
-from curate.rounds.files.label_files import LabelFile, read_label_file
-from curate.rounds.files.sealed import read_sealed
+from curate.rounds.files.sealed import LabelFile, read_label_file, read_sealed
 from curate.rounds.files.settings import CONFIG, KIND, RoundSettings
 from curate.rounds.files.votes import RoundVotes
 from curate.rounds.init import held_out_rows

@@ -8,8 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.selectors.contract import Selector, check
-from curate.selectors.pool import Pool, Selection
+from curate.selectors.contract import Pool, Selection, Selector, check
 from scoring.errors import InputError
 
 STRATA = {"predicted": "probabilities", "given": "labels"}  # whose class -> what it takes

@@ -8,10 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import Selector, check
+from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.geometry import members, spans, squared_distances, subset, unit
 from curate.selectors.picking import picking
-from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
 ROUNDS = 25  # iterations of k-means, at most

@@ -6,10 +6,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import Selector, check
+from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.cover import FULL, DenseCover, greedy, to_fixed
 from curate.selectors.geometry import check_bandwidth, rbf, spans, unit
-from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
 LIKELY = 4_096  # candidates that are held against labelled rows at once, for they may be picked

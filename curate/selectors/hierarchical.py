@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.chance import turn_in_class
-from curate.selectors.contract import Selector, check
+from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.geometry import members, subset
-from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
 ROWS_A_CLUSTER = 16  # on average, where the dataset is small; never more than ``most_clusters`` clusters

@@ -7,10 +7,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import Selector, check
+from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.geometry import spans, unit, widened
 from curate.selectors.picking import picking
-from curate.selectors.pool import Pool, Selection
 
 FRONT, ROOTS = 4096, 16  # rows whose distance is kept current: so many at least, or 16 roots of all, which cost least
 ALIKE = 512  # rows of about the same age that are brought up to date together

@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import HOW_TO_GET, Selector, blocks, check
-from curate.selectors.pool import Pool, Selection
+from curate.selectors.contract import HOW_TO_GET, Pool, Selection, Selector, blocks, check
 from scoring.errors import InputError
 from scoring.metrics.ranking import ranks
 

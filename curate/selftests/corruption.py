@@ -18,8 +18,8 @@ from curate.statistics.degradations import LADDERS, resize
 from curate.statistics.monotone import Rise, rise
 from scoring.images.geometry import Raster
 from scoring.images.geometry import resize as resize_square
-from scoring.images.phash import SIDE
 from scoring.images.quality import measure
+from scoring.images.signature import SIDE
 from scoring.junk.features import JunkInputs
 from scoring.relative.model import DatasetFit
 from scoring.runner import Runner

@@ -18,7 +18,7 @@ from curate.manifest import SourceOptions
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.retrieval.scorer import fit_of, is_fitted, model_named_by, scorer_of
+from curate.retrieval.images import fit_of, is_fitted, model_named_by, scorer_of
 from curate.selftests.contract import BROKEN, HOLDS, LABELS, UNSURE, UNTRIED, Check
 from curate.selftests.copies import less_unique
 from curate.selftests.corruption import BatchScorer, climb, less_certain

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from curate.probes.linear import FeatureScale, fit_linear_probe, spread_of
 from curate.selectors.chance import Random
-from curate.selectors.contract import Selector
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool, Selector
 from scoring.errors import InputError
 from scoring.relative.space import unit
 

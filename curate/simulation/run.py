@@ -14,7 +14,7 @@ from curate.columns import KEY
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies.receipts import environment
-from curate.policies.select.strategy import make_selector
+from curate.policies.select.request import make_selector
 from curate.probes.probabilities import codes_among
 from curate.rounds.options import RoundSimulateOptions
 from curate.selectors.contract import Selector

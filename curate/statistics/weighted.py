@@ -1,4 +1,4 @@
-"""Rank measures of a weighted sample, for a bootstrap without sorting again.
+"""Rank measures of a weighted sample, for a bootstrap without sorting again; selective prediction.
 
 A resample of N rows with repeats is a count for each row, and every measure here takes such counts and gives exactly
 what it would give on the rows written out. The order is found once; after that a resample costs one cumulative sum.
@@ -184,3 +184,31 @@ def weighted_spearman(x: RankOrder, y: RankOrder, counts: NDArray) -> float:
     a, b = a - (counts @ a) / total, b - (counts @ b) / total
     scale = np.sqrt((counts @ a**2) * (counts @ b**2))
     return float(counts @ (a * b) / scale) if scale > 0 else float("nan")
+
+
+def aurc(certainty: NDArray, right: NDArray) -> float:
+    """Return the area under the risk-coverage curve: the mean over k of the error of the k most certain rows.
+
+    Lower is better; the area under the abstained-accuracy curve is one minus it.
+
+    Args:
+        certainty: higher is more certain, shape (N,), without NaN.
+        right: shape (N,), bool.
+
+    Source: Geifman et al. 2019, arXiv:1805.08206, sec. 2.
+    """
+    order = RankOrder(certainty)
+    wrong = order.sort(~np.asarray(right, bool)[:, None])
+    return float(order.aurc(order.ones(), wrong, harmonic_sums(len(order.order)))[0])
+
+
+def least_aurc(risk: NDArray | float) -> NDArray[np.float64]:
+    """Return the AURC of a perfect order for many rows, r + (1 - r) log(1 - r), for an error rate r.
+
+    With N rows the exact value is larger by less than (1 + log N) / N.
+
+    Source: Geifman et al. 2019, arXiv:1805.08206, eq. 4.
+    """
+    risk = np.asarray(risk, np.float64)
+    log = np.log1p(-risk, out=np.zeros_like(risk), where=risk < 1)
+    return risk + (1 - risk) * log

@@ -1,7 +1,8 @@
-"""The distinct images of a table that a score is fitted to, and columns for them in the table."""
+"""The distinct images of a table that a score is fitted to, their columns, and groups unlike the rest."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,11 @@ from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import rows_of
 from scoring.errors import InputError
-from scoring.junk.features import JunkInputs, columns_read
-from scoring.relative.columns import COPIES, JUNK
+from scoring.junk.features import JunkInputs, Scale, columns_read, features_of
+from scoring.relative.columns import CLUSTER, COPIES, JUNK, UNLIKE
+from scoring.relative.model import DatasetFit, FittedScores, blocks, stored
+from scoring.relative.space import centred
+from scoring.relative.unlike import UnlikeGroup, directions_of, unlike_groups
 
 SAMPLE = 4_000  # images by which the junk classifier and the groups unlike the rest are made
 
@@ -137,3 +141,37 @@ def log_odds_of(probability: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the log odds of probabilities, NaN for NaN; at most 13.8 either way."""
     p = np.clip(np.asarray(probability, np.float64), 1e-6, 1 - 1e-6)
     return np.log(p / (1 - p))
+
+
+def with_groups(
+    dataset: Dataset, table: Table, fit: DatasetFit, scores: FittedScores
+) -> tuple[DatasetFit, FittedScores, list[UnlikeGroup]]:
+    """Return a fit and its columns with the groups of images unlike the rest.
+
+    Args:
+        dataset: the different images of the table.
+        table: whose quality columns say what images look like.
+        fit: to the dataset.
+        scores: of its images.
+    """
+    sample = sample_of(dataset, table)
+    looks = features_of(sample.columns, sample.columns)
+    scaled = Scale.of(looks, looks).scaled(looks)[:, : looks.shape[1]] if looks.size else np.zeros((len(sample), 0))
+    units = centred(sample.embedding, fit.mean).units
+    groups = unlike_groups(units, scores.columns[CLUSTER][: len(sample)], scaled)
+    fit = replace(fit, groups=directions_of(groups, len(fit.mean)))
+    parts = [fit.groups_of(centred(stored(part), fit.mean))[UNLIKE] for part in blocks(dataset.embeddings)]
+    return fit, replace(scores, columns={**scores.columns, UNLIKE: np.concatenate(parts)}), groups
+
+
+def group_facts(groups: Sequence[UnlikeGroup], column: pa.Array) -> list[dict[str, Any]]:
+    """Return the facts of a table's groups, as plain JSON.
+
+    Args:
+        groups: in the order of their numbers.
+        column: ``unlike_group`` of every row.
+    """
+    return [
+        {"group": number, "rows": pc.sum(pc.equal(column, number)).as_py() or 0, **group.to_json()}
+        for number, group in enumerate(groups, 1)
+    ]

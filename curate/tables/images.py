@@ -15,7 +15,7 @@ from curate.columns import KEY, STATUS, URI
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
 from curate.manifest.ahead import ahead
 from curate.manifest.contract import CONNECTIONS, Reader
-from curate.manifest.uris import uri_reader
+from curate.manifest.memory import uri_reader
 from curate.tables.arrays import is_ok
 from curate.tables.digests import is_text, key_array, key_texts, tie_breaks
 from curate.tables.provenance import WHITE, reading_of, white_of

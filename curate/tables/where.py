@@ -19,13 +19,13 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.tables.arrays import UNKNOWN
-from curate.tables.comparable import (
+from curate.tables.arrays import (
     BOOL,
     NUMBER,
     OTHER,
     TEXT,
     TIME,
+    UNKNOWN,
     common_type,
     decimal_of,
     is_exact,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scoring.images.decoding import DEFAULT_MAX_PIXELS, MAX_SIDE, decode, decode_rgb, decode_small
     from scoring.images.outcome import STATUSES, DecodedImage, DecodeError
-    from scoring.images.phash import hamming, perceptual_hash
     from scoring.images.preprocessing import Preprocessing
     from scoring.images.quality import Quality
+    from scoring.images.signature import hamming, perceptual_hash
 
 # Not ``signature``, which is the name of its module.
 _MODULES = {
@@ -25,8 +25,8 @@ _MODULES = {
     "decode": "decoding",
     "decode_rgb": "decoding",
     "decode_small": "decoding",
-    "hamming": "phash",
-    "perceptual_hash": "phash",
+    "hamming": "signature",
+    "perceptual_hash": "signature",
 }
 __all__ = [
     "DEFAULT_MAX_PIXELS",

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.images.phash import SIDE
-from scoring.images.signature import KEPT, WEIGHTS, WIDTH
+from scoring.images.signature import KEPT, SIDE, WEIGHTS, WIDTH
 
 LOW = 5  # frequencies along each axis by which candidates are found
 HELD = 10  # frequencies along each axis of the whole that a part shows

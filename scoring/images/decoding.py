@@ -27,13 +27,12 @@ from scoring.images.geometry import (
 )
 from scoring.images.jpeg import read_jpeg_header
 from scoring.images.outcome import DecodedImage, DecodeError, single_line
-from scoring.images.phash import SIDE, perceptual_hash
 from scoring.images.pillow import MAX_SIDE
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quality import SIDE as QUALITY_SIDE
 from scoring.images.quality import Quality, measure
 from scoring.images.raster import DEFAULT_MAX_PIXELS, DecodeOptions, Header, LocalImage, format_of
-from scoring.images.signature import chroma, signature
+from scoring.images.signature import SIDE, chroma, perceptual_hash, signature
 from scoring.images.sniff import sniff, webp_canvas
 from scoring.images.supervised import opened_in_child
 

@@ -19,10 +19,10 @@ from scoring.errors import InputError
 from scoring.images.geometry import MAX_ASPECT, Pixels, dct_scale, resized_size
 from scoring.images.jpeg import check_strictly, read_jpeg_header
 from scoring.images.outcome import DecodeError
-from scoring.images.phash import SIDE
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quiet import quiet
 from scoring.images.raster import DecodeOptions, Header, LocalImage
+from scoring.images.signature import SIDE
 from scoring.images.sniff import sniff
 
 MOST_PIXELS = 32_000_000  # of one image on a device, where it takes 12 more bytes a pixel while it is reduced

@@ -17,9 +17,9 @@ from torch.nn.functional import interpolate
 
 from scoring.changes import gaussian_blur
 from scoring.images.geometry import Pixels, Raster, centre_crop, resize, resized_size
-from scoring.images.phash import SIDE as THUMBNAIL
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quality import SIDE, Quality, measure
+from scoring.images.signature import SIDE as THUMBNAIL
 
 Floats = NDArray[np.float32]
 Generator = np.random.Generator

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.policies.apply import apply
 from curate.policies.balance.amounts import BalanceRequest
 from curate.policies.balance.policy import Balance
+from curate.policies.contract import apply
 from curate.policies.decided import Decided
 from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.request import DedupRequest

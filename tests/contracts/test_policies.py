@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from every_policy import ASKED, OWN, N, columns_of, decided, keys_of, run, write, written
 
-from curate.policies.apply import apply
-from curate.policies.contract import POLICIES
+from curate.policies.contract import POLICIES, apply
 from curate.policies.outcomes import OUTCOMES
 from curate.policies.select.policy import Select
 from curate.policies.verify import verify

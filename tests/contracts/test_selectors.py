@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from curate.selectors.contract import HOW_TO_GET, check
-from curate.selectors.pool import Pool
+from curate.selectors.contract import HOW_TO_GET, Pool, check
 from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
 
@@ -222,7 +221,7 @@ def test_memory_does_not_grow_with_the_budget_unless_the_cost_says_so(selector):
 THREADS = """
 import sys, numpy as np, torch
 torch.set_num_threads(int(sys.argv[1]))
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 from curate.selectors.table import SELECTORS
 g = np.random.default_rng(0)
 v = g.standard_normal((3001, 48)).astype("f4")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from curate.counted import single_line
+from curate.manifest.memory import read_uri
 from curate.manifest.names import key_of, uri_of
 from curate.manifest.text import guarded, unguarded
-from curate.manifest.uris import read_uri
 from curate.reporting.served.query import BadQuery, read_query
 from curate.tables.where import parse_condition
 from scoring.images.decoding import is_plain

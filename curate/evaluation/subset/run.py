@@ -18,8 +18,7 @@ from curate.evaluation.subset.pool import FEWEST_TESTED, SubsetPool, read_pool
 from curate.evaluation.subset.request import SubsetSettings, parse_test
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
 from curate.evaluation.subset.trained import HeldOutRows, SideAccuracies, compared, train_on_sides
-from curate.noise.class_probabilities import ClassProbabilities
-from curate.noise.quality import ConfidentJoint, Mistakes, confident_joint, judge
+from curate.noise.quality import ClassProbabilities, ConfidentJoint, Mistakes, confident_joint, judge
 from curate.noise.share import shares
 from curate.options.values import part_of, several
 from curate.probes.crossed import crossed

@@ -12,10 +12,10 @@ from curate.columns import EMBEDDING, KEY
 from curate.counted import counted
 from curate.options.function import callable_of
 from curate.options.values import part_of
-from curate.policies.apply import apply
 from curate.policies.balance import amounts
 from curate.policies.balance.options import BalanceOptions
 from curate.policies.balance.target import target_of
+from curate.policies.contract import apply
 from curate.policies.decided import Decided
 from curate.policies.filter.ranked import places
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows

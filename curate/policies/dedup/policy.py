@@ -17,7 +17,7 @@ from curate.engines.search import searching
 from curate.manifest.store_path import AnyPath
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
-from curate.policies.apply import apply
+from curate.policies.contract import apply
 from curate.policies.decided import FIRST_DROPPED, N_EXAMPLES, Decided
 from curate.policies.dedup.decide import Duplicates, decide_duplicates
 from curate.policies.dedup.finders.searches import Search

@@ -9,7 +9,7 @@ from typing import Any, Self
 from curate.columns import KEY, LABEL
 from curate.options.function import callable_of, checked
 from curate.options.option import Option, declared
-from curate.policies.apply import apply
+from curate.policies.contract import apply
 from curate.policies.decided import Decided
 from curate.policies.filter.options import FilterRequest, with_rules
 from curate.policies.filter.rule import COLUMN, EVEN, PER, Rule, RuleArguments, Verdict

@@ -10,7 +10,7 @@ from curate.columns import KEY, QUALITY
 from curate.counted import Grid
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.policies.apply import apply
+from curate.policies.contract import apply
 from curate.policies.decided import Decided
 from curate.policies.issues.kinds import ALL, FEW, GROUPS, KINDS, STYLE, UNUSABLE, UNUSABLE_KINDS, Kind, Values, cut_of
 from curate.policies.issues.options import IssuesOptions

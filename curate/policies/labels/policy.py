@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from curate.columns import KEY, LABEL
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
-from curate.policies.apply import apply
 from curate.policies.arranged import Ranked, compare_arranged
+from curate.policies.contract import apply
 from curate.policies.decided import Decided
 from curate.policies.labels.examine import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.examine import REASONS, Examined, LabelsRequest, examine

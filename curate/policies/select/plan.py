@@ -9,12 +9,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.policies.select.request import SelectRequest
-from curate.policies.select.strategy import SAFE_GATE, can_discount, guard
-from curate.selectors.contract import Selector
+from curate.policies.select.request import SAFE_GATE, SelectRequest, can_discount, guard
+from curate.selectors.contract import Pool, Selection, Selector
 from curate.selectors.geometry import members, spans, squared_distances, unit
 from curate.selectors.picking import ReportPicks, reporting_picks
-from curate.selectors.pool import Pool, Selection
 from curate.tables.amount import Amount
 from curate.tables.digests import tie_breaks
 from scoring.errors import InputError

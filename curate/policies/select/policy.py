@@ -12,16 +12,15 @@ from curate.engines.search import searching
 from curate.manifest.store_path import path_to_read
 from curate.options.function import callable_of
 from curate.options.values import part_of
-from curate.policies.apply import apply
 from curate.policies.arranged import Ranked, compare_arranged
+from curate.policies.contract import apply
 from curate.policies.decided import Decided
 from curate.policies.outputs import Files
 from curate.policies.result import Result
 from curate.policies.select.copies import PickedCopies, find_picked_copies
 from curate.policies.select.decide import Picked, pick
 from curate.policies.select.options import SelectOptions
-from curate.policies.select.request import SelectRequest
-from curate.policies.select.strategy import settings_of
+from curate.policies.select.request import SelectRequest, settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
 from curate.selectors.picking import ReportPicks
 from curate.tables.amount import Amount

@@ -10,8 +10,7 @@ from curate.counted import counted
 from curate.policies.select.plan import Groups
 from curate.policies.select.request import SelectRequest
 from curate.probes.probabilities import Labelled, model_notes, with_probabilities
-from curate.selectors.contract import HOW_TO_GET
-from curate.selectors.pool import Pool
+from curate.selectors.contract import HOW_TO_GET, Pool
 from curate.selectors.ranked import rank_share
 from curate.tables.rows import NO_NUMBER, Rows
 from curate.tables.signals import Signals

@@ -14,8 +14,8 @@ from curate.columns import EMBEDDING, KEY, SIGNATURE
 from curate.counted import counted
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
-from curate.policies.apply import apply
 from curate.policies.arranged import Expected, Ranked, compare_arranged
+from curate.policies.contract import apply
 from curate.policies.decided import Decided
 from curate.policies.dedup.request import WITH_EMBEDDINGS
 from curate.policies.outcomes import DECISION_SCHEMA, FAILED, KEEP, decision_rows

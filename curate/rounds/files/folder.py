@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from curate.rounds.files.label_files import LabelFile, read_label_file
-from curate.rounds.files.sealed import ChangedError, read_sealed
+from curate.rounds.files.sealed import ChangedError, LabelFile, read_label_file, read_sealed
 from curate.rounds.files.settings import CONFIG, KIND, RoundSettings
 from curate.rounds.files.votes import RoundVotes
 from curate.rounds.measures.anytime import PairLift

@@ -1,10 +1,17 @@
-"""Small JSON files with a digest that reveals changes."""
+"""Files of rounds that reveal changes: small JSON files with a digest, and imported labels, written once."""
 
 import hashlib
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from curate.rounds.files.votes import Vote
+from curate.tables.table import open_table
+from curate.tables.writer import TableWriter
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
@@ -68,3 +75,73 @@ def read_sealed(path: Path, kind: str) -> dict[str, Any]:
     if value.get(DIGEST) != digest_of(value):
         raise ChangedError(f"{path} was changed since it was written; restore it from a backup")
     return value
+
+
+KIND = "labels"
+SCHEMA = pa.schema([(name, pa.string()) for name in ("key", "label", "annotator", "at")])
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    """An import.
+
+    Attributes:
+        path: where it lies.
+        votes: in the order of the file that was imported.
+        source: its name, sha256 and format.
+        parent: digest of the state, or of the import, before it.
+        content: digest of the votes, the source and the parent.
+    """
+
+    path: Path
+    votes: tuple[Vote, ...]
+    source: dict[str, Any]
+    parent: str
+    content: str
+
+
+def content_of(votes: Sequence[Vote], source: dict[str, Any], parent: str) -> str:
+    """Return a digest of votes, their source, and the record before them."""
+    rows = [[vote.key, vote.label, vote.annotator, vote.labelled_at] for vote in votes]
+    text = json.dumps([rows, source, parent], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_labels(path: Path, votes: Sequence[Vote], source: dict[str, Any], parent: str) -> LabelFile:
+    """Write the votes of an import atomically.
+
+    Args:
+        path: not there yet.
+        votes: all labels that came back.
+        source: plain JSON: name, sha256, format and problems of the file that was imported.
+        parent: digest of what was before.
+
+    Raises:
+        InputError: if something is there, or the place refuses.
+    """
+    content = content_of(votes, source, parent)
+    rows = [(vote.key, vote.label, vote.annotator, vote.labelled_at) for vote in votes]
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(SCHEMA.names)}
+    metadata = {"kind": KIND, "source": source, "parent": parent, "content": content}
+    with TableWriter(path, SCHEMA, metadata) as writer:
+        writer.write(pa.table(columns, schema=SCHEMA))
+    return LabelFile(path, tuple(votes), source, parent, content)
+
+
+def read_label_file(path: Path) -> LabelFile:
+    """Read an import back.
+
+    Raises:
+        InputError: if the file is damaged, or changed since it was written.
+    """
+    table = open_table(path)
+    if table.schema != SCHEMA or table.metadata.get("kind") != KIND:
+        raise ChangedError(f"{path} is not a label file of curate round; restore it from a backup")
+    votes = tuple(Vote(row["key"], row["label"], row["annotator"], row["at"]) for row in table.read().to_pylist())
+    source, parent = table.metadata.get("source"), table.metadata.get("parent")
+    if not isinstance(source, dict) or not isinstance(parent, str):
+        raise ChangedError(f"{path} does not record where its labels came from; restore it from a backup")
+    content = content_of(votes, source, parent)
+    if content != table.metadata.get("content"):
+        raise ChangedError(f"{path} was changed since it was written; restore it from a backup")
+    return LabelFile(path, votes, source, parent, content)

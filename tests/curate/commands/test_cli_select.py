@@ -42,7 +42,7 @@ from typing import ClassVar
 import numpy as np
 
 from curate.selectors.contract import Selector, check
-from curate.selectors.pool import Selection
+from curate.selectors.contract import Selection
 
 
 @dataclass(frozen=True)

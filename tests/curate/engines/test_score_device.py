@@ -21,7 +21,7 @@ from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images.budget import BODIES
 from scoring.images.device_jpegs import DeviceJpegs, sound_jpeg
-from scoring.images.phash import hamming
+from scoring.images.signature import hamming
 from scoring.marks import decoding_path
 from scoring.runner import Runner
 

@@ -16,7 +16,7 @@ from curate.engines.score import score
 from curate.engines.white import FEWEST, find_white, white_notes
 from curate.manifest import SourceOptions, open_manifest
 from curate.reporting.thumbs import thumbnails
-from curate.retrieval.scorer import scorer_of
+from curate.retrieval.images import scorer_of
 from curate.sheets.tiles import tiles
 from curate.tables.table import open_table
 from curate.torch import SubsetDataset

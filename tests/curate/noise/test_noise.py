@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from curate.noise.annotators import majority, weigh
-from curate.noise.class_probabilities import MOST_KEPT, ClassProbabilities, trust
-from curate.noise.quality import PRIOR_ROWS, Mistakes, confident_joint, judge
+from curate.noise.quality import MOST_KEPT, PRIOR_ROWS, ClassProbabilities, Mistakes, confident_joint, judge, trust
 from curate.noise.share import anchors, shares
 
 

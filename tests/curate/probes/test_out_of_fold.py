@@ -15,7 +15,7 @@ from curate.policies.verify import verify
 from curate.probes import out_of_fold
 from curate.probes.linear import spread_of
 from curate.probes.probabilities import Labelled
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
 from scoring.metrics.classifier import spread_folds

@@ -12,7 +12,7 @@ from test_round_folder import edit_state
 from curate.commands.status import check_words
 from curate.policies.verify import verify
 from curate.rounds.files.folder import rounds_at
-from curate.rounds.files.label_files import read_label_file, write_labels
+from curate.rounds.files.sealed import read_label_file, write_labels
 from curate.rounds.files.votes import Vote
 from curate.rounds.import_labels import round_import
 from curate.rounds.init import round_init

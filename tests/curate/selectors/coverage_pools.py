@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 
 
 def small_pool(seed, n=120, width=4, labelled=9, copies=True):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from curate.selectors.chance import Random, StratifiedRandom
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 from scoring.errors import InputError
 
 

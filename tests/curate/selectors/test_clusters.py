@@ -6,7 +6,7 @@ from coverage_pools import small_pool
 
 from curate.selectors import clusters as grouping
 from curate.selectors.clusters import KMeans, TypiClust, cluster, typicality
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 from scoring.errors import InputError
 
 

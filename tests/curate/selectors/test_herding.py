@@ -6,8 +6,8 @@ import pytest
 from coverage_pools import lowest_best, small_pool
 
 from curate.selectors import herding
+from curate.selectors.contract import Pool
 from curate.selectors.herding import Auto, MaxHerding
-from curate.selectors.pool import Pool
 from scoring.errors import InputError
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from curate.selectors.clusters import KMeans
+from curate.selectors.contract import Pool
 from curate.selectors.hierarchical import Hierarchical, balanced, hierarchy, nearest_of_each
-from curate.selectors.pool import Pool
 from scoring.errors import InputError
 
 

@@ -3,8 +3,8 @@ import pytest
 from coverage_pools import lowest_best, small_pool
 
 from curate.selectors import kcenter
+from curate.selectors.contract import Pool
 from curate.selectors.kcenter import KCenter
-from curate.selectors.pool import Pool
 
 
 def farthest_first(rows, pool, budget, first):

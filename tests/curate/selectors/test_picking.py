@@ -5,8 +5,8 @@ import pytest
 
 from curate.policies.select.plan import Groups, choose
 from curate.policies.select.request import SelectRequest
+from curate.selectors.contract import Pool
 from curate.selectors.picking import picking, reporting_picks
-from curate.selectors.pool import Pool
 
 VECTORS = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
 VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)

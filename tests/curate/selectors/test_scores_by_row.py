@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 from curate.selectors.ranked import (
     Entropy,
     HighestScore,

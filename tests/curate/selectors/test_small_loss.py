@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from curate.selectors.chance import SmallLoss
-from curate.selectors.pool import Pool
+from curate.selectors.contract import Pool
 from scoring.errors import InputError
 
 

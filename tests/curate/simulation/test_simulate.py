@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curate.selectors.chance import Random
-from curate.selectors.pool import Pool, Selection
+from curate.selectors.contract import Pool, Selection
 from curate.selectors.table import SELECTORS
 from curate.simulation.replay import Replay, area_under, compare, labels_saved, lift, replay, sign_flip_p
 from scoring.errors import InputError

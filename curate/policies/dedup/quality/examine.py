@@ -216,7 +216,7 @@ def planted_recall(
         InputError: if the images or the model is not available, or no image can be read.
     """
     from curate.policies.dedup.quality.planted import Copier, plant  # runs the model
-    from curate.retrieval.scorer import scorer_of
+    from curate.retrieval.images import scorer_of
 
     runner, scoring = scorer_of(table, model=model)
     drawn = drawn_rows(table, SPARE * n, seed=seed)

@@ -12,7 +12,7 @@ from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.quality.examine import Hits, count_recalled, effective_size
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Copier, Planted, plant
 from curate.policies.dedup.request import DedupRequest
-from curate.retrieval.scorer import scorer_of
+from curate.retrieval.images import scorer_of
 from curate.tables.images import Images, drawn_rows
 from curate.tables.table import embedding_matrix, open_table
 from scoring.edits import EDITS

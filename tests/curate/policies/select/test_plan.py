@@ -8,8 +8,8 @@ from choosing import vectors_of
 
 from curate.policies.select.plan import Groups, choose, part_of, water_fill
 from curate.policies.select.request import SelectRequest
+from curate.selectors.contract import Pool
 from curate.selectors.herding import MaxHerding
-from curate.selectors.pool import Pool
 from curate.selectors.ranked import Discounted, Margin, gate
 from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
