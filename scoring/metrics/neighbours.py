@@ -6,9 +6,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.metrics.duplicates import EqualRows, group_duplicates
+from scoring.metrics.nearest_so_far import NearestSoFar
 
 QUERIES = 2048  # rows at a time: the largest array is QUERIES x REFERENCES floats, 64 MB
 REFERENCES = 8_192
+FIRST = 1_024  # references that are sorted whole; each further block has at most as many as all before
 SLACK = 4  # candidates beyond k, for cosines that are too close to call
 CLOSE = 2e-6  # cosines nearer than this may be in the wrong order after a float32 product
 EXACT = 128  # rows at a time whose candidates are measured again
@@ -80,12 +82,11 @@ def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Te
     room = queries.new_empty(min(QUERIES, len(queries)) * min(REFERENCES, len(references)))
     for start in range(0, len(queries), QUERIES):
         block = queries[start : start + QUERIES]
-        cosine, index = _candidates(block, references, min(k + SLACK, len(references)), start if same else None, room)
+        width = min(k + SLACK, len(references) - same)
+        cosine, index = candidates(block, references, width, start if same else None, room)
         close = ((cosine[:, :-1] - cosine[:, 1:]) < CLOSE).any(1).nonzero().flatten()
         for rows in close.split(EXACT):
             cosine[rows], index[rows] = _measured(block[rows], references, index[rows])
-            if same:
-                cosine[rows] = cosine[rows].masked_fill(index[rows] == start + rows.view(-1, 1), -torch.inf)
             order = cosine[rows].argsort(dim=1, descending=True, stable=True)
             cosine[rows], index[rows] = cosine[rows].gather(1, order), index[rows].gather(1, order)
         cosines.append(cosine[:, :k])
@@ -93,26 +94,25 @@ def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Te
     return torch.cat(cosines), torch.cat(indices)
 
 
-def _candidates(
-    block: Tensor, references: Tensor, k: int, first_row: int | None, room: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the most similar references, most similar first; row i is not reference ``own + i``.
+def candidates(block: Tensor, references: Tensor, k: int, first_row: int | None, room: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the k most similar references of a block of rows, most similar first: cosines and indices, (B, k) each.
 
-    Similarities are written to ``room``, which is taken once: fresh pages cost as much again.
+    Args:
+        block: unit vectors, shape (B, D).
+        references: unit vectors of the same type, shape (M, D).
+        k: 1 <= k <= M, or M-1 with ``first_row``.
+        first_row: the block is the references from this one on, and no row is similar to itself; None if it is not.
+        room: B x R numbers, R = 8,192, taken once: fresh pages cost as much again.
     """
-    best, index = block.new_zeros(len(block), 0), torch.zeros(len(block), 0, dtype=torch.long)
-    for start in range(0, len(references), REFERENCES):
-        part = references[start : start + REFERENCES]
+    rows = np.full(len(block), -1) if first_row is None else np.arange(first_row, first_row + len(block))
+    so_far = NearestSoFar(rows, k, torch.float64 if block.dtype == torch.float64 else torch.float32)
+    start = 0
+    while start < len(references):
+        part = references[start : start + min(max(start, FIRST), REFERENCES)]
         similarity = torch.mm(block, part.T, out=room[: len(block) * len(part)].view(len(block), len(part)))  # (B, R)
-        if first_row is not None:
-            stop = min(first_row + len(block), start + similarity.shape[1])
-            rows = torch.arange(min(max(first_row, start), stop), stop)
-            similarity[rows - first_row, rows - start] = -torch.inf
-        values, at = similarity.topk(min(k, similarity.shape[1]), dim=1)
-        best, index = torch.cat([best, values], 1), torch.cat([index, at + start], 1)
-        best, at = best.topk(min(k, best.shape[1]), dim=1)
-        index = index.gather(1, at)
-    return best, index
+        so_far.update(np.arange(len(block)), np.arange(start, start + len(part)), similarity)
+        start += len(part)
+    return so_far.result()
 
 
 def _measured(block: Tensor, references: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:

@@ -50,11 +50,11 @@ def near_in(dataset: Centred, k: int = NEIGHBOURS, *, copy: float = COPY) -> Nea
     Args:
         dataset: N >= 2 rows.
         k: neighbours.
-        copy: cosine as stored above which a row is a copy, and no neighbour.
+        copy: cosine as stored above which a row is a copy, and no neighbour; from 1 on none is.
     """
     width = min(WIDE, len(dataset) - 1)
     if COMPARED < len(dataset) <= EXACT_ROWS:
-        index, cosine, recall = screened_nearest(dataset.units, width)
+        index, cosine, recall = screened_nearest(dataset.units, width if copy < 1 else min(k, width))
     else:
         graph = knn_graph(dataset.units, width, exact_rows=COMPARED)
         index, cosine, recall = graph.index.astype(np.int64), graph.cosine, graph.recall

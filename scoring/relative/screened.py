@@ -5,10 +5,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from scoring.metrics.neighbours import QUERIES, REFERENCES, candidates
 from scoring.search.links import Recall
 
-QUERIES = 2048  # rows at a time
-REFERENCES = 8192  # rows that they are compared with at a time
 CANDIDATES = 32  # rows beyond k that are measured exactly: bfloat16 shows cosines to about 0.003
 MEASURED = 256  # rows at a time whose candidates are measured
 SAMPLE = 256  # rows compared with all rows in float32, to report how many neighbours are found
@@ -31,36 +30,20 @@ def screened_nearest(units: NDArray[np.float32], k: int) -> tuple[NDArray[np.int
     coarse = points.to(torch.bfloat16)
     index = np.empty((len(units), k), np.int64)
     cosine = np.empty((len(units), k), np.float32)
-    room = torch.empty(QUERIES * REFERENCES, dtype=torch.bfloat16)  # taken once: fresh pages cost as much again
+    room = torch.empty(QUERIES * REFERENCES, dtype=torch.bfloat16)
     for start in range(0, len(units), QUERIES):
         stop = min(start + QUERIES, len(units))
-        candidates = _candidates(coarse, start, stop, min(k + CANDIDATES, len(units) - 1), room)
-        at, near = _measured(points, start, candidates, k)
+        width = min(k + CANDIDATES, len(units) - 1)
+        at, near = _measured(points, start, candidates(coarse[start:stop], coarse, width, start, room)[1], k)
         index[start:stop], cosine[start:stop] = at.numpy(), near.numpy()
     return index, cosine, _recall(points, index)
 
 
-def _candidates(coarse: Tensor, start: int, stop: int, width: int, room: Tensor) -> Tensor:
-    """Return the nearest rows of rows ``start`` to ``stop`` by approximate products, shape (B, width)."""
-    block = coarse[start:stop]
-    best, index = block.new_zeros(len(block), 0), torch.zeros(len(block), 0, dtype=torch.long)
-    for at in range(0, len(coarse), REFERENCES):
-        part = coarse[at : at + REFERENCES]
-        product = torch.mm(block, part.T, out=room[: len(block) * len(part)].view(len(block), len(part)))
-        same_rows = torch.arange(max(start, at), max(start, at, min(stop, at + len(part))))
-        product[same_rows - start, same_rows - at] = -torch.inf
-        value, place = product.topk(min(width, len(part)), dim=1)
-        best, index = torch.cat([best, value], 1), torch.cat([index, place + at], 1)
-        best, place = best.topk(min(width, best.shape[1]), dim=1)
-        index = index.gather(1, place)
-    return index
-
-
-def _measured(points: Tensor, start: int, candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _measured(points: Tensor, start: int, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k best of candidates (B, W) of the rows from ``start`` on, by products in float32."""
     index, cosine = [], []
-    for at in range(0, len(candidates), MEASURED):
-        some = candidates[at : at + MEASURED].sort(dim=1).values  # equal ones go to the lower row
+    for at in range(0, len(rows), MEASURED):
+        some = rows[at : at + MEASURED].sort(dim=1).values  # equal ones go to the lower row
         queries = points[start + at : start + at + len(some)]
         near = torch.bmm(points[some], queries.unsqueeze(2)).squeeze(2)
         near, order = near.sort(dim=1, descending=True, stable=True)

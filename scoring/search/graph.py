@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from scoring.metrics.nearest_so_far import NearestSoFar
 from scoring.metrics.neighbours import nearest
 from scoring.search.cosine import MOST_PROBES, ProbeCounts, choose
 from scoring.search.inverted import ITERATIONS, InvertedLists, Spans, list_centroids
@@ -20,7 +21,6 @@ PRODUCTS = 8_388_608  # cosines at a time: 32 MB
 CLOSE = 2e-6  # cosines nearer than this may be in the wrong order after a float32 product
 SLACK = 4  # neighbours beyond k that are kept until the last look, for cosines too close to call
 AT_ONCE = 8192  # pairs at a time that are measured again
-WAITING = 4_194_304  # neighbours that wait to be sorted, 20 bytes each
 SAMPLE = 512  # rows compared with all rows: one half decides, the other reports
 QUERIES = 16_384  # rows at a time, neighbours in the order of the lists
 
@@ -167,77 +167,6 @@ class NearestSearch:
 def query_units(queries: Vectors) -> Tensor:
     """Return queries at unit length, shape (Q, D), float32; zero rows stay zero."""
     return torch.from_numpy(units_float32(queries, inverse_lengths(queries), np.arange(len(queries))))
-
-
-class NearestSoFar:
-    """The nearest rows found so far for B rows: a sorted part, and later candidates.
-
-    Args:
-        rows: the B rows, none of which is its own neighbour; -1 for what is no row.
-        width: how many neighbours are kept of each.
-    """
-
-    def __init__(self, rows: NDArray[np.int64], width: int) -> None:
-        self.rows, self.width = rows, width
-        self.best = torch.full((len(rows), width), -torch.inf)
-        self.index = torch.full((len(rows), width), -1, dtype=torch.long)
-        self.floor = np.full(len(rows), -np.inf, np.float32)  # a row that is kept is nearer than this
-        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]] = []
-        self._n_waiting = 0
-
-    def update(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
-        """Take candidates: cosines (A, M) of some of the rows, shape (A,), with members, shape (M,)."""
-        fresh = np.isneginf(self.floor[looking])
-        if fresh.any():
-            self._sort(looking[fresh], members, cosine[torch.from_numpy(fresh)])
-            looking, cosine = looking[~fresh], cosine[torch.from_numpy(~fresh)]
-        value = cosine.numpy()
-        query, place = np.divmod(np.flatnonzero(value > self.floor[looking, None]), max(1, len(members)))
-        other = self.rows[looking[query]] != members[place]
-        query, place = query[other], place[other]
-        self._waiting.append((looking[query], value[query, place], members[place]))
-        self._n_waiting += len(query)
-        if self._n_waiting >= WAITING:
-            self._settle_waiting()
-
-    def result(self) -> tuple[Tensor, Tensor]:
-        """Return cosines and rows, nearest first, shape (B, width) each; -inf and -1 if absent."""
-        self._settle_waiting()
-        return self.best, self.index
-
-    def _sort(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
-        """Sort the first members into rows that have too few so far."""
-        numbers = torch.from_numpy(members)
-        cosine = cosine.masked_fill(torch.from_numpy(self.rows[looking]).view(-1, 1) == numbers, -torch.inf)
-        value, at = cosine.topk(min(self.width, len(members)), dim=1)
-        self._merge(looking, value, numbers[at])
-
-    def _settle_waiting(self) -> None:
-        """Sort the later candidates: by row, then nearest first."""
-        if not self._n_waiting:
-            return
-        query, value, row = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
-        self._waiting, self._n_waiting = [], 0
-        bits = value.view(np.int32)
-        rank = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # floats in the order of integers
-        order = np.argsort((query << 32) - rank, kind="stable")
-        query, value, row = query[order], value[order], row[order]
-        place = np.arange(len(query)) - np.searchsorted(query, query)
-        near = place < self.width
-        some, at = np.unique(query[near], return_inverse=True)
-        best = np.full((len(some), self.width), -np.inf, np.float32)
-        index = np.full((len(some), self.width), -1, np.int64)
-        best[at, place[near]], index[at, place[near]] = value[near], row[near]
-        self._merge(some, torch.from_numpy(best), torch.from_numpy(index))
-
-    def _merge(self, looking: NDArray[np.int64], cosine: Tensor, row: Tensor) -> None:
-        """Merge with new candidates, shape (A, W), and keep the best."""
-        at = torch.from_numpy(looking)
-        both, which = torch.cat([self.best[at], cosine], 1), torch.cat([self.index[at], row], 1)
-        which = which.masked_fill(both == -torch.inf, -1)
-        best, place = both.topk(self.width, dim=1)
-        self.best[at], self.index[at] = best, which.gather(1, place)
-        self.floor[looking] = best[:, -1].numpy()
 
 
 def knn_graph(

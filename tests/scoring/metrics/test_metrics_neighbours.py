@@ -23,7 +23,7 @@ def slow_nearest(queries, references, k, same):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks so small that every boundary is crossed."""
-    for name, value in {"QUERIES": 7, "REFERENCES": 50, "EXACT": 3}.items():
+    for name, value in {"QUERIES": 7, "REFERENCES": 50, "FIRST": 9, "EXACT": 3}.items():
         monkeypatch.setattr(neighbours, name, value)
 
 

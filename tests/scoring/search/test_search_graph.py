@@ -122,15 +122,6 @@ def test_equal_seeds_give_equal_graphs_and_blocks_hardly_change_one(monkeypatch)
     assert kept(third.index, first.index) > 0.999
 
 
-def test_nothing_is_lost_when_what_waits_is_sorted_early(monkeypatch):
-    rows = table(2000, spread=2.0)
-    late = knn_graph(rows, 8, exact_rows=10, seed=4)
-    monkeypatch.setattr("scoring.search.graph.WAITING", 50)
-    early = knn_graph(rows, 8, exact_rows=10, seed=4)
-    assert np.array_equal(early.index, late.index)
-    assert np.array_equal(early.cosine, late.cosine)
-
-
 def test_a_row_is_compared_with_all_rows_of_the_lists_it_looks_at():
     """With every list looked at, a graph by lists is the exact one."""
     rows = table(1500, groups=3, spread=1.0)
