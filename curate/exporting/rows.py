@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -90,7 +91,7 @@ class Rows:
     @cached_property
     def items(self) -> list[Item]:
         """The rows as items of a batch."""
-        columns = {name: [plain_value(value) for value in self._values(name)] for name in self.columns}
+        columns = {name: json_values(self.table[name]) for name in self.columns}
         return [
             Item(key, uri, {name: value for name in columns if (value := columns[name][row]) is not None}, label)
             for row, (key, uri, label) in enumerate(zip(self.keys, self.uris, self.labels, strict=True))
@@ -127,11 +128,7 @@ class Rows:
     def records(self, start: int, stop: int) -> list[dict[str, Any]]:
         """Return all columns except bytes of some rows as JSON values: NaN and infinity become null."""
         some = self.table.slice(start, stop - start)
-        columns = {
-            field.name: [json_value(value) for value in some[field.name].to_pylist()]
-            for field in some.schema
-            if not holds_bytes(field.type)
-        }
+        columns = {field.name: json_values(some[field.name]) for field in some.schema if not holds_bytes(field.type)}
         return [{name: values[row] for name, values in columns.items()} for row in range(some.num_rows)]
 
     def _values(self, column: str | None) -> list[Any]:
@@ -158,6 +155,25 @@ def plain_value(value: object) -> Value | None:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if isinstance(value, str | int) else None
+
+
+def json_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column as JSON, as ``json_value`` of each, but numbers and text as whole columns."""
+    kind = column.type
+    if pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type) and not column.null_count:
+        flat = pa.chunked_array([chunk.flatten() for chunk in column.chunks], kind.value_type)
+        numbers = flat.to_numpy().astype(np.float64)  # NaN instead of null
+        if np.isfinite(numbers).all():
+            values: list[Any] = numbers.reshape(len(column), kind.list_size).tolist()
+            return values
+    if pa.types.is_floating(kind):
+        wide = column.cast(pa.float64())
+        values = pc.if_else(pc.is_finite(wide), wide, pa.scalar(None, pa.float64())).to_pylist()
+    else:
+        values = column.to_pylist()
+        if not is_plain(kind) or pa.types.is_dictionary(kind):
+            values = [json_value(value) for value in values]
+    return values
 
 
 def json_value(value: Any) -> Any:
