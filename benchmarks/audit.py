@@ -18,7 +18,7 @@ from transfer_datasets import DEVELOPMENT, development
 from transfer_junk import DOMAIN
 
 import curate
-from curate.policies.audit.population import Population
+from curate.policies.audit.draw import Population
 from curate.statistics.guarantee import Sampled, guaranteed_cut
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows

@@ -16,7 +16,7 @@ from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import permutation_test_linear
 from scoring.model import ScoringModel
 from trainers.augment import Draw, view
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.settings import Augmentation
 
 BINS = 20
 DRAWS = 5  # of each augmentation

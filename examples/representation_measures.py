@@ -19,7 +19,7 @@ from scoring.metrics.ranking import auroc, r_auroc
 from scoring.model import ScoringModel
 from trainers.augment import Draw, view
 from trainers.data import TrainingSet
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.settings import Augmentation
 from trainers.methods.siamese import SimSiam
 
 NEIGHBOURS, TEMPERATURE = 200, 0.1  # of the weighted vote, as UMM and MoCo report it on CIFAR-10

@@ -63,8 +63,8 @@ from scoring.settings import parse_settings
 from trainers.build import build, set_mode
 from trainers.config import TrainConfig
 from trainers.loop import train
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method
+from trainers.methods.settings import Augmentation
 from trainers.methods.siamese import SimSiam
 from trainers.methods.table import METHODS
 

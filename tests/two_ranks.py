@@ -16,8 +16,8 @@ from trainers import ranks
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import train
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.moco import MoCo
+from trainers.methods.settings import Augmentation
 from trainers.methods.table import METHODS
 from trainers.monitor import Monitor
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scoring.changes import gaussian_blur, jitter_colors, luma, to_gray
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.settings import Augmentation
 
 
 class Draw:

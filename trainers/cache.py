@@ -22,7 +22,7 @@ from torch import Tensor
 from scoring.errors import InputError
 from scoring.system import free_memory
 from trainers.data import is_missing, loss_tensor, number_labels
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.settings import Augmentation
 
 NONE = bytes(32)  # instead of the digest of a label that is missing
 FORMAT = 1

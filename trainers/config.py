@@ -6,8 +6,7 @@ from typing import Any
 
 from scoring.errors import InputError
 from scoring.lookup import lookup
-from trainers.methods.augmentation import Augmentation
-from trainers.methods.settings import MOST_WIDTH
+from trainers.methods.settings import MOST_WIDTH, Augmentation
 from trainers.methods.table import METHODS
 
 SCHEDULES = ("constant", "cosine")

@@ -21,7 +21,7 @@ from trainers.augment import Draw, view
 from trainers.cache import DTYPES, PLAIN
 from trainers.config import require_seed
 from trainers.data import decode_all
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.settings import Augmentation
 
 BLOCK = 1024  # images that are decoded, and written, at a time
 HELD_SHARE = 0.5  # of the memory that is free may hold pixels; more are decoded again in every epoch

@@ -16,8 +16,8 @@ from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.half import autocast
 from trainers.memory import hold
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method
+from trainers.methods.settings import Augmentation
 from trainers.stream import CropGroup, CroppedBatches, ImageStream
 
 AT_ONCE = 1 << 22  # pixels of views that a GPU changes together: where views are small, the calls take longest

@@ -14,7 +14,7 @@ from curate.counted import counted
 from curate.policies.filter.options import FilterOptions, FilterRequest
 
 if TYPE_CHECKING:
-    from curate.policies.result import Result
+    from curate.policies.decided import Result
 
 AMOUNTS = ("keep_top", "drop_bottom")
 MOST_PER_CENT = 100

@@ -16,7 +16,7 @@ from curate.commands.elapsed import clear_elapsed
 from curate.counted import Grid, single_line
 
 if TYPE_CHECKING:
-    from curate.policies.result import Result
+    from curate.policies.decided import Result
 
 BRIEF = "progress without results"  # what the context of a step holds whose command is to print no more
 DRY_RUN = "dry run: nothing was written"

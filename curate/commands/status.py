@@ -14,8 +14,7 @@ from scoring.errors import InputError
 
 if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
-    from curate.rounds.measures.anytime import PairLift
-    from curate.rounds.measures.lift import ArmLift
+    from curate.rounds.measures.lift import ArmLift, PairLift
     from curate.rounds.measures.rules import RuleCheck
     from curate.rounds.measures.stopping import Advice
     from curate.rounds.status import Status

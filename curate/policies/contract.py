@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 from curate.manifest.store_path import AnyPath
-from curate.policies.decided import Decided, counted_result, kept_by_class
+from curate.policies.decided import Decided, Result, counted_result, kept_by_class
 from curate.policies.outputs import Files, outputs_for, write_outputs
 from curate.policies.receipts import state_of
-from curate.policies.result import Result
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import Lazy

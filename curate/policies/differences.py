@@ -9,10 +9,9 @@ import pyarrow.compute as pc
 
 from curate.columns import ERROR, KEY, STATUS
 from curate.policies import findings
-from curate.policies.decided import Decided, numbered, plain_words
+from curate.policies.decided import Decided, Result, numbered, plain_words
 from curate.policies.findings import Difference, Finding, VerificationResult
 from curate.policies.outcomes import KEEP, OUTCOMES
-from curate.policies.result import Result
 from curate.tables.arrays import unequal
 from curate.tables.digests import key_bytes, plain
 from curate.tables.keys import key_hashes, named, places

@@ -7,8 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.policies.decided import Decided, counted_result
-from curate.policies.result import Result
+from curate.policies.decided import Decided, Result, counted_result
 
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
 MISSING = "missing"

@@ -12,10 +12,9 @@ import pyarrow as pa
 from curate.columns import KEY, describe, describe_all
 from curate.manifest.file_set import file_set
 from curate.manifest.store_path import AnyPath, path_or_store, path_to_read
-from curate.policies.decided import Decided, numbered, plain_words, tally
+from curate.policies.decided import Decided, Result, numbered, plain_words, tally
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.receipts import FileState, Written, receipt_json, state_of
-from curate.policies.result import Result
 from curate.tables.classes import CLASSES, lists_for_subset
 from curate.tables.table import Table
 from curate.tables.writer import ROW_GROUP_ROWS, TableWriter

@@ -17,8 +17,7 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 if TYPE_CHECKING:
-    from curate.policies.decided import Decided
-    from curate.policies.result import Result
+    from curate.policies.decided import Decided, Result
 
 KIND = "receipt"
 APPLIED_KIND = "calibration receipt"

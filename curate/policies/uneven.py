@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from curate.policies.result import Result
+from curate.policies.decided import Result
 
 TWICE = 2.0  # times what all lose: a group that loses more is named
 LEAST_ROWS = 10  # of a group: fewer may lose as much by chance

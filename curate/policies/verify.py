@@ -10,7 +10,7 @@ from curate.counted import single_line
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies import findings
 from curate.policies.contract import Policy, policy_of
-from curate.policies.decided import Decided
+from curate.policies.decided import Decided, Result
 from curate.policies.differences import Verification, compare_outputs
 from curate.policies.figures import (
     FIXED,
@@ -26,7 +26,6 @@ from curate.policies.findings import Finding
 from curate.policies.moved import Searched
 from curate.policies.outputs import bytes_read
 from curate.policies.receipts import DIGEST_OF, check_hash, digests_of, environment, read_receipt
-from curate.policies.result import Result
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.errors import InputError

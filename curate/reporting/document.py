@@ -18,7 +18,7 @@ from curate.policies.issues.kinds import KINDS
 from curate.policies.outcomes import KEEP
 from curate.reporting.columns import SCORE, Shown, default_score, shown_columns
 from curate.reporting.dataset import Dataset, read_dataset
-from curate.reporting.decided import Decided, Decisions, decide_all
+from curate.reporting.decided import Decided, Decisions, decide_all, row_values
 from curate.reporting.galleries import (
     Gallery,
     of_decisions,
@@ -36,7 +36,6 @@ from curate.reporting.places import Places, place_rows
 from curate.reporting.results import Applied, find_results
 from curate.reporting.texts import shortened
 from curate.reporting.thumbs import Thumbs, thumbnails
-from curate.reporting.values import row_values
 from curate.tables.provenance import REQUEST
 from curate.tables.rows import Codes
 from curate.tables.table import CLEANED, Table

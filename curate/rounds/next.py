@@ -19,7 +19,7 @@ from curate.rounds.exported import for_annotators, noted_export
 from curate.rounds.files.folder import BATCH, CONTROL, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
-from curate.rounds.measures.anytime import PairLift
+from curate.rounds.measures.lift import PairLift
 from curate.rounds.options import RoundNextOptions
 from curate.rounds.state.batch import BatchRows, derive
 from curate.rounds.state.model import lift_of, measure

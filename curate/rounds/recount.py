@@ -5,7 +5,7 @@ import math
 from curate.probes.accuracy import accuracy
 from curate.probes.linear import Probe
 from curate.rounds.files.folder import Folder, Round
-from curate.rounds.measures.anytime import Anytime, anytime_accuracy, anytime_difference
+from curate.rounds.measures.lift import Anytime, anytime_accuracy, anytime_difference
 from curate.rounds.state.model import lift_of
 from curate.rounds.state.pool import TableRows
 from curate.rounds.state.standing import RoundRows

@@ -10,8 +10,7 @@ import numpy as np
 from curate.options.function import callable_of
 from curate.rounds.files.folder import Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
-from curate.rounds.measures.anytime import PairLift
-from curate.rounds.measures.lift import ArmLift, arm_lift
+from curate.rounds.measures.lift import ArmLift, PairLift, arm_lift
 from curate.rounds.measures.measured import ModelQuality
 from curate.rounds.measures.rules import LIFT, RuleCheck, check_rule, parse_rules
 from curate.rounds.measures.stopping import Advice, advise

@@ -11,7 +11,7 @@ from scoring.settings import parse_settings, with_settings
 if TYPE_CHECKING:
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
-    from trainers.methods.augmentation import Augmentation
+    from trainers.methods.settings import Augmentation
     from trainers.start import Start
 
 
@@ -178,7 +178,7 @@ def recipe(method: str, typed: Mapping[str, Any], settings: Mapping[str, object]
     """
     from scoring.lookup import lookup
     from trainers.config import TrainConfig
-    from trainers.methods.augmentation import Augmentation
+    from trainers.methods.settings import Augmentation
     from trainers.methods.table import METHODS
 
     kind = lookup(METHODS, method, kind="method")

@@ -26,8 +26,8 @@ from scoring.heads import PosteriorHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from trainers.data import TrainingSet
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Task
+from trainers.methods.settings import Augmentation
 from trainers.methods.siamese import SimSiam
 
 pytestmark = pytest.mark.study

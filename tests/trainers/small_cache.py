@@ -9,7 +9,7 @@ import torch
 from trainers.cache import FORMAT
 from trainers.cache_writer import make_cache
 from trainers.extract import CacheRecipe, Images
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.settings import Augmentation
 from trainers.start import backbone_digest
 
 CPU = torch.device("cpu")

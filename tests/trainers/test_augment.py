@@ -8,7 +8,7 @@ import torch
 from scoring.errors import InputError
 from trainers import augment
 from trainers.augment import Draw
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.settings import Augmentation
 
 
 def draw(n, seed=0):

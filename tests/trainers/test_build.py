@@ -19,8 +19,8 @@ from trainers.build import build, make_optimizer
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import train
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.losspred import LossPredSettings
+from trainers.methods.settings import Augmentation
 from trainers.methods.table import METHODS
 from trainers.monitor import Monitor
 from trainers.start import find_start

@@ -21,7 +21,7 @@ from trainers import cache_writer, extract
 from trainers.augment import Draw, view
 from trainers.cache import TargetsDigest, epoch_name, open_cache
 from trainers.cache_writer import make_cache
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.settings import Augmentation
 
 
 def bytes_of(folder):

@@ -11,7 +11,7 @@ from PIL import Image
 
 from trainers import augment
 from trainers.augment import Draw, view
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.settings import Augmentation
 
 
 def draw(n, seed=0):

@@ -12,8 +12,8 @@ from trainers.build import build, small_map
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches
 from trainers.loop import learning_rate, train
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method, Step
+from trainers.methods.settings import Augmentation
 from trainers.methods.table import METHODS
 from trainers.monitor import Monitor, Sums, warn
 from trainers.state import HeldSignals

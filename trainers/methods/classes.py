@@ -15,9 +15,8 @@ from scoring.class_heads import (
     SNGPHeadSpec,
 )
 from scoring.heads import HeadSpec
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Batch, Method, Step, Task
-from trainers.methods.settings import Settings, setting
+from trainers.methods.settings import Augmentation, Settings, setting
 
 
 @dataclass(frozen=True)

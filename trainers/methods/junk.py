@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from scoring.heads import HeadSpec, JunkHeadSpec
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method, Step, Task
-from trainers.methods.settings import Settings, setting
+from trainers.methods.settings import Augmentation, Settings, setting
 
 
 def damage_cross_entropy(intact: Tensor, damaged: Tensor) -> Tensor:

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from scoring.heads import DEEPEST, HeadSpec, UncertaintyHeadSpec
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Batch, Method, Step, Task
-from trainers.methods.settings import MOST_WIDTH, Settings, setting
+from trainers.methods.settings import MOST_WIDTH, Augmentation, Settings, setting
 
 FORMS = ("ranking", "l2")
 

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from torch import Tensor, nn
 
 from scoring.heads import HeadSpec
-from trainers.methods.augmentation import Augmentation
-from trainers.methods.settings import Settings
+from trainers.methods.settings import Augmentation, Settings
 
 S = TypeVar("S", bound=Settings)
 

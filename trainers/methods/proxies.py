@@ -16,10 +16,9 @@ from torch.utils.checkpoint import checkpoint
 from scoring.distributions import distances, vmf
 from scoring.distributions.distances import Directions
 from scoring.heads import HeadSpec, NormHeadSpec
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.concentration import MOST_KAPPA, SOURCES, kappa_head, mu_and_kappa, spread
 from trainers.methods.method import Method, Step, Task
-from trainers.methods.settings import MOST_WIDTH, Settings, setting
+from trainers.methods.settings import MOST_WIDTH, Augmentation, Settings, setting
 from trainers.methods.siamese import projector
 
 ISOTROPIC = {

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from scoring.class_heads import ClassifierHeadSpec
 from scoring.heads import HeadSpec
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method, Step
-from trainers.methods.settings import Settings
+from trainers.methods.settings import Augmentation, Settings
 
 
 class Supervised(Method[Settings]):

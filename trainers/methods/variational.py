@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from scoring.heads import HeadSpec, PosteriorHeadSpec
 from scoring.posterior import PosteriorHead
 from trainers.methods import elbo
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Batch, Method, Step, Task
-from trainers.methods.settings import MOST_WIDTH, Settings, setting
+from trainers.methods.settings import MOST_WIDTH, Augmentation, Settings, setting
 
 MOST_VIEWS = 64
 

@@ -16,11 +16,10 @@ from curate.policies.balance import amounts
 from curate.policies.balance.options import BalanceOptions
 from curate.policies.balance.target import target_of
 from curate.policies.contract import apply
-from curate.policies.decided import Decided
+from curate.policies.decided import Decided, Result
 from curate.policies.filter.ranked import places
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
 from curate.policies.outputs import Files
-from curate.policies.result import Result
 from curate.tables.amount import Amount
 from curate.tables.digests import redrawn
 from curate.tables.fits import fitted_apart

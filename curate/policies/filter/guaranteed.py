@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.policies.audit.population import Population, in_doubt
+from curate.policies.audit.draw import Population, in_doubt
 from curate.policies.audit.request import ANY, AVERAGE, CONFIDENCE, JUDGES, PROMISES, Goal, parse_goal
 from curate.policies.audit.results import Promise
 from curate.policies.audit.verdicts import Zone, read_audit

@@ -10,7 +10,7 @@ from curate.columns import KEY, LABEL
 from curate.options.function import callable_of, checked
 from curate.options.option import Option, declared
 from curate.policies.contract import apply
-from curate.policies.decided import Decided
+from curate.policies.decided import Decided, Result
 from curate.policies.filter.options import FilterRequest, with_rules
 from curate.policies.filter.rule import COLUMN, EVEN, PER, Rule, RuleArguments, Verdict
 from curate.policies.filter.rules import decide, needs_of, notes_of, rule_from_json
@@ -18,7 +18,6 @@ from curate.policies.filter.table import OF_RULES, RULES, may_repeat
 from curate.policies.filter.words import MEANINGS, DecisionWords
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, UNDECIDED
 from curate.policies.outputs import Files
-from curate.policies.result import Result
 from curate.tables.fits import fitted_apart
 from curate.tables.needs import is_plain
 from curate.tables.rows import read_rows

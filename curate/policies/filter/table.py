@@ -60,7 +60,7 @@ LINES: dict[str, Line] = {
         Annotated[float | None, rule_option("Keep values of at most X, in the column's unit.", "X")],
     ),
     "where": Line(
-        "curate.policies.filter.condition:Where",
+        "curate.policies.filter.bounds:Where",
         Annotated[str | None, rule_option("Keep rows that meet a condition on any columns.", "CONDITION")],
     ),
     "keys": Line(
@@ -79,7 +79,7 @@ LINES: dict[str, Line] = {
         ],
     ),
     "verdicts": Line(
-        "curate.policies.filter.by_verdicts:ByVerdicts",
+        "curate.policies.filter.named:ByVerdicts",
         Annotated[
             File, shared("--verdicts", ", by which rows are dropped, kept and relabelled", metavar="FILE", repeats=True)
         ],

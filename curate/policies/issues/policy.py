@@ -11,14 +11,13 @@ from curate.counted import Grid
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies.contract import apply
-from curate.policies.decided import Decided
+from curate.policies.decided import Decided, Result
 from curate.policies.issues.kinds import ALL, FEW, GROUPS, KINDS, STYLE, UNUSABLE, UNUSABLE_KINDS, Kind, Values, cut_of
 from curate.policies.issues.options import IssuesOptions
 from curate.policies.issues.words import MEANINGS, SCHEMA, IssueWords, Looked
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.outputs import Files
 from curate.policies.request import Request
-from curate.policies.result import Result
 from curate.tables.needs import Needs, is_number
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table, open_table

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from curate.counted import Grid, counted
 from curate.manifest.store_path import AnyPath
+from curate.policies.decided import Result
 from curate.policies.labels.examine import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.examine import REASONS, RULE, SUGGESTED, WHY, WITNESSES, Examined
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
-from curate.policies.result import Result
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.tables.keys import keys_at
 from scoring.metrics.resampling import Interval

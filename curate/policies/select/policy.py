@@ -14,9 +14,8 @@ from curate.options.function import callable_of
 from curate.options.values import part_of
 from curate.policies.arranged import Ranked, compare_arranged
 from curate.policies.contract import apply
-from curate.policies.decided import Decided
+from curate.policies.decided import Decided, Result
 from curate.policies.outputs import Files
-from curate.policies.result import Result
 from curate.policies.select.copies import PickedCopies, find_picked_copies
 from curate.policies.select.decide import Picked, pick
 from curate.policies.select.options import SelectOptions

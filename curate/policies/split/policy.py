@@ -16,11 +16,10 @@ from curate.options.function import callable_of
 from curate.options.values import part_of, several
 from curate.policies.arranged import Expected, Ranked, compare_arranged
 from curate.policies.contract import apply
-from curate.policies.decided import Decided
+from curate.policies.decided import Decided, Result
 from curate.policies.dedup.request import WITH_EMBEDDINGS
 from curate.policies.outcomes import DECISION_SCHEMA, FAILED, KEEP, decision_rows
 from curate.policies.outputs import Files
-from curate.policies.result import Result
 from curate.policies.split.groups import (
     PURPOSE,
     SplitRequest,

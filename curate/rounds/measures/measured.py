@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.probes.accuracy import Accuracy
-from curate.rounds.measures.anytime import Anytime
+from curate.rounds.measures.lift import Anytime
 from curate.tables.table import open_table
 
 N_SAMPLE = 2_000  # rows on which rounds are compared

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from curate.probes.accuracy import Accuracy
-from curate.rounds.measures.anytime import Anytime, PairLift, anytime_accuracy
-from curate.rounds.measures.lift import LEAST_CONTROL, LEAST_HELD_OUT
+from curate.rounds.measures.lift import LEAST_CONTROL, LEAST_HELD_OUT, Anytime, PairLift, anytime_accuracy
 from curate.statistics.anytime import fewest_rows, level_of_look
 from scoring.errors import InputError
 from scoring.lookup import closest

@@ -7,8 +7,7 @@ from curate.probes.accuracy import accuracy, entropy_share, fit
 from curate.probes.linear import FeatureScale, Probe, spread_of
 from curate.rounds.files.folder import CONTROL, STOP, STRATEGY, Folder
 from curate.rounds.files.settings import RoundSettings
-from curate.rounds.measures.anytime import PairLift, anytime_accuracy, pair_lift
-from curate.rounds.measures.lift import Arms
+from curate.rounds.measures.lift import Arms, PairLift, anytime_accuracy, pair_lift
 from curate.rounds.measures.measured import ModelQuality, compared, coverage, sample_of
 from curate.rounds.state.pool import Places, TableRows
 from curate.rounds.state.standing import RoundRows, rows_of_arm

@@ -16,7 +16,7 @@ from curate.rounds.files.folder import open_folder
 from curate.rounds.files.sealed import digest_of
 from curate.rounds.import_labels import round_import
 from curate.rounds.init import round_init
-from curate.rounds.measures.anytime import Anytime, PairLift, anytime_accuracy, anytime_difference
+from curate.rounds.measures.lift import Anytime, PairLift, anytime_accuracy, anytime_difference
 from curate.rounds.measures.rules import StopRule, check_rule, parse_rules, refuse_unreachable
 from curate.rounds.next import round_next
 from curate.rounds.verify import verify_rounds

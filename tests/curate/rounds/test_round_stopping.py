@@ -8,8 +8,7 @@ import pytest
 from curate.commands.status import lift_words
 from curate.probes.accuracy import Accuracy, entropy_share
 from curate.probes.probabilities import Labelled
-from curate.rounds.measures.anytime import anytime_accuracy
-from curate.rounds.measures.lift import Arms, arm_lift
+from curate.rounds.measures.lift import Arms, anytime_accuracy, arm_lift
 from curate.rounds.measures.measured import (
     REACHED,
     ModelAgreement,

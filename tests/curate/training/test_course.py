@@ -23,7 +23,7 @@ from scoring.metrics.ranking import r_auroc
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import train
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.settings import Augmentation
 from trainers.methods.table import METHODS
 from trainers.monitor import Monitor
 from trainers.state import kept_earlier

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from scoring.errors import InputError
 from scoring.heads import JunkHeadSpec
 from trainers.config import TrainConfig
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.junk import Junk, JunkSettings, damage_cross_entropy, pair_loss
 from trainers.methods.method import Task
+from trainers.methods.settings import Augmentation
 
 
 class Said(torch.nn.Module):

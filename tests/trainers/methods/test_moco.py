@@ -10,9 +10,9 @@ from trainers.build import build, make_optimizer
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import require_enough, train
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.moco import MoCo, MoCoSettings, queue_loss
 from trainers.methods.momentum import MomentumEncoder, Queue
+from trainers.methods.settings import Augmentation
 
 CPU = torch.device("cpu")
 I = torch.arange(1, 25, dtype=torch.float64)  # noqa: E741

@@ -14,11 +14,11 @@ from trainers.build import build, make_optimizer
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import train
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.contrast import of_views
 from trainers.methods.contrastive import SimCLR, SimCLRSettings
 from trainers.methods.dino import DINO, DINOSettings, dino_loss
 from trainers.methods.method import Batch, Task
+from trainers.methods.settings import Augmentation
 from trainers.methods.vicreg import VICReg, VICRegSettings, vicreg_terms
 from trainers.monitor import warn
 

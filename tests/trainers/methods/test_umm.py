@@ -13,10 +13,10 @@ from trainers.build import build
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import require_enough, train
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.gaussian_losses import draw, ranking_loss, set_loss, symmetric_kl
 from trainers.methods.method import Batch, Task
 from trainers.methods.moco import queue_loss
+from trainers.methods.settings import Augmentation
 from trainers.methods.umm import LEARNERS, UMM, Bank, UMMSettings, schedule
 
 CPU = torch.device("cpu")

@@ -17,8 +17,8 @@ from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import train
 from trainers.methods import elbo
-from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Batch, Task
+from trainers.methods.settings import Augmentation
 from trainers.methods.table import METHODS
 
 NAMES = ("simvae", "vae", "betavae", "crvae")

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.policies.filter.amounts import DropBottom, KeepTop
-from curate.policies.filter.bounds import Maximum, Minimum
-from curate.policies.filter.condition import Where
+from curate.policies.filter.bounds import Maximum, Minimum, Where
 from curate.policies.filter.rules import decide, rule_from_json
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.tables.amount import Amount
