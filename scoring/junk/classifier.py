@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scoring.errors import InputError
 from scoring.junk.features import Floats, JunkInputs, Scale, columns_read
-from scoring.junk.heldout import MOST_FLAGGED, UNDECIDED, HeldOut, held_out, nearness
+from scoring.junk.heldout import MOST_FLAGGED, NONE, UNDECIDED, HeldOut, held_out, nearness
 from scoring.junk.threshold import tail_bound, threshold_of
 from scoring.search.kmeans import assign, spherical_kmeans
 
@@ -139,10 +139,13 @@ def train(
     folds = _Folds(np.arange(len(dataset)) % FOLDS, source % FOLDS, FOLDS)
     judged, copies, coefficients = _cross_fitted(inputs, folds, normal)
     threshold = threshold_of(judged, copies, normal)
-    log_odds, near = judged - threshold, None
-    if (log_odds > 0).mean() <= MOST_FLAGGED:  # else the score does not apply
-        near = nearness(inputs.images, inputs.copies, source, log_odds > 0)
-        log_odds[np.flatnonzero(log_odds > 0)[near > UNDECIDED]] = 0
+    log_odds, near, in_features = judged - threshold, NONE, NONE
+    above = log_odds > 0
+    if above.mean() <= MOST_FLAGGED:  # else the score does not apply
+        near = nearness(inputs.images, inputs.copies, source, above)
+        if names:
+            in_features = nearness(plain_rows, damaged_rows, source, above)
+        log_odds[np.flatnonzero(above)[near > UNDECIDED]] = 0
 
     width = plain_rows.shape[1]
     classifier = JunkClassifier(
@@ -154,7 +157,8 @@ def train(
         coefficients[:, -1],
         threshold,
     )
-    return TrainedClassifier(classifier, log_odds, held_out(log_odds, copies - threshold, kinds, near))
+    measured = held_out(log_odds, copies - threshold, kinds, near, in_features)
+    return TrainedClassifier(classifier, log_odds, measured)
 
 
 @dataclass(frozen=True)

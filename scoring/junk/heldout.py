@@ -20,6 +20,7 @@ NEIGHBOURS = 3  # copies or images, of whichever are fewer
 BLOCK = 256  # images whose distances are in memory
 RESAMPLES = 200
 Floats = NDArray[np.float64]
+NONE: Floats = np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class HeldOut:
         flagged: share of the images above the threshold, which bounds the false alarms.
         false_alarms: share of clean images expected above the threshold, by the tail below it.
         doubtful: share of the images above the threshold though hardly nearer to corrupted copies than to images
-            below it: at most a fifth of planted junk, and half or more of false alarms in drawn graphics.
+            below it, by all inputs or by the features alone, whichever are more: at most a fifth of planted junk, and
+            two in five or more of false alarms in drawn graphics.
         undecided: share of them that were set to the threshold, since they are not even as near.
     """
 
@@ -74,17 +76,24 @@ class HeldOut:
         return {**asdict(self), "applies": self.applies, "problem": self.problem}
 
 
-def held_out(images: Floats, copies: Floats, kinds: Sequence[str], near: Floats | None = None) -> HeldOut:
+def held_out(
+    images: Floats,
+    copies: Floats,
+    kinds: Sequence[str],
+    near: Floats = NONE,
+    near_in_features: Floats = NONE,
+) -> HeldOut:
     """Measure a classifier from log odds that are 0 at the threshold.
 
     Args:
         images: of the dataset, shape (N,).
         copies: of corrupted copies, shape (P,).
         kinds: of corruption, P names.
-        near: ``nearness`` of the images above the threshold, before some were set to it; None if not measured.
+        near: ``nearness`` of the images above the threshold, before some were set to it; empty if not measured.
+        near_in_features: the same without the embedding.
     """
     clean, named = images[images <= 0], np.array(kinds)
-    near = np.zeros(0) if near is None else near
+    doubtful = max((near > DOUBTFUL).sum(), (near_in_features > DOUBTFUL).sum())
     return HeldOut(
         len(images),
         len(copies),
@@ -93,7 +102,7 @@ def held_out(images: Floats, copies: Floats, kinds: Sequence[str], near: Floats 
         {kind: float((copies[named == kind] > 0).mean()) for kind in dict.fromkeys(kinds)},
         float((images > 0).mean()),
         tail_share(clean),
-        float((near > DOUBTFUL).sum() / len(images)),
+        float(doubtful / len(images)),
         float((near > UNDECIDED).sum() / len(images)),
     )
 

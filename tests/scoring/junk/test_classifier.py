@@ -239,6 +239,16 @@ def test_a_score_that_flags_what_is_like_the_dataset_does_not_apply(n, near, app
     assert measured.undecided == pytest.approx((near > 1.2).mean() * len(near) / n)
 
 
+def test_doubt_by_the_features_alone_counts_as_well():
+    odds = np.where(np.arange(300) < 12, 1.0, -5.0)
+    alike = np.full(12, 0.5)
+    for doubtful, applies in ((3, True), (4, False)):
+        in_features = np.where(np.arange(12) < doubtful, 0.9, 0.5)
+        measured = held_out(odds, np.full(90, 5.0), ["dark"] * 90, alike, in_features)
+        assert measured.applies == applies
+        assert measured.doubtful == pytest.approx(doubtful / 300)
+
+
 def test_junk_farther_from_all_corrupted_copies_than_from_images_is_undecided(monkeypatch):
     junk, _ = damaged(20, seed=7)
     dataset = joined(images(400), junk)
