@@ -39,9 +39,11 @@ def show(text: str) -> None:
 
 
 def emit(value: Any) -> None:
-    """Print JSON on stdout."""
+    """Print JSON on stdout, with null for numbers that JSON cannot hold."""
+    from curate.tables.typed_json import plain_json
+
     clear_elapsed()
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=True, default=str))
+    typer.echo(json.dumps(plain_json(value), indent=2, ensure_ascii=True, default=str))
 
 
 def check_report(out: Path | None, *, overwrite: bool = False) -> None:

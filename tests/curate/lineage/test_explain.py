@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chained import N, chain, dataset
@@ -75,6 +76,12 @@ def test_a_margin_of_a_row_at_the_cut_is_no_negative_zero(tmp_path):
     kept = curate.filter(tmp_path / "scores.parquet", tmp_path / "kept.parquet", max=0, column="kappa_a")
     (story,) = curate.explain(kept.subset, "000.png")
     assert str(story.events[0].noted["margin"]) == "0.0"
+
+
+def test_values_that_json_cannot_hold_are_null_there(tmp_path):
+    pq.write_table(pa.table({"key": ["a"], "x": [float("inf")], "y": [float("nan")]}), tmp_path / "s.parquet")
+    (story,) = json.loads(run("explain", tmp_path / "s.parquet", "a", "--json").stdout, parse_constant=pytest.fail)
+    assert story["row"] == {"key": "a", "x": None, "y": None}
 
 
 def test_a_table_without_a_step_is_reported_as_scored(tmp_path):
