@@ -1,5 +1,6 @@
 """A source that disappears during a run, not single images: images read before cannot be read again."""
 
+import glob
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from curate.engines.shard import Span
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
 from curate.manifest.contract import Reader
+from curate.manifest.schemes import scheme_of
+from curate.options.values import several
 from scoring.errors import InputError
 
 _DEPTH = 4  # parts of a local path, from the root, that name a place such as /mnt/disk/photos
@@ -156,8 +159,12 @@ class WatchedBatches:
 
 
 def folder_of(source: str | Path | Sequence[str | Path]) -> Path | None:
-    """Return the local folder that is a source; None for any other source."""
-    return Path(source) if isinstance(source, (str, Path)) and Path(source).is_dir() else None
+    """Return the local folder that is a source, even if it is gone since it was listed; None for any other source."""
+    places = [str(place) for place in several(source)]
+    if len(places) != 1 or Path(place := places[0]).is_file():
+        return None
+    is_path = scheme_of(place) is None and not glob.has_magic(place)
+    return Path(place) if is_path or Path(place).is_dir() else None
 
 
 def _holds_something(folder: Path) -> bool:

@@ -47,7 +47,7 @@ def root_of(data: Sequence[str]) -> "Path | None":
     """Return the folder that is the only source; None for other sources."""
     from curate.engines.gone import folder_of
 
-    return folder_of(data[0]) if len(data) == 1 else None
+    return folder_of(data)
 
 
 def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str], None]) -> int:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from runs import SMALL, PhotoServer
 
-from curate.engines.gone import Watch
+from curate.engines.gone import Watch, folder_of
 from curate.engines.journal import WorkFolder, part_path
 from curate.engines.score import score
 from curate.engines.shard import Span
@@ -52,6 +52,16 @@ def test_a_folder_that_goes_away_is_refused_and_is_taken_once_it_is_back(folder)
         watch.check(SECOND, part(manifest, SECOND))
     folder.with_name("away").rename(folder)
     watch.check(SECOND, part(manifest, SECOND))
+
+
+def test_a_folder_that_goes_away_before_any_image_is_read_is_known_as_typed(folder):
+    manifest = open_manifest([str(folder)])
+    watch = Watch(manifest, folder_of((str(folder),)))
+    folder.rename(folder.with_name("away"))
+    assert folder_of([folder]) == folder
+    assert [folder_of(each) for each in ([], [folder, "x"], "s3://a/b", "x/*.png", __file__)] == [None] * 5
+    with pytest.raises(InputError, match="source is gone"):
+        watch.check(FIRST, part(manifest, FIRST))
 
 
 def test_a_folder_that_goes_away_inside_a_part_is_refused(folder):
