@@ -1,6 +1,6 @@
 """Galleries for review: of a score, of decisions, duplicates, labels, issues and failures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from curate.policies.issues.policy import Issues, columns_of, values_of, worst_o
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.reporting.dataset import Dataset
 from curate.reporting.decided import NO_RULE, Decided, Decisions
-from curate.reporting.numbers import ByClass
+from curate.reporting.numbers import ByClass, columns_at_once
 from curate.reporting.results import Applied
 from curate.reporting.texts import shortened
 from curate.sheets.doubtful import doubtful_groups
@@ -265,9 +265,23 @@ def issues_in(
         kinds, _ = policy.kinds_in(table)
     except InputError:
         return  # the table has no measures of quality
-    for name, kind in kinds.items():
-        names = columns_of({name: kind}, table)
+    for some in _read_together(kinds, table, columns_at_once(dataset)):
+        names = columns_of(some, table)
         read = read_rows(table, Needs(exact=names, keys=False))
         columns = {each: values_of(read, each, dataset.ok) for each in names}
-        looked = policy.look({name: kind}, columns, dataset.ok)
-        yield name, kind, looked.measures[name], looked.has[name], looked.cuts[name]
+        del read
+        for name, kind in some.items():
+            looked = policy.look({name: kind}, columns, dataset.ok)
+            yield name, kind, looked.measures[name], looked.has[name], looked.cuts[name]
+
+
+def _read_together(kinds: Mapping[str, Kind], table: Table, most: int) -> Iterator[dict[str, Kind]]:
+    """Yield the kinds in groups that read at most so many columns, or one kind alone."""
+    some: dict[str, Kind] = {}
+    for name, kind in kinds.items():
+        if some and len(columns_of({**some, name: kind}, table)) > most:
+            yield some
+            some = {}
+        some[name] = kind
+    if some:
+        yield some

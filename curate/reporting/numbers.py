@@ -100,9 +100,14 @@ def _quantile(values: NDArray[Any], shares: Sequence[float]) -> NDArray[np.float
     return np.quantile(numbers / 4, shares) * 4 if large else np.quantile(numbers, shares)
 
 
+def columns_at_once(dataset: Dataset) -> int:
+    """Return how many number columns of a table fit in memory."""
+    return max(1, MEMORY // max(1, BYTES * dataset.n))
+
+
 def columns_in_turn(dataset: Dataset, names: Sequence[str]) -> Iterator[tuple[str, Numbers]]:
     """Yield number columns of a table, reading as many per pass as fit in memory."""
-    width = max(1, MEMORY // max(1, BYTES * dataset.n))
+    width = columns_at_once(dataset)
     for start in range(0, len(names), width):
         read = read_rows(dataset.table, Needs(exact=tuple(names[start : start + width]), keys=False))
         for name in names[start : start + width]:

@@ -13,7 +13,10 @@ from five_policies import FAILED, N, made
 from PIL import Image
 from scipy.stats import spearmanr
 
+from curate.reporting import galleries
+from curate.reporting.dataset import read_dataset
 from curate.reporting.document import FactsRequest, gather, listed
+from curate.tables.rows import read_rows
 from curate.tables.table import open_table
 
 
@@ -237,6 +240,21 @@ def test_suspected_labels_and_issues_are_those_that_the_policies_found(whole, fi
     assert {11, 91, 171, 251, 331} - set(FAILED) <= set(rows_of(whole, "labels"))
     assert rows_of(whole, "labels")[0] == int(labels["key"][0][4:7])
     assert sorted(rows_of(whole, "issues")) == [row for row in range(12) if row not in FAILED]
+
+
+def test_kinds_of_issues_are_read_together_as_far_as_there_is_room(frame, tmp_path, monkeypatch):
+    values = pl.Series(np.linspace(0, 1, N), dtype=pl.Float32)
+    frame.with_columns(quality_sharpness=values, quality_contrast=values).write_parquet(tmp_path / "more.parquet")
+    dataset, read = read_dataset(open_table(tmp_path / "more.parquet"), None), []
+    monkeypatch.setattr(galleries, "read_rows", lambda *given: read.append(given[1].exact) or read_rows(*given))
+    together = list(galleries.issues_in(dataset, []))
+    assert len(read) == 1
+    monkeypatch.setattr("curate.reporting.numbers.MEMORY", 1)
+    apart = list(galleries.issues_in(dataset, []))
+    assert len(read) == 1 + len(apart) > 2
+    assert [each[0] for each in apart] == [each[0] for each in together]
+    for one, other in zip(apart, together, strict=True):
+        assert np.array_equal(one[3], other[3])
 
 
 def test_ranks_are_spearmans_by_scipy(whole, frame):
