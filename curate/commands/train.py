@@ -50,7 +50,7 @@ def run(
     from scoring.errors import InputError
 
     if (request.data is None) == (request.cached is None):
-        raise typer.BadParameter("pass images to train on, or --cached FOLDER, but not both")
+        raise typer.BadParameter("expected either images to train on after METHOD, or --cached FOLDER")
     name, address = engine_of(engine)
     if name not in ("local", "ray") or (name == "local" and address is not None):
         raise InputError(f"expected --engine local, ray, ray:auto or ray:HOST:PORT, got {engine!r}")

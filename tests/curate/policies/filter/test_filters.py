@@ -210,8 +210,9 @@ def test_decimals_of_more_digits_than_a_double_holds_are_refused():
 
 @pytest.mark.parametrize("bound", ["nan", "inf", "-inf", "high", "", "1/0", "1e999999999", "1e-999999999"])
 def test_a_bound_is_a_finite_number(bound):
-    with pytest.raises(InputError, match=r"--min takes a finite number.*--column kappa_a"):
-        Minimum(bound, "kappa_a")
+    for rule, sign in ((Minimum, ">="), (Maximum, "<=")):
+        with pytest.raises(InputError, match=rf"takes a finite number.*--column kappa_a.*kappa_a {sign} 0.5"):
+            rule(bound, "kappa_a")
 
 
 def test_nothing_that_is_missing_ever_wins():
