@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scoring.errors import InputError
 from scoring.junk.features import Floats, JunkInputs, Scale, columns_read
-from scoring.junk.heldout import MOST_FLAGGED, NONE, UNDECIDED, HeldOut, held_out, nearness
+from scoring.junk.heldout import FEWEST_COMPARED, MOST_FLAGGED, NONE, UNDECIDED, HeldOut, held_out, nearness
 from scoring.junk.threshold import tail_bound, threshold_of
 from scoring.search.kmeans import assign, spherical_kmeans
 
@@ -141,7 +141,7 @@ def train(
     threshold = threshold_of(judged, copies, normal)
     log_odds, near, in_features = judged - threshold, NONE, NONE
     above = log_odds > 0
-    if above.mean() <= MOST_FLAGGED:  # else the score does not apply
+    if len(dataset) >= FEWEST_COMPARED and above.mean() <= MOST_FLAGGED:  # above that, the score does not apply
         near = nearness(inputs.images, inputs.copies, source, above)
         if names:
             in_features = nearness(plain_rows, damaged_rows, source, above)

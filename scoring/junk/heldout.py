@@ -17,6 +17,7 @@ MOST_FLAGGED = 0.5  # of a dataset; more of it is no exception
 DOUBTFUL, UNDECIDED = 0.8, 1.2  # see ``nearness``: above these, an image is hardly like the copies, and unlike them
 LEAST_DOUBTFUL, FEWEST_DOUBTFUL, MOST_DOUBTFUL = 0.01, 3, 0.25  # share and number of images, share above the threshold
 NEIGHBOURS = 3  # copies or images, of whichever are fewer
+FEWEST_COMPARED = 200  # images of a dataset: among fewer, even the nearest are far
 BLOCK = 256  # images whose distances are in memory
 RESAMPLES = 200
 Floats = NDArray[np.float64]

@@ -258,6 +258,9 @@ def test_junk_farther_from_all_corrupted_copies_than_from_images_is_undecided(mo
     left = trained(dataset)
     assert (left.log_odds[flagged] == 0).all()
     assert left.held_out.flagged == 0
+    few = trained(joined(images(150), junk))  # too few to compare with
+    assert (few.log_odds[150:] > 0).mean() > 0.9
+    assert few.held_out.undecided == 0
 
 
 def test_false_alarms_are_foreseen_by_the_exponential_tail():
