@@ -11,7 +11,6 @@ from curate.columns import EMBEDDING
 from curate.counted import counted
 from curate.policies.balance.target import shares_in
 from curate.policies.request import Request
-from curate.selectors.clusters import grouped, typicality
 from curate.tables.amount import Amount
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import Codes
@@ -44,6 +43,8 @@ def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
     Raises:
         InputError: for more clusters than rows, or none.
     """
+    from curate.selectors.clusters import grouped  # loads torch, which a balance of classes has no need of
+
     n = len(vectors)
     k = max(1, min(USUAL_CLUSTERS, n // 10)) if k is None else k
     if not 1 <= k <= n:
@@ -55,6 +56,8 @@ def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
 
 def typical(vectors: NDArray[np.floating], codes: NDArray[np.int32], seed: int) -> NDArray[np.float64]:
     """Return the density at each row within its cell, shape (M,); higher is denser."""
+    from curate.selectors.clusters import typicality  # loads torch, which a balance of classes has no need of
+
     density = np.empty(len(codes))
     order = np.argsort(codes, kind="stable").astype(np.int32)
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
