@@ -160,13 +160,18 @@ class HeldSignals:
                     self._handlers[number] = signal.signal(number, self._catch)
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
+        self._restore()
+        if kind is None:  # one that came after the last state was saved
+            self.deliver()
+
+    def _restore(self) -> None:
         while self._handlers:
             signal.signal(*self._handlers.popitem())
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.caught = number
-        self.__exit__()
+        self._restore()
 
     def deliver(self) -> None:
         """Send the process the signal that waits."""

@@ -96,7 +96,7 @@ def find_junk(dataset: Dataset, table: Table, corrupter: Corrupter) -> Junk:
     classifier = rounded(trained.classifier)
     probability = judge(classifier, table)
     sample = dataset.places(np.arange(len(trained.log_odds)))
-    probability[sample] = probability_of(trained.log_odds)
+    probability[sample] = probability_of(trained.log_odds)  # these alone were compared with their neighbours
     place = dataset.rows.place[dataset.at]
     of_images = probability[place[dataset.copies.unique]]
     probability[place] = of_images[dataset.copies.place]  # copies get the value of the first

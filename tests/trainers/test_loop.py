@@ -102,9 +102,18 @@ def test_a_second_signal_is_not_held_back_and_an_ignored_one_stays_ignored():
             assert held.caught == signal.SIGINT
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
+            held.caught = None
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_signal_after_the_last_state_is_delivered_at_the_end():
+    held = HeldSignals().__enter__()
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        held.__exit__(None)
+    assert held.caught is None
 
 
 def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):

@@ -78,9 +78,7 @@ def test_more_neighbours_than_rows_is_refused():
 
 def test_the_interval_of_an_auroc_has_a_width_where_every_row_is_ranked_right():
     z2 = NormalDist().inv_cdf(0.975) ** 2  # bounds solve (1 - t)^2 = z^2 t (1 - t)
-    assert ranking.auroc_interval(1.0, 1, 1) == pytest.approx(
-        (1, 1 / (1 + z2), 1), abs=1e-6
-    )  # (1 - t)^2 = z^2 t (1 - t)
+    assert ranking.auroc_interval(1.0, 1, 1) == pytest.approx((1, 1 / (1 + z2), 1), abs=1e-6)
     assert ranking.auroc_interval(0.0, 1, 1) == pytest.approx((0, 0, z2 / (1 + z2)), abs=1e-6)
 
 
