@@ -67,6 +67,12 @@ def test_a_screened_dataset_of_a_few_rows_has_all_others_as_neighbours():
     assert [sorted(each) for each in index.tolist()] == [[j for j in range(7) if j != i] for i in range(7)]
 
 
+def test_of_rows_equally_near_any_counts_as_found():
+    rows = np.repeat(unit(np.random.default_rng(0).normal(size=(1, 24))), 400, axis=0).astype(np.float32)
+    for k in (1, 10, 60):
+        assert screened_nearest(rows, k)[2].estimate == 1
+
+
 def test_a_dataset_is_screened_where_it_is_large(monkeypatch):
     from scoring.relative import neighbours
 
