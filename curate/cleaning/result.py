@@ -100,7 +100,8 @@ class CleanResult(Printed):
             images = counted(self.changed_since, "image")
             lines.append(f"{images} changed since the review: what was decided about them no longer counts")
         if self.no_junk:
-            lines.append(f"no search for junk: {self.no_junk}")
+            again = "" if self.changes is None else "; --overwrite searches among the images that are there now"
+            lines.append(f"no search for junk: {self.no_junk}{again}")
         return lines if self.changes is None else [*lines, *self.changes.lines()]
 
     def to_json(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from curate.statistics.two_sample import (
     total_variation,
     units,
 )
-from curate.tables.dataset import numbers_of
+from curate.tables.arrays import numbers_of
 from curate.tables.digests import plain
 from curate.tables.needs import PHASH, SHA256, is_number, is_plain
 from scoring.relative.columns import CLUSTER, UNLIKE

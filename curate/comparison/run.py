@@ -21,7 +21,7 @@ from curate.counted import counted
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.statistics.two_sample import Units, classifier_test, mmd_test, share_gaps
-from curate.tables.dataset import numbers_of
+from curate.tables.arrays import numbers_of
 from curate.tables.keys import named
 from curate.tables.needs import SHA256
 from curate.tables.provenance import same_model

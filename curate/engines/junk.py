@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, QUALITY, QUALITY_COLUMNS
 from curate.engines.settings import ScoreSettings
-from curate.tables.dataset import Dataset, log_odds_of, numbers_of, sample_of
+from curate.tables.arrays import numbers_of
+from curate.tables.dataset import Dataset, log_odds_of, sample_of
 from curate.tables.in_order import in_order
 from curate.tables.table import Table, embedding_matrix
 from scoring.checkpoint import FIT

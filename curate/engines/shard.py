@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from curate.columns import EMBEDDING, FRAMES, KEY, MTIME, N_BYTES, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
 from curate.engines.settings import ScoreSettings
-from curate.tables.dataset import column_array, numbers_of
+from curate.tables.arrays import numbers_of
+from curate.tables.dataset import column_array
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
 from scoring.images import DecodedImage

@@ -1,6 +1,6 @@
 """Findings of a comparison with written files, as facts, which ``curate verify`` prints."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ NOT_AGAIN, TWICE, OTHER_FORM = "not again", "twice", "other form"
 NEITHER, NOT_NEAREST = "neither", "not nearest"
 
 
-class VerificationResult:
+class VerificationResult(ABC):
     """The result of a comparison, a dataclass."""
 
     @property

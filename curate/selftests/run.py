@@ -26,7 +26,8 @@ from curate.selftests.invariance import FEWEST, WAYS, ImageSample, of_source, of
 from curate.selftests.options import SelftestOptions
 from curate.selftests.result import SelfTest, curves_of
 from curate.statistics.degradations import LADDERS
-from curate.tables.dataset import log_odds_of, numbers_of
+from curate.tables.arrays import numbers_of
+from curate.tables.dataset import log_odds_of
 from curate.tables.images import drawn_rows
 from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table, embedding_matrix, open_table

@@ -161,3 +161,9 @@ def values_of(column: pa.Array) -> pa.Array:
     if pa.types.is_decimal(values.type) and not is_exact(values.type):
         return values.cast(pa.float64(), safe=False)
     return pc.if_else(values.is_valid(), True, pa.scalar(None, pa.bool_())) if kind == OTHER else values
+
+
+def numbers_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
+    """Return a column of numbers, NaN for null."""
+    wide = pc.fill_null(pc.cast(column, pa.float64(), safe=False), float("nan"))
+    return np.asarray(wide.to_numpy() if isinstance(wide, pa.ChunkedArray) else wide.to_numpy(zero_copy_only=False))

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
+from curate.tables.arrays import numbers_of
 from curate.tables.copies import Copies, columns_for_copies, find_copies
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import Rows, read_rows
@@ -129,12 +130,6 @@ def is_fitted(name: str) -> bool:
     from scoring.relative.columns import CLASS, COLUMNS
 
     return name in COLUMNS or name == CLASS
-
-
-def numbers_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
-    """Return a column of numbers, NaN for null."""
-    wide = pc.fill_null(pc.cast(column, pa.float64(), safe=False), float("nan"))
-    return np.asarray(wide.to_numpy() if isinstance(wide, pa.ChunkedArray) else wide.to_numpy(zero_copy_only=False))
 
 
 def log_odds_of(probability: NDArray[np.floating]) -> NDArray[np.float64]:

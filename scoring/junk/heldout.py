@@ -64,7 +64,10 @@ class HeldOut:
         least = max(LEAST_DOUBTFUL * self.images, FEWEST_DOUBTFUL)
         share = self.doubtful / max(self.flagged + self.undecided, 1e-9)
         if share > MOST_DOUBTFUL and round(min(self.doubtful, self.flagged) * self.images) >= least:
-            return f"{self.flagged:.1%} of the images would be flagged, which look like its style rather than like junk"
+            return (
+                f"{self.flagged:.1%} of the images would be flagged, and many of them look like the others: style, or "
+                "junk of one kind"
+            )
         return ""
 
     @property

@@ -32,6 +32,8 @@ def test_renamed_images_are_neither_new_nor_gone_and_keep_their_scores(workdir):
     printed = clean()
     changes = counts(clean("--json", "-q"))["changes"]
     assert changes is None
+    (junk,) = (line for line in printed.stdout.splitlines() if "for junk" in line)
+    assert "--overwrite" in junk  # the first search was among other images
     lines = [line.split() for line in printed.stdout.splitlines()]
     assert [words[:2] for words in lines if words and words[0] in ("new", "gone", "renamed")] == [
         ["gone", "1"],
