@@ -92,9 +92,17 @@ def test_a_signal_in_a_step_saves_the_state_after_it_and_loses_nothing(blobs, tm
     assert torch.equal(weights(resumed), weights(whole))
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as in the foreground: a job in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_signal_is_not_held_back_and_an_ignored_one_stays_ignored():
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
     try:
         with HeldSignals() as held:
             signal.raise_signal(signal.SIGTERM)
@@ -107,9 +115,9 @@ def test_a_second_signal_is_not_held_back_and_an_ignored_one_stays_ignored():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
-        signal.signal(signal.SIGINT, interrupt)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_signal_after_the_last_state_is_delivered_at_the_end():
     held = HeldSignals().__enter__()
     signal.raise_signal(signal.SIGINT)
