@@ -21,7 +21,7 @@ from trainers.data import batches, require_batch
 from trainers.memory import ran_out
 from trainers.methods.method import Batch, Method, Step
 from trainers.methods.table import METHODS
-from trainers.monitor import Epoch, Monitor, Progress, Sums, warn
+from trainers.monitor import Course, Epoch, Monitor, Progress, Sums, warn
 from trainers.state import Keeper, RunState
 from trainers.stream import ImageStream
 from trainers.views import Data, Seen, StreamedViews, Views, views_of
@@ -94,21 +94,7 @@ def train(
     ranks.require_same({"steps done": keeper.done.step})
     if monitor.course is not None:
         monitor.course.begin(keeper.done.step)
-    set_mode(config, model, method)
-    backbone = half.compiled(model.backbone, device, config.precision) if compiled else model.backbone
-    views: Views | None = None
-    try:
-        per_epoch = sum(map(len, _turns(config, data.n, 0)))
-        views = views_of(data, config, model, method, per_epoch=per_epoch, backbone=backbone, device=device)
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), keeper.signals:
-            measures = _all_steps(config, data, views, model, method, keeper, monitor)
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise ran_out(config, data, device) from None
-    finally:
-        if isinstance(views, StreamedViews):
-            views.close()
+    measures = _fit(config, data, model, method, keeper, monitor, device=device, compiled=compiled)
     return model.cpu().eval(), measures
 
 
@@ -146,6 +132,35 @@ def require_enough(config: TrainConfig, data: Data) -> None:
             f"{config.method} needs labels of at least 2 classes, and all {data.n} images are of class "
             f"{data.classes[0]!r}; choose another column with --label, or pass more images"
         )
+
+
+def _fit(
+    config: TrainConfig,
+    data: Data,
+    model: ScoringModel,
+    method: Method[Any],
+    keeper: Keeper,
+    monitor: Monitor,
+    *,
+    device: torch.device,
+    compiled: bool,
+) -> dict[str, float]:
+    """Run the remaining steps with views of the data; return the mean measures of the last epoch."""
+    set_mode(config, model, method)
+    backbone = half.compiled(model.backbone, device, config.precision) if compiled else model.backbone
+    views: Views | None = None
+    try:
+        per_epoch = sum(map(len, _turns(config, data.n, 0)))
+        views = views_of(data, config, model, method, per_epoch=per_epoch, backbone=backbone, device=device)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), keeper.signals:
+            return _all_steps(config, data, views, model, method, keeper, monitor)
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ran_out(config, data, device) from None
+    finally:
+        if isinstance(views, StreamedViews):
+            views.close()
 
 
 def _all_steps(
@@ -192,9 +207,8 @@ def _all_steps(
                 of_epoch.add({**measures, GRADIENT: norm})
             now, last = time.monotonic(), step + 1 == steps
             if monitor.course is not None and at + 1 == per_epoch:
-                model.eval()
                 means = of_epoch.means()
-                monitor.course.add(Epoch(step + 1, epoch + 1, config.epochs, rate, means, model, done.earlier))
+                _show(Epoch(step + 1, epoch + 1, config.epochs, rate, means, model, done.earlier), monitor.course)
                 set_mode(config, model, method)
             if ranks.is_first() and (last or keeper.is_due(now)):
                 batch.hear_of_failures()
@@ -209,6 +223,12 @@ def _all_steps(
     if isinstance(data, ImageStream):
         data.failures.update(Counter(batch.failures.values()))
     return {name: value for name, value in of_epoch.means().items() if name != GRADIENT}
+
+
+def _show(epoch: Epoch, course: Course) -> None:
+    """Show a finished epoch to the course of the run, its model in evaluation mode."""
+    epoch.model.eval()
+    course.add(epoch)
 
 
 class _Batches:

@@ -13,6 +13,7 @@ from scoring.backbones import create_backbone
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
+from trainers.data import TrainingSet
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +46,14 @@ def made(model, files, tmp_path_factory):
 @pytest.fixture
 def copy(made, tmp_path):
     return shutil.copytree(made, tmp_path / "f")
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Two classes that a network can determine: bright left or bright right."""
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 60, (48, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    labels = torch.arange(48) % 2
+    pixels[labels == 0, :, :, :16] += 150
+    pixels[labels == 1, :, :16] += 150
+    return TrainingSet(pixels, labels, ["left", "top"], {})

@@ -1,10 +1,8 @@
-import json
-import signal
 from dataclasses import replace
 
 import pytest
 import torch
-from safetensors import safe_open
+from small_training import CPU, recipe, weights
 
 from scoring.errors import InputError
 from trainers import loop
@@ -15,42 +13,8 @@ from trainers.loop import learning_rate, train
 from trainers.methods.method import Method, Step
 from trainers.methods.settings import Augmentation
 from trainers.methods.table import METHODS
-from trainers.monitor import Monitor, Sums, warn
-from trainers.state import HeldSignals
+from trainers.monitor import Sums, warn
 from trainers.views import ImageViews, Seen
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture(scope="module")
-def blobs():
-    """Two classes that a network can determine: bright left or bright right."""
-    generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 60, (48, 3, 32, 32), generator=generator, dtype=torch.uint8)
-    labels = torch.arange(48) % 2
-    pixels[labels == 0, :, :, :16] += 150
-    pixels[labels == 1, :, :16] += 150
-    return TrainingSet(pixels, labels, ["left", "top"], {})
-
-
-def recipe(method="visimsiam", **changes):
-    kind = METHODS[method].Settings
-    settings = {"latent_dim": 16, "hidden_dim": 16, "n_small": 1, "small_size": 16}
-    base = TrainConfig(
-        method=method,
-        backbone="test_resnet",
-        size=32,
-        epochs=2,
-        batch_size=16,
-        lr=0.05,
-        settings=kind(**{name: value for name, value in settings.items() if name in kind.about()}),
-        augmentation=Augmentation(scale=(0.5, 1.0)),
-    )
-    return replace(base, **changes)
-
-
-def weights(model):
-    return torch.cat([value.float().flatten() for value in model.state_dict().values()])
 
 
 def test_one_seed_gives_one_model_and_another_seed_another(blobs, tmp_path):
@@ -59,71 +23,6 @@ def test_one_seed_gives_one_model_and_another_seed_another(blobs, tmp_path):
     other, _ = train(recipe(epochs=1, seed=1), blobs, state=tmp_path / "c", device=CPU)
     assert torch.equal(weights(first), weights(two))
     assert not torch.equal(weights(first), weights(other))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_a_step_saves_the_state_after_it_and_loses_nothing(blobs, tmp_path, monkeypatch, number):
-    class End(Exception):
-        pass
-
-    def end(*unused):
-        raise End
-
-    own = METHODS["visimsiam"].after_step
-
-    def after(self, step):
-        own(self, step)
-        if step == 3:
-            signal.raise_signal(number)
-
-    whole, _ = train(recipe(), blobs, state=tmp_path / "whole", device=CPU)
-    before = signal.signal(number, end)
-    try:
-        with monkeypatch.context() as patch:
-            patch.setattr(METHODS["visimsiam"], "after_step", after)
-            with pytest.raises(End):
-                train(recipe(), blobs, state=tmp_path / "cut", device=CPU, monitor=Monitor(save_every=1e9))
-        assert signal.getsignal(number) is end
-    finally:
-        signal.signal(number, before)
-    with safe_open(tmp_path / "cut", "pt") as file:
-        assert json.loads(file.metadata()["done"])["step"] == 4
-    resumed, _ = train(recipe(), blobs, state=tmp_path / "cut", device=CPU)
-    assert torch.equal(weights(resumed), weights(whole))
-
-
-@pytest.fixture
-def interruptible():
-    """Ctrl-C as in the foreground: a job in the background ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_a_second_signal_is_not_held_back_and_an_ignored_one_stays_ignored():
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        with HeldSignals() as held:
-            signal.raise_signal(signal.SIGTERM)
-            assert held.caught is None
-            signal.raise_signal(signal.SIGINT)
-            assert held.caught == signal.SIGINT
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-            held.caught = None
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_a_signal_after_the_last_state_is_delivered_at_the_end():
-    held = HeldSignals().__enter__()
-    signal.raise_signal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        held.__exit__(None)
-    assert held.caught is None
 
 
 def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):

@@ -25,3 +25,9 @@ def states(result):
 def findings(folder):
     with (folder / "review/findings.csv").open(newline="", encoding="utf-8-sig") as file:
         return list(csv.DictReader(file))
+
+
+def refused(result, *words):
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
+    assert result.stderr.startswith("error: ")
+    assert all(word in result.stderr for word in words), result.stderr
