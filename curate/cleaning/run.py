@@ -41,7 +41,7 @@ from curate.policies.verdicts import ImageDecision, read_verdicts
 from curate.reporting.findings import NEAR
 from curate.reporting.review import DECIDED, LIKE, on_images, read_findings
 from curate.tables.keys import rows_with_keys
-from curate.tables.table import Table, open_table
+from curate.tables.table import Table, junk_facts, open_table
 from scoring.atomic import AtomicFile
 from scoring.checkpoint import find_checkpoint
 from scoring.errors import InputError
@@ -278,10 +278,7 @@ def _why_no_junk(scores: Table) -> str:
     """Return why no image of a scored table has ``p_junk``; an empty text where one has."""
     if JUNK in scores.schema.names and any(len(batch.column(0).drop_null()) for batch in scores.batches([JUNK])):
         return ""
-    fit = scores.metadata.get("fit")
-    about = fit.get("junk") if isinstance(fit, Mapping) else None
-    problem = about.get("problem") if isinstance(about, Mapping) else None
-    return str(problem or f"there are fewer than {FEW_ROWS} different images")
+    return str(junk_facts(scores).get("problem") or f"there are fewer than {FEW_ROWS} different images")
 
 
 def _emptied(out: Path, label: str) -> list[str]:

@@ -97,6 +97,8 @@ def _report(result: "IssuesResult", *, requested: bool) -> None:
         line(f"undecided: {count:,} {why}")
     if result.not_looked:
         line(f"not checked, because their columns are missing or empty: {', '.join(result.not_looked)}")
+    if result.no_junk:
+        line(f"no search for junk: {result.no_junk}")
     if result.overlaps:
         pairs = [f"{first} and {second} {count:,}" for first, second, count in result.overlaps[:N_PAIRS]]
         line(f"both: {', '.join(pairs)}")

@@ -1,7 +1,7 @@
 """``p_junk``: a classifier is trained to separate a dataset from scored, corrupted copies of some of its images."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,7 @@ from curate.engines.settings import ScoreSettings
 from curate.tables.arrays import numbers_of
 from curate.tables.dataset import Dataset, log_odds_of, sample_of
 from curate.tables.in_order import in_order
-from curate.tables.table import Table, embedding_matrix
-from scoring.checkpoint import FIT
+from curate.tables.table import Table, embedding_matrix, junk_facts
 from scoring.errors import InputError
 from scoring.images import DecodeError, Quality, decode_small
 from scoring.images.geometry import Pixels
@@ -118,13 +117,6 @@ def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
             )
         start += batch.num_rows
     return probability
-
-
-def junk_facts(table: Table) -> Mapping[str, Any]:
-    """Return the facts of a table's junk score; empty without any."""
-    fit = table.metadata.get(FIT)
-    about = fit.get("junk") if isinstance(fit, Mapping) else None
-    return about if isinstance(about, Mapping) else {}
 
 
 def classifier_of(table: Table) -> JunkClassifier | None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from curate.engines.junk import Corrupter, Junk, classifier_of, find_junk, junk_facts
+from curate.engines.junk import Corrupter, Junk, classifier_of, find_junk
 from curate.retrieval.images import scorer_of
 from curate.tables.dataset import Dataset
 from curate.tables.images import Images, holds_paths
-from curate.tables.table import Table
+from curate.tables.table import Table, junk_facts
 from scoring.errors import InputError
 from scoring.relative.columns import JUNK
 

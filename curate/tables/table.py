@@ -312,6 +312,13 @@ def noted_in(file: Path | StorePath, metadata: Mapping[bytes, bytes]) -> dict[st
     return value if isinstance(value, dict) else {}
 
 
+def junk_facts(table: Table) -> Mapping[str, Any]:
+    """Return the facts of a table's ``p_junk``, such as the ``problem`` if it does not apply; empty if none."""
+    fit = table.metadata.get("fit")
+    about = fit.get("junk") if isinstance(fit, Mapping) else None
+    return about if isinstance(about, Mapping) else {}
+
+
 def embedding_field(width: int, dtype: str = "float16") -> pa.Field:
     """Return the Arrow field of an ``embedding`` column: a fixed-size list of non-null elements.
 

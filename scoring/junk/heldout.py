@@ -66,7 +66,7 @@ class HeldOut:
         if share > MOST_DOUBTFUL and round(min(self.doubtful, self.flagged) * self.images) >= least:
             return (
                 f"{self.flagged:.1%} of the images would be flagged, and many of them look like the others: style, or "
-                "junk of one kind"
+                "junk of one kind, which the groups unlike the rest show"
             )
         return ""
 

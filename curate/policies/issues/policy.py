@@ -20,7 +20,7 @@ from curate.policies.outputs import Files
 from curate.policies.request import Request
 from curate.tables.needs import Needs, is_number
 from curate.tables.rows import Rows, read_rows
-from curate.tables.table import Table, open_table
+from curate.tables.table import Table, junk_facts, open_table
 from scoring.errors import InputError
 from scoring.lookup import lookup
 from scoring.relative.columns import UNLIKE
@@ -40,6 +40,7 @@ class IssuesResult(Result):
         groups: of images unlike the rest: ``group``, ``rows``, ``examples`` (row numbers), whether it is
             ``dropped``, and what the table reports for each.
         n_unlike: rows in these groups.
+        no_junk: why ``p_junk`` does not apply to the dataset; empty where it does, or where that was not noted.
     """
 
     kinds: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class IssuesResult(Result):
     worst: dict[str, list[int]] = field(default_factory=dict)
     groups: list[dict[str, Any]] = field(default_factory=list)
     n_unlike: int = 0
+    no_junk: str = ""
 
     IN_RECEIPT: ClassVar[tuple[str, ...]] = ("kinds", "groups")
 
@@ -135,16 +137,18 @@ class Issues(Request):
         worst = {
             name: worst_of(kind, looked.measures[name], looked.has[name], self.show) for name, kind in kinds.items()
         }
+        not_looked = [*absent, *(name for name in kinds if np.isnan(looked.measures[name]).all() and len(rows))]
         result = IssuesResult(
             dropped_by=self._dropped_by(looked.has, outcome, first),
             undecided_by={"no measures": int((outcome == UNDECIDED).sum())} if (outcome == UNDECIDED).any() else {},
             kinds={name: self._facts(name, looked) for name in kinds},
             n_issues=int(np.any([each for name, each in looked.has.items() if name != GROUPS], axis=0).sum()),
             overlaps=_overlaps(looked.has),
-            not_looked=[*absent, *(name for name in kinds if np.isnan(looked.measures[name]).all() and len(rows))],
+            not_looked=not_looked,
             worst={name: each.tolist() for name, each in worst.items() if len(each)},
             groups=groups,
             n_unlike=sum(group["rows"] for group in groups),
+            no_junk=str(junk_facts(table).get("problem") or "") if "junk" in not_looked else "",
         )
         return Decided(
             table=table,

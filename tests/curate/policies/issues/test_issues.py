@@ -258,6 +258,18 @@ def test_a_row_has_all_its_kinds(tmp_path):
     assert curate.issues(path, without=["blurry"], drop="all").dropped == 7
 
 
+def test_where_p_junk_does_not_apply_the_reason_that_scoring_noted_is_printed(tmp_path):
+    path = dataset(tmp_path)
+    table = pq.read_table(path)
+    nothing = table.set_column(table.schema.names.index("p_junk"), "p_junk", pa.nulls(N, pa.float32()))
+    noted = {"fit": {"junk": {"applies": False, "problem": "too alike"}}}
+    pq.write_table(nothing.replace_schema_metadata({b"curate": json.dumps(noted).encode()}), path)
+    result = curate.issues(path, drop="junk", force=["junk"])
+    assert (result.no_junk, result.dropped, "junk" in result.not_looked) == ("too alike", 0, True)
+    assert "junk: too alike" in curate_run("issues", path).stdout
+    assert curate.issues(path, without=["junk"]).no_junk == ""
+
+
 def test_where_every_image_is_flagged_all_can_be_dropped_and_nothing_is_lost(tmp_path):
     path, out = dataset(tmp_path, junk=slice(N)), tmp_path / "none.parquet"
     assert curate.issues(path).n_issues == N
