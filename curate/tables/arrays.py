@@ -1,5 +1,6 @@
 """One column of a batch as an array: numbers, codes, text, whether there is a value; and as types to compare."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
@@ -56,10 +57,14 @@ def nan_as_null(column: pa.Array) -> pa.Array:
     return plain(column)
 
 
-def coded(column: pa.Array, seen: dict[Any, int]) -> NDArray[np.int32]:
-    """Return integer codes for the values of a column, consistent over all batches; null has a code."""
-    encoded = column.dictionary_encode(null_encoding="encode")
-    codes = [seen.setdefault(value, len(seen)) for value in encoded.dictionary.to_pylist()]
+def coded(
+    column: pa.Array, seen: dict[Any, int], values: Callable[[pa.Array], pa.Array] = nan_as_null
+) -> NDArray[np.int32]:
+    """Return integer codes for ``values`` of a column, consistent over all batches; null has a code."""
+    is_coded = pa.types.is_dictionary(column.type)
+    encoded = (column.indices if is_coded else column).dictionary_encode(null_encoding="encode")
+    distinct = values(column.dictionary.take(encoded.dictionary) if is_coded else encoded.dictionary)
+    codes = [seen.setdefault(value, len(seen)) for value in distinct.to_pylist()]
     return np.array(codes, np.int32)[encoded.indices.to_numpy(zero_copy_only=False)]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.manifest.store_path import AnyPath
-from curate.tables.arrays import TRUE, coded, exact_numbers, has_value, is_ok, nan_as_null, texts
+from curate.tables.arrays import TRUE, coded, exact_numbers, has_value, is_ok, texts
 from curate.tables.classes import refuse_measured
 from curate.tables.digests import RowDigest, key_array, numpy_type, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
@@ -326,9 +326,9 @@ class _Reading:
         for name, values in rows.numbers.items():
             values[to] = pc.cast(batch.column(name), pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         for name, groups in rows.groups.items():
-            groups.codes[to] = coded(nan_as_null(batch.column(name)), self.seen[name])
+            groups.codes[to] = coded(batch.column(name), self.seen[name])
         for name, classes in rows.names.items():
-            classes.codes[to] = coded(texts(batch.column(name)), self.named[name])
+            classes.codes[to] = coded(batch.column(name), self.named[name], texts)
         for name, pieces in self.pieces.items():
             pieces.append(texts(batch.column(name)))
         for name, is_present in rows.present.items():

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 LEAST_SIZE = 32  # rows of a group on average, from which groups are ranked one by one
 ROWS_AT_ONCE = 1 << 22
+SAMPLE = 1 << 19  # rows whose quantiles bound the cuts: only rows between the bounds are ranked
 
 
 def best(
@@ -88,8 +89,8 @@ def worst_of_parts(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return the worst rows of each part, and those that follow them, shape (N,) each.
 
-    Memory: some 40 bytes for each row that is ranked together with others, at most an eighth of all or one part; some
-    90 where parts have fewer than 32 rows on average.
+    Memory: three bytes a row; some 40 for each row near a cut, according to a sample of the rows, but at
+    most for an eighth of these or one part at once; some 90 where parts have fewer than 32 rows on average.
 
     Args:
         values: as in ``best``.
@@ -98,6 +99,78 @@ def worst_of_parts(
         ties: as in ``best``.
         low_is_best: as in ``best``.
     """
+    if len(values) <= SAMPLE:
+        return _ranked_parts(values, part, amounts, ties, low_is_best=low_is_best)
+    worst, near = _near_cuts(values, part, amounts, low_is_best=low_is_best)
+    rows, following, n_parts = np.flatnonzero(near), np.zeros(len(values), bool), len(amounts[0])
+    amounts = counts_of(part[rows], n_parts), amounts[1] - counts_of(part[worst], n_parts), amounts[2]
+    near_worst, near_following = _ranked_parts(values[rows], part[rows], amounts, ties[rows], low_is_best=low_is_best)
+    worst[rows[near_worst]] = following[rows[near_following]] = True
+    return worst, following
+
+
+def _near_cuts(
+    values: NDArray[Any],
+    part: NDArray[np.unsignedinteger],
+    amounts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    *,
+    low_is_best: bool,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return rows that are among the worst of their part for certain, and those near its cuts, shape (N,) each.
+
+    Quantiles of a sample bound the cuts; where the counts show that a cut is beyond them, all of the part is near.
+    Arguments as in ``worst_of_parts``.
+    """
+    sizes, n_worst, n_following = amounts
+    low, high = _bounds(values, part, amounts, low_is_best=low_is_best)
+    worst, near = np.zeros(len(values), bool), np.zeros(len(values), bool)
+    while True:
+        for start in range(0, len(values), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            some, of = values[rows], part[rows]
+            least, most = low[of], high[of]
+            worst[rows] = some > most if low_is_best else some < least
+            near[rows] = (some >= least) & (some <= most) & (of < len(sizes))
+        surely = counts_of(part[worst], len(sizes))
+        beyond = (surely > n_worst) | (surely + counts_of(part[near], len(sizes)) < n_worst + n_following)
+        if not beyond.any():
+            return worst, near
+        low[:-1][beyond], high[:-1][beyond] = low[-1], high[-1]
+
+
+def _bounds(
+    values: NDArray[Any],
+    part: NDArray[np.unsignedinteger],
+    amounts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    *,
+    low_is_best: bool,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the values between which the cuts of each part are very likely, shape (P + 1,) each; all for the last."""
+    sizes, n_worst, n_following = amounts
+    sample = np.arange(0, len(values), len(values) // SAMPLE)
+    sample = sample[part[sample] < len(sizes)]
+    ordered = values[sample[np.lexsort((values[sample], part[sample]))]]
+    n = counts_of(part[sample], len(sizes))
+    shares = np.stack([n_worst, n_worst + n_following]) / np.maximum(sizes, 1)
+    first, last = n * (1 - shares[::-1] if low_is_best else shares) + 2 * np.sqrt(n) * [[-1], [1]]  # 4 deviations
+    ends = (-np.inf, np.inf) if values.dtype.kind == "f" else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)
+    low, high = (np.full(len(sizes) + 1, end, values.dtype) for end in ends)
+    starts = np.cumsum(n) - n
+    for bound, place in ((low, np.floor(first)), (high, np.ceil(last))):
+        inside = np.flatnonzero((place >= 0) & (place < n))
+        bound[inside] = ordered[starts[inside] + place[inside].astype(np.int64)]
+    return low, high
+
+
+def _ranked_parts(
+    values: NDArray[Any],
+    part: NDArray[np.unsignedinteger],
+    amounts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    ties: NDArray[np.uint64],
+    *,
+    low_is_best: bool,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return what ``worst_of_parts`` does, by ranking all rows of each part."""
     sizes, n_worst, n_following = amounts
     worst, either = np.zeros(len(values), bool), np.zeros(len(values), bool)
     ends, first = np.cumsum([0, *sizes]), 0

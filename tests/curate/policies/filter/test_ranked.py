@@ -51,13 +51,16 @@ def test_the_best_are_those_of_a_sort(kind, low_is_best):
             assert cut == last or (np.isnan(cut) and np.isnan(last))  # -0.0 is 0.0
 
 
-@pytest.mark.parametrize("least_size", [0, 32])
+@pytest.mark.parametrize(("least_size", "sample"), [(0, 1000), (32, 1000), (32, 40), (0, 10)])
 @pytest.mark.parametrize("at_once", [1, 30, 1000])
-def test_groups_are_as_if_each_was_ranked_alone(monkeypatch, at_once, least_size):
+@pytest.mark.parametrize("kind", ["few", "extremes", "f4", "i8", "u1", "sorted"])
+def test_groups_are_as_if_each_was_ranked_alone(monkeypatch, kind, at_once, least_size, sample):
     monkeypatch.setattr(ranked, "ROWS_AT_ONCE", at_once)
     monkeypatch.setattr(ranked, "LEAST_SIZE", least_size)
+    monkeypatch.setattr(ranked, "SAMPLE", sample)
     generator, n = np.random.default_rng(0), 120
-    values, codes = generator.integers(0, 8, n).astype(np.float32), generator.integers(0, 5, n).astype(np.int32)
+    values = np.sort(made("f4", generator, n)) if kind == "sorted" else made(kind, generator, n)
+    codes = generator.integers(0, 5, n).astype(np.int32)
     ties, inside = generator.integers(0, 2**63, n).astype(np.uint64), generator.random(n) < 0.8
     for low in (True, False):
         stays, cuts = ranked.best_of_groups(values, inside, codes, 6, lambda n: n // 2, ties, low_is_best=low)
@@ -88,3 +91,13 @@ def test_repeated_hashes_are_found_a_part_at_a_time(monkeypatch, at_once):
     values, counts = np.unique(hashes, return_counts=True)
     assert sorted(keys._repeated(hashes).tolist()) == values[counts > 1].tolist()
     assert len(keys._repeated(np.zeros(0, np.uint64))) == 0
+
+
+def test_a_sample_without_the_worst_rows_finds_them_all_the_same(monkeypatch):
+    monkeypatch.setattr(ranked, "SAMPLE", 100)
+    values, part = np.zeros(1000), np.zeros(1000, np.uint8)
+    values[1::10], values[2::10] = 2, 1  # every tenth row is drawn, and all of these are 0
+    ties, amounts = np.arange(1000, dtype=np.uint64), tuple(np.array([n]) for n in (1000, 150, 20))
+    worst, following = ranked.worst_of_parts(values, part, amounts, ties, low_is_best=True)
+    assert np.flatnonzero(worst).tolist() == sorted([*range(1, 1000, 10), *range(2, 502, 10)])
+    assert np.flatnonzero(following).tolist() == [*range(502, 702, 10)]
