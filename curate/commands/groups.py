@@ -1,12 +1,16 @@
 """Commands as plain text: grouped by task, with words for option values."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from curate.commands.options import MEANS
+from curate.commands.printing import say
+
+USAGE: Any = typer.BadParameter.__base__  # what a line that cannot be read raises, whatever is wrong with it
 
 # Options that many commands have: `curate --help` explains them once.
 COMMON = {
@@ -20,6 +24,29 @@ TAKES = {
     **dict.fromkeys(("column", "key", "label", "per", "right", "votes"), "COLUMN"),
     **{"root": "FOLDER", "cached": "FOLDER", "out": "FILE", "dtype": "TYPE"},
 }
+
+
+class UsageMistake(USAGE):
+    """A line that cannot be read: shown as one line, like every mistake, without the usage of the command."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print what is wrong, and where to look."""
+        say(f"error: {self.message}")
+
+
+@contextmanager
+def _briefly(ctx: Any = None) -> Iterator[None]:
+    """Show mistakes of usage as one line; ``ctx`` is the group's, whose command an error may not name."""
+    try:
+        yield
+    except USAGE as error:
+        text = error.format_message().rstrip(".")
+        if "\n" in text:  # the help, since nothing was passed
+            raise
+        of_group = f"{ctx.command_path} {ctx.invoked_subcommand}" if ctx else "curate"
+        path = error.ctx.command_path if error.ctx else of_group
+        text = f"{text[:1].lower()}{text[1:]}{'' if text.endswith('?') else ';'} {path} --help lists what there is"
+        raise UsageMistake(text, error.ctx) from None
 
 
 class PlainCommand(TyperCommand):
@@ -94,6 +121,16 @@ def grouped(*headings: str, brief: Sequence[str] = ()) -> type[TyperGroup]:
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             """Parse the line, which may start with ``help``."""
             return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
+        def make_context(self, *args: Any, **named: Any) -> Any:
+            """Read the start of the line."""
+            with _briefly():
+                return super().make_context(*args, **named)
+
+        def invoke(self, ctx: Any) -> Any:
+            """Read the rest of the line, and run its command."""
+            with _briefly(ctx):
+                return super().invoke(ctx)
 
         def list_commands(self, ctx: Any) -> list[str]:
             """Return the names of the commands by heading."""

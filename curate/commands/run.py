@@ -11,6 +11,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
+from curate.commands.groups import USAGE
 from curate.commands.printing import BRIEF, DRY_RUN, emit, say, show, show_table
 from curate.pipeline.options import RunOptions
 from scoring.errors import InputError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from curate.pipeline.run import PipelineResult
 
 KILLED = 128  # exit codes from which a command was interrupted, and has said so
-USAGE: Any = typer.BadParameter.__base__  # what a line that cannot be read raises, whatever is wrong with it
 
 
 @command_of(RunOptions)

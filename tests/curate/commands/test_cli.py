@@ -71,10 +71,33 @@ def test_help_of_an_unknown_command_gets_a_suggestion():
     assert "Did you mean 'filter'" in run("help", "filtr").output
 
 
-def test_an_unknown_command_gets_a_suggestion_and_exit_2():
-    result = run("filtr")
+def test_an_unknown_command_gets_a_suggestion():
+    assert "Did you mean 'filter'" in run("filtr").output
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "help_of"),
+    [
+        (["filtr"], "filtr", ""),
+        (["--foo"], "--foo", ""),
+        (["--version=3"], "--version", ""),
+        (["filter"], None, ""),  # the help
+        (["filter", "a.parquet", "--keep-tp", "3"], "--keep-top", " filter"),
+        (["filter", "a.parquet", "--min"], "--min", " filter"),
+        (["round", "next", "rounds", "--bach", "3"], "--bach", " round next"),
+        (["score", "photos"], "--out", " score"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_one_line_and_exit_2(line, words, help_of):
+    result = run(*line)
     assert result.exit_code == 2
-    assert "Did you mean 'filter'" in result.output
+    if words is None:
+        assert "Usage:" in result.output
+    else:
+        assert result.stderr.startswith("error: ")
+        assert words in result.stderr
+        assert f"{help_of} --help" in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
