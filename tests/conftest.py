@@ -2,6 +2,7 @@
 
 import gc
 import os
+import socketserver
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,8 @@ for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):  # tests are many small t
 typer.testing._get_command = cache(typer.testing._get_command)  # it builds all commands, in 0.04 s, for each line
 os.fsync = lambda handle: None  # no test cuts the power of its own process, and thousands of files are written
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what goes to a file is not to be broken at a width
+
+socketserver.BaseServer.serve_forever.__defaults__ = (0.02,)  # seconds until it ends; 0.5 s add up in a hundred tests
 
 collect_ignore_glob = ["*conftest.py"]  # none is a module of tests; of two folders, pytest would mix them up
 

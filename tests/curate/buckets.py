@@ -56,6 +56,10 @@ class Faults:
     def clear(self):
         self.rules, self.requests, self.delay, self.most = [], [], 0.0, 0
 
+    def wait(self):
+        """Let time pass before an answer."""
+        time.sleep(self.delay)
+
     def add(self, contains, do, times=None, method="GET"):
         """Do something to the next requests whose path holds a text."""
         left = [times]
@@ -97,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self):
         body = self.body()
         do = self.faults.of(self.command, self.path)
-        time.sleep(self.faults.delay)
+        self.faults.wait()
         if isinstance(do, int):
             self.fail(do, {503: "SlowDown", 500: "InternalError", 403: "AccessDenied"}.get(do, "Error"))
         elif do == "expired":

@@ -4,6 +4,7 @@ import asyncio
 import io
 import logging
 import secrets
+import threading
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -19,6 +20,8 @@ from runs import SMALL
 from curate.engines import junk
 from curate.engines.score import score
 from curate.manifest import footers, remote, schemes
+
+QUICK = SimpleNamespace(sleep=lambda _: asyncio.sleep(0.01))  # between the tries of a client
 
 
 @pytest.fixture(scope="session")
@@ -107,21 +110,23 @@ def footers_here():
 @pytest.fixture(scope="session")
 def s3_server():
     """A server of S3 behind a proxy of faults: its URL, its faults, our file systems of it, and a client of it."""
-    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    moto = pytest.importorskip("moto.moto_server.werkzeug_app", reason="moto is not installed")
     pytest.importorskip("s3fs", reason="the s3 extra is not installed")
     import boto3
+    from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = moto.ThreadedMotoServer(port=0, verbose=False)
-    server.start()
+    app = moto.create_backend_app("s3")  # ThreadedMotoServer would look for the service at each request
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=moto.MotoRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     shared = {}  # file systems of all tests: a client takes a quarter of a second
     named = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    with pytest.MonkeyPatch.context() as environment, proxy(server.get_host_and_port()) as (url, faults):
+    with pytest.MonkeyPatch.context() as environment, proxy(server.server_address) as (url, faults):
         for name, value in S3_ENVIRONMENT.items():  # for all tests: a request may ask for them after its test has ended
             environment.setenv(name, value)
-        behind = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
+        behind = f"http://127.0.0.1:{server.server_port}"
         yield url, faults, shared, boto3.client("s3", endpoint_url=behind, **named)
-    server.stop()
+    server.shutdown()
 
 
 @pytest.fixture
@@ -130,6 +135,7 @@ def s3(s3_server, monkeypatch, tmp_path):
     url, faults, shared, client = s3_server
     faults.clear()
     monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    monkeypatch.setattr("aiobotocore.endpoint.asyncio", QUICK)
     monkeypatch.setattr(remote, "PAUSE", 0.01)
     monkeypatch.setattr(schemes, "_SHARED", shared)
     bucket = f"b-{secrets.token_hex(4)}"
@@ -155,7 +161,7 @@ def gs(gs_server, monkeypatch):
     faults.clear()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
     monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
-    monkeypatch.setattr(gcsfs.retry, "asyncio", SimpleNamespace(sleep=lambda _: asyncio.sleep(0.01)))
+    monkeypatch.setattr(gcsfs.retry, "asyncio", QUICK)
     monkeypatch.setattr(remote, "PAUSE", 0.01)
     monkeypatch.setattr(schemes, "_SHARED", {})
     bucket = f"b-{secrets.token_hex(4)}"

@@ -4,6 +4,8 @@ import http.server
 import threading
 from functools import partial
 
+from buckets import Server
+
 from curate.engines.score import score
 
 SMALL = {"device": "cpu", "batch_size": 4, "shard_size": 8, "white": 65535}
@@ -21,7 +23,7 @@ class PhotoServer:
 
     def start(self):
         handler = partial(http.server.SimpleHTTPRequestHandler, directory=self.folder)
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), handler)
+        self.server = Server(("127.0.0.1", self.port), handler)
         self.port = self.server.server_port
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -178,23 +179,34 @@ def two(s3, tmp_path):
     return StorePath(f"{s3}/run/.s.work"), tmp_path / "one", tmp_path / "two"
 
 
-def test_a_lock_is_held_released_and_taken_over_when_it_expires(two, monkeypatch, s3):
+def test_a_lock_is_held_released_and_taken_over_when_it_expires(two, monkeypatch):
+    from moto.core.utils import utcnow
+
     place, held, other = two
+    clock = {"seconds": 0.0}  # by which the clock of the store is ahead
+    monkeypatch.setattr("moto.s3.models.utcnow", lambda: utcnow() + timedelta(**clock))
     with StoreLock(place, held) as first:
         with pytest.raises(InputError, match="is being written by process"), StoreLock(place, other):
             pass
         first.check()
     with StoreLock(place, other) as second:
         second.check()
-    monkeypatch.setattr(store_lock, "BEAT", 0.2)
-    monkeypatch.setattr(store_lock, "EXPIRY", 1.0)
+    monkeypatch.setattr(store_lock, "BEAT", 0.05)
     dead = StoreLock(place, held)
     dead.__enter__()
-    time.sleep(2.5)
+    beat, begun = dead._of("beat"), time.monotonic()
+    first = beat.modified()
+    clock["seconds"] = store_lock.EXPIRY + 2
+    while (beat.modified() - first).total_seconds() < store_lock.EXPIRY:
+        assert time.monotonic() < begun + 60
+        time.sleep(0.01)
     with pytest.raises(InputError, match="is being written by"), StoreLock(place, other):  # its heart beats
         pass
-    dead._stop.set()
-    time.sleep(3)
+    dead.end()
+    clock["seconds"] += store_lock.EXPIRY / 2
+    with pytest.raises(InputError, match="is being written by"), StoreLock(place, other):
+        pass
+    clock["seconds"] += store_lock.EXPIRY
     with StoreLock(place, other) as second:
         second.check()
         with pytest.raises(InputError, match=r"was taken over by process \d+ on .*; it ends now"):

@@ -1,9 +1,5 @@
 """A source that goes away while it is scored is told from images that are gone alone."""
 
-import http.server
-import threading
-from functools import partial
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,12 +16,25 @@ from scoring.errors import InputError
 N, SHARD = 8, 4
 
 
+@pytest.fixture(autouse=True)
+def tries_follow_at_once(monkeypatch):
+    monkeypatch.setattr(remote, "PAUSE", 0.001)
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "photos").mkdir()
     for number in range(N):
         Image.new("RGB", (4, 3), (20 * number, 90, 20)).save(tmp_path / "photos" / f"{number:02}.png")
     return tmp_path / "photos"
+
+
+@pytest.fixture
+def server(folder):
+    server = PhotoServer(folder)
+    server.start()
+    yield server
+    server.stop()
 
 
 def part(manifest, span):
@@ -89,14 +98,9 @@ def test_a_process_that_read_nothing_yet_looks_into_the_parts_of_others(folder, 
     Watch(manifest).check(SECOND, gone, parts, SHARD)
 
 
-def test_a_run_that_goes_on_without_its_server_is_refused(folder, tmp_path, tiny_checkpoint, monkeypatch):
-    monkeypatch.setattr(remote, "PAUSE", 0.01)
+def test_a_run_that_goes_on_without_its_server_is_refused(folder, tmp_path, tiny_checkpoint, server):
     many(folder)
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=folder)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    urls = tmp_path / "urls.txt"
-    urls.write_text("".join(f"http://127.0.0.1:{server.server_port}/{path.name}\n" for path in folder.iterdir()))
+    urls = server.listed(tmp_path / "urls.txt")
 
     def stop(progress):
         if progress.done > 100:
@@ -104,8 +108,7 @@ def test_a_run_that_goes_on_without_its_server_is_refused(folder, tmp_path, tiny
 
     with pytest.raises(KeyboardInterrupt):
         scored(urls, tmp_path, tiny_checkpoint, stop)
-    server.shutdown()
-    server.server_close()
+    server.stop()
     with pytest.raises(InputError, match="source is gone"):
         scored(urls, tmp_path, tiny_checkpoint)
 
@@ -121,17 +124,12 @@ def test_images_that_are_gone_alone_are_rows(folder):
     watch.check(SECOND, second)
 
 
-def test_a_server_that_stops_is_a_source_that_is_gone(folder, tmp_path):
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=folder)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    base = f"http://127.0.0.1:{server.server_port}"
-    (tmp_path / "urls.txt").write_text("".join(f"{base}/{path.name}\n" for path in sorted(folder.iterdir())))
-    manifest = open_manifest(str(tmp_path / "urls.txt"), SourceOptions(allow_private_hosts=True))
+def test_a_server_that_stops_is_a_source_that_is_gone(folder, tmp_path, server):
+    urls = server.listed(tmp_path / "urls.txt")
+    manifest = open_manifest(str(urls), SourceOptions(allow_private_hosts=True))
     watch = Watch(manifest)
     watch.check(FIRST, part(manifest, FIRST))
-    server.shutdown()
-    server.server_close()
+    server.stop()
     gone = manifest.rows(SHARD, N).append_column("status", pa.array(["io_error"] * SHARD))
     with pytest.raises(InputError, match="source is gone"):
         watch.check(SECOND, gone)
@@ -171,15 +169,6 @@ def test_a_run_whose_folder_is_renamed_stops_and_goes_on_once_it_is_back(folder,
     result = scored(str(folder), tmp_path, tiny_checkpoint)
     assert result.statuses == {"ok": n}
     assert result.resumed > 0
-
-
-@pytest.fixture
-def server(folder, monkeypatch):
-    monkeypatch.setattr(remote, "PAUSE", 0.01)
-    server = PhotoServer(folder)
-    server.start()
-    yield server
-    server.stop()
 
 
 def test_a_run_whose_server_stops_ends_and_goes_on_once_it_is_back(folder, tmp_path, tiny_checkpoint, server):

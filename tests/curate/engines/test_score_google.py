@@ -111,10 +111,10 @@ def test_a_lock_is_held_by_one_released_and_taken_over_when_it_expires(two, gs, 
     with StoreLock(place, other) as second:
         second.check()
     monkeypatch.setattr(store_lock, "BEAT", 60)
-    monkeypatch.setattr(store_lock, "EXPIRY", 0.5)
+    monkeypatch.setattr(store_lock, "EXPIRY", 0.1)
     dead = StoreLock(place, held)
     dead.__enter__()
-    time.sleep(1)
+    time.sleep(0.2)
     with StoreLock(place, other) as second:
         second.check()
         with pytest.raises(InputError, match=r"was taken over by process \d+ on .*; it ends now"):

@@ -1,14 +1,12 @@
 """A complete run that is repeated reads rows again whose failure may have passed."""
 
-import http.server
-import threading
 from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 import pytest
 from PIL import Image
-from runs import SMALL, run_again
+from runs import SMALL, PhotoServer, run_again
 
 from curate.engines.score import score
 from curate.tables.table import open_table
@@ -57,13 +55,11 @@ def test_a_file_that_changed_is_another_input_even_where_another_is_back(listed,
 
 
 @contextmanager
-def serving(folder, port=0):
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=folder)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
+def serving(folder):
+    server = PhotoServer(folder)
+    server.start()
+    yield server.port
+    server.stop()
 
 
 def test_only_a_status_that_is_named_is_read_again_where_it_is_not_temporary(listed, tiny_checkpoint, tmp_path):

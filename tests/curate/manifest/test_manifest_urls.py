@@ -5,12 +5,13 @@ import io
 import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from buckets import Server
 from reading import outcomes
 
 from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote
@@ -51,7 +52,7 @@ def server(monkeypatch):
     monkeypatch.setattr(remote, "PAUSE", 0.01)
     monkeypatch.setenv("CURATE_ALLOW_PRIVATE_HOSTS", "1")
     Handler.files, Handler.failures, Handler.requests = {}, {}, []
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{http.server_port}"

@@ -4,9 +4,10 @@ import asyncio
 import ipaddress
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
+from buckets import Server
 from reading import outcomes
 
 from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote
@@ -101,7 +102,7 @@ def port(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(remote, "PAUSE", 0.01)
     Handler.requests, Handler.files = [], {}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server.server_port
     server.shutdown()
@@ -162,7 +163,7 @@ def test_a_name_that_resolves_to_a_private_address_is_refused_when_it_is_connect
 
 def test_a_redirection_into_a_private_network_is_refused(port):
     """The server that the user typed redirects: to itself it may, to another port of the machine it may not."""
-    other = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    other = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=other.serve_forever, daemon=True).start()
     typed = reach_of([f"http://127.0.0.1:{port}/l.txt"], None, private=False)
     assert read_uri(f"http://127.0.0.1:{port}/to?/a.jpg", 1000, typed) == b"secret"
