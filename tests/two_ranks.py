@@ -91,6 +91,17 @@ def then_killed(after_step):
     return last
 
 
+def then_signalled(after_step):
+    """Let both processes do what follows the first step, and receive SIGTERM there, the second one a step early."""
+
+    def last(self, step):
+        after_step(self, step)
+        if step == 1 - ranks.group().rank:
+            signal.raise_signal(signal.SIGTERM)
+
+    return last
+
+
 def work(act, folder, names):
     """Train cases in this process of several; note the digest of each model; end as the act says."""
     for name in names:
@@ -102,6 +113,10 @@ def work(act, folder, names):
     if act == "kill":
         MoCo.after_step = then_killed(MoCo.after_step)
         trained("moco", folder, monitor=Monitor(save_every=-1))
+    if act == "signal":
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        MoCo.after_step = then_signalled(MoCo.after_step)
+        trained("moco", folder, epochs=2)
 
 
 def start(act, folder, names=()):

@@ -215,6 +215,8 @@ def _all_steps(
                 failures = list(batch.failures.items())
                 state = RunState(step + 1, of_epoch.totals(), of_epoch.n, failures, None, scale.to_json(), done.earlier)
                 keeper.keep(state, now, config.lr)
+            elif not ranks.is_first():
+                keeper.signals.deliver_later()
             if now - reported > 1 or last:
                 means = of_window.means()
                 speed = of_window.n * config.batch_size / max(now - reported, 1e-9)

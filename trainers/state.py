@@ -142,8 +142,7 @@ def note_divergence(path: Path, step: int) -> int | None:
 class HeldSignals:
     """Holds back the first Ctrl-C or SIGTERM until a step is complete; a second one ends the process at once.
 
-    Signals that the process ignores stay ignored. Nothing is held back in other threads than the main one, or with
-    several processes, of which one would wait for the others.
+    Signals that the process ignores stay ignored. Nothing is held back in other threads than the main one.
 
     Attributes:
         caught: the signal that waits; None without one.
@@ -151,10 +150,11 @@ class HeldSignals:
 
     def __init__(self) -> None:
         self.caught: int | None = None
+        self._has_waited = False
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        if ranks.group().size == 1 and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: set by other than Python
                     self._handlers[number] = signal.signal(number, self._catch)
@@ -178,6 +178,12 @@ class HeldSignals:
         if self.caught is not None:
             number, self.caught = self.caught, None
             signal.raise_signal(number)
+
+    def deliver_later(self) -> None:
+        """Deliver after one more step: the first process needs the others until it has saved the state."""
+        if self._has_waited:
+            self.deliver()
+        self._has_waited = self.caught is not None
 
 
 class Keeper:

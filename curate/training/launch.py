@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import NoReturn
 
 from scoring.errors import InputError
 
 GRACE = 5.0  # seconds in which a process that is to end can clean up
+LAST_STEP = 60.0  # seconds in which the first process can finish a step and save the state
 MOST = 1024
 
 
@@ -58,21 +60,26 @@ def launch(devices: int) -> None:
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is here, and outlives each of them
     }
     workers: list[subprocess.Popen[bytes]] = []
+    patience = LAST_STEP
     try:
         for rank in map(str, range(devices)):
             command = [sys.executable, "-m", "curate", *sys.argv[1:]]
             place = {"RANK": rank, "LOCAL_RANK": rank}
-            workers.append(subprocess.Popen(command, env=environment | place, stdin=subprocess.DEVNULL))  # noqa: S603 - our own command
+            # a separate group: Ctrl-C reaches the processes once, through this one
+            workers.append(
+                subprocess.Popen(command, env=environment | place, stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603 - our own command
+            )
         while any(worker.poll() is None for worker in workers) and not any(worker.returncode for worker in workers):
             time.sleep(0.05)
         ended = next((worker for worker in workers if worker.returncode), None)
         if ended is not None:
+            patience = GRACE
             _raise(ended.returncode, f"process {workers.index(ended)} of {devices}", claims(run_store(store)))
     except BaseException:
         claims(run_store(store))  # the others end in silence
         raise
     finally:
-        _end(workers)
+        _end(workers, patience)
 
 
 def _raise(status: int, who: str, is_first: bool) -> NoReturn:
@@ -84,14 +91,18 @@ def _raise(status: int, who: str, is_first: bool) -> NoReturn:
     )
 
 
-def _end(workers: list[subprocess.Popen[bytes]]) -> None:
-    for worker in workers:
-        if worker.poll() is None:
-            worker.terminate()
-    until = time.monotonic() + GRACE
-    for worker in workers:
-        try:
-            worker.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
+def _end(workers: list[subprocess.Popen[bytes]], patience: float) -> None:
+    """Stop the processes: the first has ``patience`` seconds, the others ``GRACE`` after it; a second Ctrl-C kills."""
+    alive = [worker for worker in workers if worker.poll() is None]
+    for worker in alive:
+        worker.terminate()
+    until = time.monotonic() + patience
+    try:
+        for worker in alive:
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(max(0.0, until - time.monotonic()))
+            until = min(until, time.monotonic() + GRACE)
+    finally:
+        for worker in alive:
             worker.kill()
             worker.wait()

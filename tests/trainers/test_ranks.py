@@ -76,13 +76,13 @@ def test_processes_with_other_images_end_in_one_line_and_keep_the_state(few):
 
 
 @pytest.mark.slow
-def test_a_killed_process_ends_the_run_which_goes_on_as_if_it_had_not_been(tmp_path):
+@pytest.mark.parametrize(("act", "steps"), [("kill", 1), ("signal", 2)])
+def test_a_stopped_process_ends_the_run_which_goes_on_as_if_it_had_not_been(tmp_path, act, steps):
     (tmp_path / "two").mkdir()
     (tmp_path / "one").mkdir()
-    lines, codes = two_ranks.start("kill", tmp_path / "two")
-    assert "repeat the command" in lines[0]
-    assert codes == [0, -9]
-    assert read(tmp_path / "two" / "moco")[0]["step"] == 1
+    lines, codes = two_ranks.start(act, tmp_path / "two")
+    assert (codes == [0, -9] and "repeat the command" in lines[0]) if act == "kill" else 143 in codes
+    assert read(tmp_path / "two" / "moco")[0]["step"] == steps
     two_ranks.start("resume", tmp_path / "two", ["moco"])
     two_ranks.trained("moco", tmp_path / "one", epochs=2)
     check_equal(tmp_path / "one", tmp_path / "two", "moco")
