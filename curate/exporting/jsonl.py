@@ -1,18 +1,24 @@
 """JSON lines: one object per row with all columns."""
 
+import json
+
+import pyarrow as pa
+
 from curate.columns import LABEL
 from curate.exporting.contract import LINES, Format, Plan, lines_alone
 from curate.exporting.parts import Part
-from curate.exporting.rows import Rows
-from curate.manifest.text import to_json
+from curate.exporting.rows import Rows, holds_bytes, json_texts
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write one line per row."""
-    labels = rows.labels
-    for record, key, label in zip(rows.records(0, len(rows)), rows.keys, labels, strict=True):
-        known = {LABEL: label} if plan.label is not None else {}
-        part.piece(LINES, to_json({**record, "key": key, **known}, indent=None))
+    columns = {each.name: json_texts(rows.table[each.name]) for each in rows.table.schema if not holds_bytes(each.type)}
+    columns["key"] = json_texts(pa.chunked_array([rows.keys], pa.string()))
+    if plan.label is not None:
+        columns[LABEL] = json_texts(pa.chunked_array([rows.labels], pa.string()))
+    named = [f"{json.dumps(name, ensure_ascii=False)}: ".replace("%", "%%") for name in columns]
+    line = f"{{{', '.join(f'{name}%s' for name in named)}}}\n"
+    part.piece(LINES, "".join(line % values for values in zip(*columns.values(), strict=True)).encode())
 
 
 JSONL = Format(

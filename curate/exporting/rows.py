@@ -1,14 +1,17 @@
 """Exported rows: their source, and batches of them as items and records."""
 
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
+from json.encoder import encode_basestring
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from curate.columns import KEY, OK, STATUS, URI
 from curate.exporting.item import Item, Value
@@ -174,6 +177,30 @@ def json_values(column: pa.ChunkedArray) -> list[Any]:
         if not is_plain(kind) or pa.types.is_dictionary(kind):
             values = [json_value(value) for value in values]
     return values
+
+
+def json_texts(column: pa.ChunkedArray) -> list[str]:
+    """Return ``json_value`` of the values of a column as JSON text."""
+    kind = column.type
+    if pa.types.is_fixed_size_list(kind) and pa.types.is_float16(kind.value_type) and not column.null_count:
+        bits = (
+            pa.chunked_array([chunk.flatten() for chunk in column.chunks], kind.value_type).to_numpy().view(np.uint16)
+        )
+        rows = _half_texts()[bits].reshape(len(column), kind.list_size).tolist()
+        return [f"[{', '.join(row)}]" for row in rows]
+    as_text: Callable[[Any], str] = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+        as_text = repr
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        as_text = encode_basestring
+    return ["null" if value is None else as_text(value) for value in json_values(column)]
+
+
+@cache
+def _half_texts() -> NDArray[np.object_]:
+    """Return the JSON text of each float16 by its bits, shape (65536,)."""
+    numbers = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64).tolist()
+    return np.array([repr(number) if math.isfinite(number) else "null" for number in numbers], object)
 
 
 def json_value(value: Any) -> Any:

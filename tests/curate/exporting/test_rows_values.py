@@ -1,12 +1,14 @@
 import decimal
+import json
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.exporting.rows import json_values
+from curate.exporting.rows import json_texts, json_values
 
 NAN, INF = float("nan"), float("inf")
+HALF_PAIRS = pa.list_(pa.float16(), 2)
 PAIRS = pa.list_(pa.float32(), 2)
 
 
@@ -21,7 +23,15 @@ PAIRS = pa.list_(pa.float32(), 2)
         (pa.array([decimal.Decimal("1.20")]), ["1.20"]),
         (pa.array([1.5, NAN]).dictionary_encode(), [1.5, None]),
         (pa.array([True, None]), [True, None]),
+        (pa.array([['"\\\n\u00e9', None], None]), [['"\\\n\u00e9', None], None]),
+        (pa.array(['"\\\n\u00e9\u2028', None, ""]), ['"\\\n\u00e9\u2028', None, ""]),
+        (pa.array([2**64 - 1, None], pa.uint64()), [2**64 - 1, None]),
+        (pa.array([1e-7, 1e22, -0.0, 5e-324]), [1e-7, 1e22, -0.0, 5e-324]),
+        (pa.array([[9, 9], [0.1, -0.0], [6e-8, NAN]], HALF_PAIRS).slice(1), [[0.0999755859375, -0.0], [2**-24, None]]),
+        (pa.array([[0.5, None], None], HALF_PAIRS), [[0.5, None], None]),
     ],
 )
 def test_columns_become_values_of_json(column, values):
-    assert json_values(pa.chunked_array([column, column])) == values * 2
+    chunks = pa.chunked_array([column, column])
+    assert json_values(chunks) == values * 2
+    assert json_texts(chunks) == [json.dumps(value, ensure_ascii=False) for value in values * 2]
