@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.search.inverted import InvertedLists, Spans
-from scoring.search.rows import BLOCK, UnitRows, Vectors, unit_rows
+from scoring.search.rows import BLOCK, UnitRows, Vectors, rows_at, unit_rows
 from scoring.search.scan import Pairs, ScanBlock, close_pairs, lowest_product, margin
 from scoring.tasks import IN_PROCESS, Held, Shared, cuts, tasks_for
 
@@ -39,7 +39,7 @@ class ScanRows:
         low, high = int(places[0]), int(places[-1]) + 1
         units = self.units.value
         is_contiguous = high - low == len(places)
-        some = units[low:high] if is_contiguous else units[torch.from_numpy(places).to(units.device)]
+        some = units[low:high] if is_contiguous else rows_at(units, places)
         return ScanBlock(self.vectors.value, self.squares.value, self.order.value[places], some)
 
 
@@ -64,9 +64,8 @@ class TaskQueries:
     def side(self, queries: NDArray[np.int64]) -> ScanBlock:
         """Return some of the queries."""
         rows = queries if self.rows is None else self.rows.value[queries]
-        places = torch.from_numpy(queries if self.places is None else self.places.value[queries])
-        units = self.units.value
-        return ScanBlock(self.vectors.value, self.squares.value, rows, units[places.to(units.device)])
+        places = queries if self.places is None else self.places.value[queries]
+        return ScanBlock(self.vectors.value, self.squares.value, rows, rows_at(self.units.value, places))
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class SearchLayout:
 
     def units_of(self, rows: NDArray[np.int64]) -> Tensor:
         """Return rows at length 1, shape (A, D), bfloat16."""
-        return self._laid.units.value[torch.from_numpy(self._place[rows]).to(self.device)]
+        return rows_at(self._laid.units.value, self._place[rows])
 
     def scan(
         self,

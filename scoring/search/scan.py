@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.search.links import TIE
-from scoring.search.rows import Vectors, padded
+from scoring.search.rows import Vectors, padded, rows_at
 
 DENSE = 16  # measure all queries x all rows if at least one pair in 16 is needed
 AT_ONCE = 2048  # pairs measured at once, one by one: 16 MB a side when 1,024 wide
@@ -51,8 +51,7 @@ class ScanBlock:
 
     def take(self, local: NDArray[np.int64]) -> "ScanBlock":
         """Return some of the rows."""
-        chosen = torch.from_numpy(local).to(self.units.device)
-        return ScanBlock(self.vectors, self.squares, self.numbers[local], self.units[chosen])
+        return ScanBlock(self.vectors, self.squares, self.numbers[local], rows_at(self.units, local))
 
 
 def margin(residual: float, other: float, width: int) -> float:
