@@ -1,12 +1,14 @@
 """Plug-ins of other packages by entry point: training methods, backbones and filter rules."""
 
+import sys
+from functools import cache
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, EntryPoints
 
 METHODS, BACKBONES, RULES = "curate.methods", "curate.backbones", "curate.rules"
 
@@ -17,15 +19,21 @@ def plugins(group: str) -> "dict[str, EntryPoint]":
     Raises:
         InputError: for a name that two packages have.
     """
-    from importlib.metadata import entry_points  # takes 15 ms, and most commands need none
-
     points: dict[str, EntryPoint] = {}
-    for point in entry_points(group=group):
+    for point in _entry_points(group, tuple(sys.path)):
         if (other := points.setdefault(point.name, point)) != point:
             raise InputError(
                 f"{package_of(other)} and {package_of(point)} both add {point.name!r} to {group}; remove one of them"
             )
     return points
+
+
+@cache
+def _entry_points(group: str, paths: tuple[str, ...]) -> "EntryPoints":
+    """Return the entry points of a group of the packages on ``sys.path``; to look takes 15 ms."""
+    from importlib.metadata import entry_points  # most commands need none
+
+    return entry_points(group=group)
 
 
 def package_of(point: "EntryPoint") -> str:
@@ -54,12 +62,11 @@ def package_in(error: BaseException) -> str:
 
     Where its code is inherited, or a function next to it, only the package is known.
     """
-    from importlib.metadata import entry_points
-
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     places = {(str(frame.f_globals.get("__name__")), frame.f_code.co_qualname.partition(".")[0]) for frame in frames}
     modules = {module.partition(".")[0] for module, _ in places} - {"curate", "scoring", "trainers"}
-    points = [point for group in (METHODS, BACKBONES, RULES) for point in entry_points(group=group)]
+    paths = tuple(sys.path)
+    points = [point for group in (METHODS, BACKBONES, RULES) for point in _entry_points(group, paths)]
     of_package = [point for point in points if point.module.partition(".")[0] in modules]
     exact = [point for point in of_package if (point.module, point.attr) in places]
     if exact:

@@ -104,7 +104,7 @@ def test_a_run_that_was_killed_ends_with_the_weights_memory_and_measures_of_one_
         return nn.ModuleDict({"model": model, "method": method}).state_dict(), measures, data.failures
 
     complete, measured, failures = run("whole")
-    kill_at(4, partial(run, "cut"), monkeypatch)
+    kill_at(3, partial(run, "cut"), monkeypatch)
     resumed, *again = run("cut")
     assert [at for at, value in complete.items() if not torch.equal(value, resumed[at])] == []
     assert again == [measured, failures]

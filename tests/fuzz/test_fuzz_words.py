@@ -5,12 +5,14 @@ import struct
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from fuzzing import NASTY, broken_bytes, fuzz, survives
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from curate.counted import single_line
+from curate.manifest import remote
 from curate.manifest.memory import read_uri
 from curate.manifest.names import key_of, uri_of
 from curate.manifest.text import guarded, unguarded
@@ -22,6 +24,14 @@ from scoring.images.outcome import DecodeError
 from scoring.images.pillow import count_gif, count_tiff
 from scoring.images.raster import format_of
 from scoring.images.sniff import ends_early, sniff, webp_canvas
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tries_follow_at_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remote, "PAUSE", 0)
+        yield
+
 
 BATCH = pa.record_batch(
     {

@@ -39,10 +39,11 @@ def projected(place):
     return make_model(projection=12)
 
 
-@pytest.fixture
-def saved(model, tmp_path):
-    save_checkpoint(tmp_path / "two.safetensors", model, CARD)
-    return tmp_path / "two.safetensors"
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "two.safetensors"
+    save_checkpoint(path, model, CARD)
+    return path
 
 
 def pooled_slowly(pixels, state):

@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,16 +20,28 @@ from scoring.packaged import cached_path
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with the package and a model of it."""
+    folder = tmp_path_factory.mktemp("made")
+    make_package(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        install(folder, patch)
+        save_checkpoint(folder / "two.safetensors", make_model(), CARD)
+    shutil.rmtree(folder / "cache")
+    return folder
+
+
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    make_package(tmp_path)
+def place(made, tmp_path, monkeypatch):
+    """The same, to change, as what is installed here."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     install(tmp_path, monkeypatch)
     return tmp_path
 
 
 @pytest.fixture
 def saved(place):
-    save_checkpoint(place / "two.safetensors", make_model(), CARD)
     return place / "two.safetensors"
 
 

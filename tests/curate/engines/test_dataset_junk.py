@@ -5,8 +5,8 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+import runs
 from PIL import Image
-from runs import SMALL
 
 import curate
 from curate.engines import junk
@@ -15,6 +15,7 @@ from curate.tables.table import open_table
 from scoring.junk.copies import KINDS
 
 pytestmark = pytest.mark.usefixtures("few_copies")
+SMALL = runs.SMALL | {"batch_size": 32, "shard_size": 32}  # of small batches each costs time
 N, N_JUNK = 90, 8
 COPIES = junk.COPIES
 

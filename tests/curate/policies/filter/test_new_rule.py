@@ -13,6 +13,7 @@ import pytest
 from curate.policies.filter.options import with_rules
 from curate.policies.filter.rules import rule_from_json
 from curate.policies.filter.table import OF_RULES, RULES
+from scoring import plugins
 from scoring.errors import InputError
 
 ROOT = Path(__file__).parents[4]
@@ -343,3 +344,9 @@ def test_two_packages_with_one_rule_end_a_filter_and_nothing_else(folder):
 def test_a_receipt_with_a_rule_that_no_package_here_adds_is_refused():
     with pytest.raises(InputError, match=r"rule 'every-nth'.* install the package"):
         rule_from_json({"rule": "every-nth", "n": 3})
+
+
+def test_installed_packages_are_searched_once(monkeypatch):
+    plugins.plugins(plugins.RULES)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: pytest.fail("searched again"))
+    plugins.plugins(plugins.RULES)
