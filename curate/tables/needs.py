@@ -11,6 +11,7 @@ from curate.columns import EMBEDDING, FOLDER, KEY, SIGNATURE, STATUS
 from curate.tables.digests import is_text
 from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.lookup import name_list
 
 if TYPE_CHECKING:
     from curate.tables.where import Condition
@@ -121,7 +122,7 @@ def require_numbers(table: Table, names: Iterable[str], advice: str) -> None:
             wide = pa.types.is_decimal(table.schema.field(name).type)
             expected = f"numbers of at most {MOST_DIGITS} digits" if wide else "numbers"
             cast = "cast it to decimal128 or float64, or " if wide else ""
-            _refuse(table, name, expected, f"{cast}{advice} (numbers: {', '.join(numeric) or 'none'})")
+            _refuse(table, name, expected, f"{cast}{advice} (numbers: {name_list(numeric, name) or 'none'})")
 
 
 def refuse_other_status(schema: pa.Schema, path: object) -> None:
