@@ -18,7 +18,7 @@ from curate.evaluation.measures import (
     Measure,
     Shape,
     measured,
-    widened_area,
+    widen_areas,
     widened_share,
 )
 from curate.evaluation.protocol import VOTERS
@@ -258,8 +258,7 @@ def certainty_measures(
     every = measured(shapes, columns, statistic, len(right), repeats=repeats, seed=seed)
     grid = np.array(every, object).reshape(-1, len(names))  # measure, prediction
     for p, name in enumerate(names):
-        counts = correctness.wrong_and_right(name)
-        grid[0, p].values = {c: widened_area(each, *counts) for c, each in grid[0, p].values.items()}
+        widen_areas(grid[0, p], *correctness.wrong_and_right(name))
         for coverage, measure in zip(COVERAGES, grid[4:, p], strict=True):
             measure.values = {c: widened_share(each, coverage * len(right)) for c, each in measure.values.items()}
     measures = _with_p(grid, names, certainty, right, repeats=repeats, seed=seed)

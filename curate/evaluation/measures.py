@@ -1,7 +1,8 @@
 """Measures with their intervals: values, JSON, and notes for the reader."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,40 @@ def widened_area(area: Interval, wrong: int, right: int) -> Interval:
         return widened(area, rarer)
     value, low, high = auroc_interval(area.value, wrong, right)
     return Interval(value, min(area.low, low), max(area.high, high))
+
+
+def widen_areas(measure: Measure, wrong: int, right: int) -> None:
+    """Widen the intervals of the AUROC of so many wrong and right rows, and of their differences."""
+    before = measure.values
+    measure.values = {column: widened_area(area, wrong, right) for column, area in before.items()}
+    if measure.values == before:
+        return
+    measure.differences = [
+        replace(each, interval=_widened_gap(each, before, measure.values)) for each in measure.differences
+    ]
+
+
+def _widened_gap(gap: ColumnDifference, before: Mapping[str, Interval], after: Mapping[str, Interval]) -> Interval:
+    """Return the interval of a difference, made to hold the one that follows from wider intervals of its two values.
+
+    Their correlation is estimated from the widths before.
+
+    Source: Zou 2007, "Toward using confidence intervals to compare correlations" (MOVER, for dependent values).
+    """
+    first, second = after[gap.first], after[gap.second]
+    widths = [each.high - each.low for each in (before[gap.first], before[gap.second], gap.interval)]
+    product = 2 * widths[0] * widths[1]
+    related = (widths[0] ** 2 + widths[1] ** 2 - widths[2] ** 2) / product if product > 0 else 0.0
+    related = min(max(related, -1.0), 1.0)
+
+    def reach(a: float, b: float) -> float:
+        return math.sqrt(max(0.0, a * a - 2 * related * a * b + b * b))
+
+    value, low, high = gap.interval
+    lowest = value - reach(first.value - first.low, second.high - second.value)
+    return Interval(
+        value, min(low, lowest), max(high, value + reach(first.high - first.value, second.value - second.low))
+    )
 
 
 def widened_share(share: Interval, n: float) -> Interval:
