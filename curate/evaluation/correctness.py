@@ -244,8 +244,9 @@ def certainty_measures(
         floor = least_aurc(1 - weighted_sums(hits, counts) / counts.sum())
         lines = []
         for order, target in zip(orders, targets, strict=True):
-            area, cost = order.auroc_and_aurc(counts, target, sums)
-            curve = order.accuracy_at(counts, target, COVERAGES)
+            drawn = order.drawn(counts, target)
+            area, cost = order.auroc_and_aurc(counts, target, sums, drawn)
+            curve = order.accuracy_at(counts, target, COVERAGES, drawn)
             lines.append(np.concatenate([[area, 1 - cost, cost, cost - floor], curve]).reshape(-1))
         return np.stack(lines)
 

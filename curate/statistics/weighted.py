@@ -5,11 +5,28 @@ what it would give on the rows written out. The order is found once; after that 
 """
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+
+class Drawn(NamedTuple):
+    """A resample of N rows in the order of a score, with R runs of equal scores, for M predictions.
+
+    Attributes:
+        rows: how often each row was drawn, shape (N,).
+        weight: sums of these over each run, shape (R,).
+        until: sums up to the end of each run, shape (R,).
+        true_runs: how often right rows of each run were drawn, shape (M, R); None where no scores are equal.
+    """
+
+    rows: Floats
+    weight: Floats
+    until: Floats
+    true_runs: Floats | None
 
 
 class RankOrder:
@@ -79,21 +96,32 @@ class RankOrder:
         """
         return self.auroc_and_aurc(counts, 1 - wrong, sums)[1]
 
-    def auroc_and_aurc(self, counts: NDArray, right: Floats, sums: Floats | None) -> tuple[Floats, Floats]:
+    def drawn(self, counts: NDArray, right: Floats) -> Drawn:
+        """Return a resample in this order, for several measures of it.
+
+        Args:
+            counts: of each row, shape (N,), whole numbers >= 0.
+            right: 0 or 1, shape (M, N), in this order.
+        """
+        rows = counts.take(self.order).astype(np.float64)
+        weight = self._runs(rows)
+        return Drawn(rows, weight, weight.cumsum(), None if self._starts is None else self._runs(rows * right))
+
+    def auroc_and_aurc(
+        self, counts: NDArray, right: Floats, sums: Floats | None, drawn: Drawn | None = None
+    ) -> tuple[Floats, Floats]:
         """Return AUROC and AURC of M predictions that are right (1) or wrong (0), in one pass.
 
-        An error at place p of n adds 1/k to every k >= p, thus (H(n) - H(p - 1)) / n in all, with H the harmonic
-        numbers; within a run of equal scores that is averaged over the places of the run.
+        ``drawn``, if known, is what ``drawn`` returns for these counts and predictions. An error at place p of n adds
+        1/k to every k >= p, thus (H(n) - H(p - 1)) / n in all, with H the harmonic numbers; within a run of equal
+        scores that is averaged over the places of the run.
         """
-        drawn = counts[self.order].astype(np.float64)
-        weight = self._runs(drawn)
-        until = weight.cumsum()
+        rows, weight, until, true_runs = drawn or self.drawn(counts, right)
         total = until[-1]
-        if self._starts is None:
-            true = weighted_sums(right, drawn)
-            middle_sum = weighted_sums(right, (until - weight / 2) * drawn)
+        if true_runs is None:
+            true = weighted_sums(right, rows)
+            middle_sum = weighted_sums(right, (until - weight / 2) * rows)
         else:
-            true_runs = self._runs(drawn * right)
             true = true_runs.sum(1)
             middle_sum = weighted_sums(true_runs, until - weight / 2)
         false = total - true
@@ -104,7 +132,7 @@ class RankOrder:
         places = sums[until.astype(np.int64)]
         inside = np.diff(places, prepend=0.0)  # sum over the run's places of H(place - 1)
         harmonic_total = sums[int(total) + 1] - sums[int(total)]
-        if self._starts is None:
+        if true_runs is None:
             spent = inside.sum() - weighted_sums(right, inside)
         else:
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -112,26 +140,26 @@ class RankOrder:
             spent = inside.sum() - weighted_sums(true_runs, each)
         return area, (false * harmonic_total - spent) / total
 
-    def accuracy_at(self, counts: NDArray, right: Floats, coverage: NDArray) -> Floats:
+    def accuracy_at(self, counts: NDArray, right: Floats, coverage: NDArray, drawn: Drawn | None = None) -> Floats:
         """Return the accuracy of the most certain share of the sample, shape (K, M).
 
         Args:
             counts: of each row, shape (N,).
             right: 0 or 1, shape (M, N), in this order.
             coverage: shares, shape (K,), in (0, 1].
+            drawn: what ``drawn`` returns for these, if known.
         """
-        drawn = counts[self.order].astype(np.float64)
-        weight = self._runs(drawn)
-        until = weight.cumsum()
+        rows, weight, until, true_runs = drawn or self.drawn(counts, right)
         weight_kept = np.asarray(coverage, np.float64) * until[-1]
         cut = np.minimum(np.searchsorted(until, weight_kept), len(until) - 1)  # the run in which each share ends
         inside = 1 - (until[cut] - weight_kept) / weight[cut]  # how much of that run is kept
-        starts = np.arange(len(drawn)) if self._starts is None else self._starts
-        begin, end = starts[cut], np.append(starts[1:], len(drawn))[cut]
-        ends = np.sort(np.concatenate([begin, end]))
-        pieces = [weighted_sums(right[:, a:b], drawn[a:b]) for a, b in pairwise([0, *ends.tolist()])]
-        correct = np.stack(pieces).cumsum(0)  # up to each of ends, (2K, M)
-        before, after = (correct[np.searchsorted(ends, at)] for at in (begin, end))
+        ends = np.unique(np.concatenate([[0], cut, cut + 1]))
+        if true_runs is None:
+            pieces = [weighted_sums(right[:, a:b], rows[a:b]) for a, b in pairwise(ends.tolist())]
+        else:
+            pieces = [true_runs[:, a:b].sum(1) for a, b in pairwise(ends.tolist())]
+        correct = np.stack([np.zeros(len(right)), *pieces]).cumsum(0)  # up to each of ends, (2K + 1 or fewer, M)
+        before, after = (correct[np.searchsorted(ends, at)] for at in (cut, cut + 1))
         return (before + (after - before) * inside[:, None]) / weight_kept[:, None]
 
     def true_positive_rate_at(self, counts: NDArray, right: Floats, rates: NDArray) -> Floats:
