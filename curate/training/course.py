@@ -93,6 +93,7 @@ class RunCourse:
     Args:
         folder: made if it is missing.
         run: what the run is made of, as plain JSON values.
+        schedule: what a run that goes on may change, and a new one may not.
         probe: what is measured on labelled images, or None.
         best: which model is kept on the way, or None.
 
@@ -101,23 +102,37 @@ class RunCourse:
     """
 
     def __init__(
-        self, folder: Path, run: Mapping[str, Any], *, probe: Probe | None = None, best: Best | None = None
+        self,
+        folder: Path,
+        run: Mapping[str, Any],
+        *,
+        schedule: Mapping[str, Any] | None = None,
+        probe: Probe | None = None,
+        best: Best | None = None,
     ) -> None:
         self._folder, self._probe, self._best = folder, probe, best
+        self._run = {"digest": _digest(run), "run": run, "schedule": schedule}
         self._rows: list[Row] = []
         self._board: Any = None
         self._since: tuple[float, int] = (time.monotonic(), 0)
-        digest = _digest(run)
         if (folder / FILE).exists() or (folder / RUN).exists():
-            if _digest_in(folder / RUN) != digest:
-                raise InputError(f"{folder} holds the course of another run; choose another folder with --course")
+            if _noted(folder / RUN).get("digest") != self._run["digest"]:
+                raise self._refusal()
             self._rows = read_course(folder)
-        else:
-            with AtomicFile(folder / RUN) as file:
-                file.write(json.dumps({"digest": digest, "run": run}, indent=1, sort_keys=True).encode())
+
+    def _refusal(self) -> InputError:
+        return InputError(f"{self._folder} holds the course of another run; choose another folder with --course")
 
     def begin(self, step: int) -> None:
-        """Drop the rows after a step, whose epochs are repeated."""
+        """Drop the rows after a step, whose epochs are repeated.
+
+        Raises:
+            InputError: if a run without a state would replace the rows of one with another schedule.
+        """
+        if step == 0 and self._rows and _noted(self._folder / RUN).get("schedule") != self._run["schedule"]:
+            raise self._refusal()
+        with AtomicFile(self._folder / RUN, overwrite=True) as file:
+            file.write(json.dumps(self._run, indent=1, sort_keys=True).encode())
         self._rows = [row for row in self._rows if (row["step"] or 0) <= step]
         self._since = time.monotonic(), step
         self._write()
@@ -160,7 +175,7 @@ class RunCourse:
 
 def is_begun(folder: Path, run: Mapping[str, Any], epochs: int) -> bool:
     """Return whether a folder holds the course of this run, and not yet its last epoch."""
-    if _digest_in(folder / RUN) != _digest(run) or not (folder / FILE).exists():
+    if _noted(folder / RUN).get("digest") != _digest(run) or not (folder / FILE).exists():
         return False
     rows = read_course(folder)
     return bool(rows) and (rows[-1]["epoch"] or 0) < epochs
@@ -170,11 +185,13 @@ def _digest(run: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
 
 
-def _digest_in(path: Path) -> str | None:
+def _noted(path: Path) -> dict[str, Any]:
+    """Return what a folder notes of its run; empty if it cannot be read."""
     try:
-        return str(json.loads(path.read_bytes())["digest"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+        noted = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return noted if isinstance(noted, dict) else {}
 
 
 def load_probe(

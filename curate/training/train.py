@@ -217,11 +217,13 @@ def _course(
     from curate.training.course import Best, RunCourse, is_begun
     from scoring.atomic import refuse_existing
     from scoring.checkpoint import save_checkpoint
+    from trainers.state import SCHEDULE
 
     if typed["course"] is None:
         return None
     folder, measure = Path(typed["course"]), typed["save_best"]
-    run = {name: value for name, value in config.to_json().items() if name not in ("epochs", "lr")} | dict(origin)
+    run = config.to_json() | dict(origin)
+    schedule = {name: run.pop(name) for name in SCHEDULE}
     path = work.out.with_name(f"{work.out.stem}.best.safetensors")
     if measure is not None and not work.state.exists() and not is_begun(folder, run, config.epochs):
         refuse_existing(path, overwrite=typed["overwrite"])
@@ -231,7 +233,8 @@ def _course(
         card = {"method": config.method, "training": training, "data_licence": typed["licence"]}
         save_checkpoint(path, best.model, {**card, "metrics": dict(row)})
 
-    return RunCourse(folder, run, probe=probe, best=None if measure is None else Best(measure, save))
+    best = None if measure is None else Best(measure, save)
+    return RunCourse(folder, run, schedule=schedule, probe=probe, best=best)
 
 
 def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:

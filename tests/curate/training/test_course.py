@@ -164,6 +164,13 @@ def test_a_folder_of_another_run_and_one_that_is_no_course_are_refused(tmp_path)
     RunCourse(tmp_path / "c", {"lr": 1}).begin(0)
     with pytest.raises(InputError, match=r"another run.*--course"):
         RunCourse(tmp_path / "c", {"lr": 2})
+    RunCourse(tmp_path / "c", {"lr": 1}, schedule={"epochs": 2}).begin(0)  # no epoch had ended
+    rows_of_a_run = "epoch,step\n1,5\n"
+    (tmp_path / "c" / "course.csv").write_text(rows_of_a_run)
+    with pytest.raises(InputError, match=r"another run.*--course"):
+        RunCourse(tmp_path / "c", {"lr": 1}, schedule={"epochs": 3}).begin(0)
+    RunCourse(tmp_path / "c", {"lr": 1}, schedule={"epochs": 3}).begin(5)
+    assert (tmp_path / "c" / "course.csv").read_text() == rows_of_a_run
     with pytest.raises(InputError, match=r"no course\.csv"):
         plot(tmp_path, "course")
     (tmp_path / "course.csv").write_text("a,b\n1,x\n")
