@@ -68,9 +68,9 @@ def named_recipe(method: str, name: str) -> NamedRecipe:
     known = recipes_of(method)
     if name not in known:
         listed = ", ".join(known) or "none"
-        raise InputError(
-            f"{method} has no recipe {name!r}{closest(name, known)} (its recipes: {listed}); choose another"
-        )
+        others = sorted(file.stem for file in FOLDER.glob("*.toml") if name in tomllib.loads(file.read_text()))
+        advice = f"{name} is a recipe of {', '.join(others)}" if others else "choose another"
+        raise InputError(f"{method} has no recipe {name!r}{closest(name, known)} (its recipes: {listed}); {advice}")
     return known[name]
 
 

@@ -37,7 +37,8 @@ class TrainOptions:
     recipe: Annotated[
         str | None,
         Option(
-            "Take other settings from a paper's recipe, such as cifar10; help lists METHOD's recipes.",
+            "Use a paper's settings for a dataset, such as cifar10; other options override them; help lists METHOD's "
+            "recipes.",
             metavar="NAME",
             python="By name, of the method's own (``trainers.named_recipes``): a value for each option that is "
             "left out.",
@@ -53,10 +54,12 @@ class TrainOptions:
     path_column: fields.PathColumn = None
     image_column: fields.ImageColumn = None
     root: fields.Root = None
-    size: Annotated[int | None, Option("Side of a view in pixels; by default the backbone's, or 224.")] = None
+    size: Annotated[int | None, Option("Side of the model's input in pixels; by default the backbone's, or 224.")] = (
+        None
+    )
     epochs: Annotated[int | None, shared("--epochs", " (100)")] = None
-    batch_size: Annotated[int | None, shared("--batch-size", ", a step (512)")] = None
-    lr: Annotated[float | None, Option("Learning rate.")] = None
+    batch_size: Annotated[int | None, shared("--batch-size", ", of all devices together (512)")] = None
+    lr: Annotated[float | None, Option("Learning rate; by default the method's.")] = None
     set: Annotated[
         Mapping[str, object] | None,
         shared(
@@ -77,8 +80,8 @@ class TrainOptions:
     stream: Annotated[
         bool | None,
         Option(
-            "Cut views from whole images, which are read again in each epoch; by default where squares of "
-            "--size do not fit in memory.",
+            "Read images again in each epoch and crop views from full images; by default if squares of --size "
+            "do not fit in memory.",
             name="--stream/--no-stream",
         ),
     ] = None

@@ -34,7 +34,7 @@ class ViewSettings:
     solarize: float | None = _means("probability that bright values of a view are inverted")
     vertical_flip: float | None = _means("probability that a view is upside down")
     corrupt: float | None = _means("probability of noise, and of a grey box, on a view")
-    damage: float | None = _means("probability that little is left of a view: dark, blank, blurred, tiny, ...")
+    damage: float | None = _means("probability of a view with little content: dark, blank, blurred, tiny, ...")
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class SharedSettings(ViewSettings):
     )
     warmup: float | None = _means("share of all steps over which the rate rises")
     weight_decay: float | None = _means("weight decay")
-    clip: float | None = _means("largest norm of the gradient; 0: as it is")
-    accumulate: int | None = _means("batches a step, whose gradients are averaged")
+    clip: float | None = _means("largest norm of the gradient; 0: not clipped")
+    accumulate: int | None = _means("batches per step, whose gradients are averaged")
     backbone_lr: float | None = _means("the backbone's rate as a share of --lr")
 
 

@@ -39,7 +39,7 @@ def test_what_is_typed_goes_before_the_recipe():
     assert {"lambda_n=3", "lambda_r=0.078125"} <= set(filled["set_"])
     with pytest.raises(InputError, match=r"umm has no recipe 'cifar'.*did you mean 'cifar10'"):
         named_recipe("umm", "cifar")
-    with pytest.raises(InputError, match=r"junk has no recipe 'cub'.*none"):
+    with pytest.raises(InputError, match=r"junk has no recipe 'cub'.*none.*nivmf"):
         named_recipe("junk", "cub")
     with pytest.raises(InputError, match="leave --recipe out"):
         with_named_recipe(typed("umm", "cifar10", cached="features"))

@@ -31,16 +31,16 @@ class DropoutSettings(Settings):
     """The settings of Monte Carlo dropout."""
 
     dropout: float = setting(0.1, "share of the features that is dropped", above=0, below=1)
-    samples: int = setting(10, "masks when it scores", least=2, most=MOST_SAMPLES)
+    samples: int = setting(10, "dropout masks for scoring", least=2, most=MOST_SAMPLES)
 
 
 @dataclass(frozen=True)
 class HetXLSettings(Settings):
     """The settings of HET-XL."""
 
-    latent_dim: int = setting(512, "width M before the classifier, where the noise is", least=2, most=WIDEST_INSIDE)
-    rank: int = setting(1, "of the covariance next to its diagonal", least=1, most=256)
-    samples: int = setting(20, "draws: of each image in training, of all in scoring", least=2, most=MOST_SAMPLES)
+    latent_dim: int = setting(512, "width M of the noisy features before the classifier", least=2, most=WIDEST_INSIDE)
+    rank: int = setting(1, "rank of the covariance of the noise, in addition to its diagonal", least=1, most=256)
+    samples: int = setting(20, "draws of the noise per image", least=2, most=MOST_SAMPLES)
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class SNGPSettings(Settings):
     """The settings of SNGP."""
 
     features: int = setting(1024, "random Fourier features F", least=2, most=WIDEST_INSIDE)
-    length: float = setting(1.0, "scale of the kernel of unit features", above=0, most=1e3)
+    length: float = setting(1.0, "length scale of the kernel, for features of unit length", above=0, most=1e3)
     ridge: float = setting(1.0, "precision of the prior", above=0, most=1e6)
-    mean_field: float = setting(12.5, "by which variance lowers logits", least=0, most=1e6)
+    mean_field: float = setting(12.5, "factor of the variance that lowers logits", least=0, most=1e6)
 
 
 S = TypeVar("S", bound=Settings)

@@ -48,18 +48,20 @@ class ContrastiveSettings(Settings):
     latent_dim: int = _latent_dim(16)
     hidden_dim: int = setting(512, "width of the hidden layer of the projector", least=1, most=MOST_WIDTH)
     positives: str = setting("views", "views of one image, or images with equal labels", choices=("views", "labels"))
-    negatives: int = setting(
-        0, "how many an image is compared with, drawn again each step; 0: the whole batch", least=0
-    )
+    negatives: int = setting(0, "negatives per image, drawn in each step; 0: the whole batch", least=0)
 
 
 @dataclass(frozen=True)
 class KappaSettings(ContrastiveSettings):
     """The common settings of the three methods with kappa."""
 
-    kappa: str = setting("head", "from the features by its own head, or the norm of the projection", choices=SOURCES)
-    kappa_init: float = setting(16.0, "about where kappa starts", above=0, most=MOST_KAPPA)
-    phases: float = setting(0.0, "share of the steps for mu alone, then kappa alone; 0: jointly", least=0, below=1)
+    kappa: str = setting(
+        "head", "source of kappa: a head on the features, or the norm of the projection", choices=SOURCES
+    )
+    kappa_init: float = setting(16.0, "approximate initial kappa", above=0, most=MOST_KAPPA)
+    phases: float = setting(
+        0.0, "share of the steps that train mu alone, before kappa alone; 0: jointly", least=0, below=1
+    )
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class MCInfoNCESettings(KappaSettings):
     samples: int = _samples()
     kappa_pos: float = _kappa_pos(16.0)
     denominator: str = _denominator()
-    cross: bool = setting(True, "all pairs of two images' draws, not only of one number as in equation 7")
+    cross: bool = setting(True, "use all pairs of draws, instead of pairs of equal index as in equation 7")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class InfoNCESettings(ContrastiveSettings):
 
     kappa_pos: float = _kappa_pos(16.0)
     denominator: str = _denominator()
-    norm: bool = setting(False, "a linear projection, whose length the model keeps as kappa")
+    norm: bool = setting(False, "use a linear projection, whose length is kappa")
 
 
 @dataclass(frozen=True)

@@ -45,20 +45,23 @@ class DINOSettings(Settings):
     """The settings of DINO; its defaults are appendix B of Nakamura et al. 2023, which has no momentum teacher."""
 
     prototypes: int = setting(
-        4096, "K, to which images are assigned; 65,536 in DINO's paper, for a million images", least=2, most=WIDEST
+        4096,
+        "number K of prototypes, to which images are assigned; 65,536 in DINO's paper, for a million images",
+        least=2,
+        most=WIDEST,
     )
     hidden_dim: int = setting(2048, "width of the two hidden layers of the head", least=1, most=WIDEST_INSIDE)
     bottleneck: int = setting(256, "width of the sphere on which prototypes lie", least=2, most=WIDEST_INSIDE)
     teacher_temperature: float = setting(0.04, "of the teacher, by which cosines are divided", above=0, most=1e3)
     student_temperature: float = setting(0.1, "of the student, by which cosines are divided", above=0, most=1e3)
-    centre: float = setting(0.9, "share of itself that the centre of the teacher keeps in a step", least=0, below=1)
+    centre: float = setting(0.9, "share of the teacher's centre that is kept in a step", least=0, below=1)
     momentum: float = setting(
         0.0,
-        "its own share weights that the teacher keeps in a step, rising to 1; 0: it is the network itself",
+        "share of its weights that the teacher keeps in a step, rising to 1; 0: the network is the teacher",
         least=0,
         below=1,
     )
-    n_small: int = setting(6, "low-resolution views an image", least=0, cached=0)
+    n_small: int = setting(6, "low-resolution views per image", least=0, cached=0)
     small_size: int = setting(96, "side of a low-resolution view, in pixels", least=1, most=MOST_WIDTH, cached=96)
 
 

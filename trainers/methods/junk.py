@@ -48,17 +48,15 @@ def pair_loss(intact: Tensor, damaged: Tensor, *, gap: float) -> Tensor:
 class JunkSettings(Settings):
     """The settings of the junk head."""
 
-    margin: float = setting(1.0, "by which a damaged view is to lie above its own image, in nats", above=0)
-    within: float = setting(
-        0.5, "weight of pairs of an image and its own view; the rest is cross-entropy over all", least=0, most=1
-    )
+    margin: float = setting(1.0, "margin between a damaged view and its image, in nats", above=0)
+    within: float = setting(0.5, "weight of pairs of an image and its view; the rest is cross-entropy", least=0, most=1)
     noise: float = setting(
         1.0,
         "standard deviation of Gaussian noise on the features in training, as a share of their spread",
         least=0,
         most=100,
     )
-    n_damaged: int = setting(1, "damaged views of an image in a step", least=1, most=16)
+    n_damaged: int = setting(1, "damaged views per image", least=1, most=16)
 
 
 class Junk(Method[JunkSettings]):

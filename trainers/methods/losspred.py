@@ -110,22 +110,20 @@ def fold_of(rows: Tensor, folds: int, seed: int) -> Tensor:
 class LossPredSettings(Settings):
     """The settings of loss prediction (Kirchhof et al. 2023 and 2024)."""
 
-    form: str = setting("ranking", "of pairs by their loss, or the squared distance to the loss", choices=FORMS)
+    form: str = setting("ranking", "rank pairs by their loss, or predict the loss with a squared error", choices=FORMS)
     task: str = setting("cross-entropy", "the loss that is predicted", choices=tuple(LOSSES))
-    loss_column: str = setting(
-        "", "a column of the data that holds the loss, computed elsewhere; then there is no classifier"
-    )
-    margin: float = setting(0.1, "of the ranking, in the unit of the uncertainty", above=0)
+    loss_column: str = setting("", "column with your losses to predict, instead of a classifier's")
+    margin: float = setting(0.1, "margin of the ranking, in the unit of the uncertainty", above=0)
     leeway: float = setting(0.0, "pairs whose losses differ by less are not ranked", least=0)
     hidden: int = setting(512, "width of the head's hidden layers", least=1, most=MOST_WIDTH)
     depth: int = setting(2, "hidden layers of the head", least=0, most=DEEPEST)
     within: float = setting(
-        0.0, "weight of pairs of an image and its own view, the view the less certain", least=0, most=1
+        0.0, "weight of pairs of an image and its view, where the view counts as less certain", least=0, most=1
     )
-    weight: float = setting(1.0, "of the head's loss next to the classifier's", above=0)
+    weight: float = setting(1.0, "weight of the head's loss relative to the classifier's", above=0)
     folds: int = setting(
         5,
-        "classifiers; an image's loss is of the one that did not learn from it; 1: all learn from all",
+        "classifiers; the loss of an image is from the one not trained on it; 1: one for all images",
         least=1,
         most=100,
     )

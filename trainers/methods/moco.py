@@ -50,14 +50,14 @@ class MoCoSettings(Settings):
     hidden_dim: int = setting(2048, "width of the hidden layer of the projector", least=1, most=MOST_WIDTH)
     queue: int = setting(
         4096,
-        "keys of earlier batches that an image is separated from; a multiple of the batch, at most the images",
+        "negatives from earlier batches; a multiple of the batch, at most the number of images",
         least=1,
         most=1 << 22,
     )
-    momentum: float = setting(0.999, "its own share weights that the slow copy keeps in a step", least=0, below=1)
+    momentum: float = setting(0.999, "share of its weights that the slow copy keeps in a step", least=0, below=1)
     temperature: float = setting(0.2, "by which cosines are divided", above=0, most=1e3)
     key_groups: int = setting(
-        8, "parts of a batch of keys, shuffled, that batch normalisation sees on their own", least=1, most=MOST_GROUPS
+        8, "shuffled parts of a batch of keys, each normalised separately", least=1, most=MOST_GROUPS
     )
 
 

@@ -105,14 +105,16 @@ class ProxyAnchorSettings(ProxySettings):
 class NivMFSettings(ProxySettings):
     """The settings of nivMF. A kappa of 1,000 is a mean cosine of 0.78 in 512 dimensions; one of 50 would be 0.1."""
 
-    distance: str = setting("el-nivmf", "of an image from a class", choices=DISTANCES)
-    density: str = setting("exact", "of a class, or as the paper has it", choices=("exact", "published"))
+    distance: str = setting("el-nivmf", "distance between image and class", choices=DISTANCES)
+    density: str = setting("exact", "density of a class: exact, or as in the paper", choices=("exact", "published"))
     samples: int = setting(5, "Monte Carlo draws of an image (el-nivmf)", least=1, most=4096)
-    temperature: float = setting(3.0, "by which distances are divided, at the start", above=0, most=1e6)
-    guidance: float = setting(0.0, "weight of the ProxyAnchor loss next to it", least=0, most=1e6)
-    kappa: str = setting("norm", "the norm of the projection, or from the features by its own head", choices=SOURCES)
-    kappa_init: float = setting(1000.0, "about where the kappa of an image starts", above=0, most=MOST_KAPPA)
-    proxy_kappa: float = setting(50.0, "where a class's kappas start", above=0, most=MOST_KAPPA)
+    temperature: float = setting(3.0, "initial divisor of distances", above=0, most=1e6)
+    guidance: float = setting(0.0, "weight of an additional ProxyAnchor loss", least=0, most=1e6)
+    kappa: str = setting(
+        "norm", "source of kappa: the norm of the projection, or a head on the features", choices=SOURCES
+    )
+    kappa_init: float = setting(1000.0, "approximate initial kappa of an image", above=0, most=MOST_KAPPA)
+    proxy_kappa: float = setting(50.0, "initial kappas of a class", above=0, most=MOST_KAPPA)
     kappa_lr: float = _share(10.0, "the logarithms of the classes' kappas")
     temperature_lr: float = _share(1.0, "the logarithm of the temperature")
     hidden_dim: int = setting(512, "width of the hidden layer of the projector (kappa=head)", least=1, most=MOST_WIDTH)

@@ -30,9 +30,9 @@ class SiameseSettings(Settings):
     hidden_dim: int = setting(512, "width of the hidden layer of projector and predictor", least=1, most=MOST_WIDTH)
     predictor: str = setting("direct", "computed, as in DirectPred, or learned, as in SimSiam", choices=PREDICTORS)
     predictor_every: int = setting(
-        10, "steps between two decompositions for a direct predictor; one takes a second at M = 2048 on a CPU", least=1
+        10, "steps between updates of a direct predictor; an update takes a second at M = 2048 on a CPU", least=1
     )
-    n_small: int = setting(6, "low-resolution views an image", least=0, cached=0)
+    n_small: int = setting(6, "low-resolution views per image", least=0, cached=0)
     small_size: int = setting(96, "side of a low-resolution view, in pixels", least=1, most=MOST_WIDTH, cached=96)
 
 

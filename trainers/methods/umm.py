@@ -37,30 +37,26 @@ class UMMSettings(Settings):
     """
 
     latent_dim: int = setting(128, "width M of the Gaussians", least=2, most=MOST_WIDTH)
-    branches: int = setting(1, "C, Gaussians an image", least=1, most=MOST_BRANCHES)
-    samples: str = setting("5,3@0.5,1@0.75", "draws of each Gaussian, and how many from which share of the steps on")
+    branches: int = setting(1, "number C of Gaussians per image", least=1, most=MOST_BRANCHES)
+    samples: str = setting("5,3@0.5,1@0.75", "draws of each Gaussian; 3@0.5: 3 from half of the steps on")
     temperature: float = setting(0.1, "by which inner products are divided", above=0, most=1e3)
-    lambda_s: float = setting(1.0, "weight of separating images by their sets of draws; 0: off", least=0, most=1e6)
+    lambda_s: float = setting(1.0, "weight of the cross-entropy of sets of draws; 0: off", least=0, most=1e6)
     lambda_n: float = setting(
-        1.0, "weight of the divergence of two views' Gaussians, a dimension; 0: off", least=0, most=1e6
+        1.0, "weight of the KL divergence between two views, per dimension; 0: off", least=0, most=1e6
     )
-    lambda_r: float = setting(
-        10.0, "weight of the ranking of all draws of a batch, in [0, 1]; 0: off", least=0, most=1e6
-    )
-    bins: int = setting(10, "of the histogram that the ranking is counted in", least=1, most=1000)
-    learner: str = setting("end-to-end", "where the other view and the negatives come from", choices=LEARNERS)
+    lambda_r: float = setting(10.0, "weight of 1 - mean average precision of all draws; 0: off", least=0, most=1e6)
+    bins: int = setting(10, "bins of the histogram that average precision is computed from", least=1, most=1000)
+    learner: str = setting("end-to-end", "source of negatives: the batch, a queue or a memory bank", choices=LEARNERS)
     queue: int = setting(
         4096,
-        "others that an image is separated from: the length of the queue (moco), or draws from the bank",
+        "number of negatives: length of the queue (moco), or draws from the bank",
         least=1,
         most=1 << 22,
     )
-    momentum: float = setting(
-        0.999, "its own share weights that the slow copy keeps in a step (moco)", least=0, below=1
-    )
+    momentum: float = setting(0.999, "share of its weights that the slow copy keeps in a step (moco)", least=0, below=1)
     key_groups: int = setting(
         8,
-        "shuffled parts of a batch that batch normalisation sees on their own in the slow copy (moco)",
+        "shuffled parts of a batch that the slow copy normalises separately (moco)",
         least=1,
         most=MOST_GROUPS,
     )

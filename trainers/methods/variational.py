@@ -28,9 +28,13 @@ class VariationalSettings(Settings):
     """The common settings of the four methods; defaults as in Bizeul et al. 2024, appendix A.7.4."""
 
     latent_dim: int = setting(64, "width M of z, whose mean is the embedding", least=1, most=MOST_WIDTH)
-    channels: int = setting(256, "of the map that a decoder starts from; each doubling halves them", least=1, most=4096)
-    likelihood: str = setting("gaussian", "of a decoded pixel, in [0, 1]", choices=("gaussian", "bernoulli"))
-    likelihood_variance: float = setting(0.02, "of a decoded pixel with a gaussian likelihood", above=0, most=100)
+    channels: int = setting(
+        256, "channels of the first map of the decoder, halved each time its side doubles", least=1, most=4096
+    )
+    likelihood: str = setting("gaussian", "likelihood of a decoded pixel, in [0, 1]", choices=("gaussian", "bernoulli"))
+    likelihood_variance: float = setting(
+        0.02, "variance of a decoded pixel, for a gaussian likelihood", above=0, most=100
+    )
     views: int = _views(1, least=1)
 
 
@@ -39,8 +43,12 @@ class SimVAESettings(VariationalSettings):
     """The settings of SimVAE."""
 
     views: int = _views(10, least=2)
-    prior_variance: float = setting(0.15, "of z around the centre that the views of an image share", above=0, most=100)
-    centre_variance: float = setting(0.0, "of that centre around 0; 0: uniform, as in the paper", least=0, most=1e6)
+    prior_variance: float = setting(
+        0.15, "variance of z around the common centre of an image's views", above=0, most=100
+    )
+    centre_variance: float = setting(
+        0.0, "variance of that centre around 0; 0: uniform, as in the paper", least=0, most=1e6
+    )
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def vicreg_terms(x: Tensor, y: Tensor) -> Terms:
 class VICRegSettings(Settings):
     """The settings of VICReg; the weights are the paper's, whose expander is 8,192 wide throughout."""
 
-    latent_dim: int = setting(2048, "width D of what the terms are of; 8,192 in the paper", least=2, most=MOST_WIDTH)
+    latent_dim: int = setting(2048, "width D of the expanded embedding; 8,192 in the paper", least=2, most=MOST_WIDTH)
     hidden_dim: int = setting(2048, "width of the two hidden layers of the expander", least=1, most=MOST_WIDTH)
     invariance: float = setting(25.0, "weight of the distance between views of one image", least=0, most=1e6)
     variance: float = setting(25.0, "weight of dimensions whose spread over the batch is below 1", least=0, most=1e6)
