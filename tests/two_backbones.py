@@ -11,7 +11,7 @@ from scoring.joined_backbone import PartSpec
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import joined
 
-NAME = "resnet10t"
+NAME, WIDTH = "test_resnet", 96
 PACKAGE, FILE = "tiny-weights", "tiny_weights/models/tiny.pth"
 CARD = {"method": "trunks", "training": {"data": "none"}, "metrics": {}, "data_licence": "CC0"}
 LARGE, SMALL = 64, 32  # pixels

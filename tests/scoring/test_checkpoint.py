@@ -18,7 +18,7 @@ CARD = {"method": "visimsiam", "training": {"data": "none"}, "metrics": {"loss":
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=40))
+    spec = ModelSpec("test_resnet", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=40))
     return ScoringModel(spec).eval()
 
 
@@ -148,7 +148,7 @@ def test_a_model_that_is_not_there_is_named_with_what_could_be_meant(tmp_path, m
 
 def test_a_card_cannot_make_timm_read_a_file(saved, tmp_path, monkeypatch):
     options = {"checkpoint_path": str(tmp_path / "evil.pth")}
-    path = tampered(saved, tmp_path / "t.safetensors", backbone={"name": "resnet10t", "options": options})
+    path = tampered(saved, tmp_path / "t.safetensors", backbone={"name": "test_resnet", "options": options})
     monkeypatch.setattr(checkpoint, "_digest", lambda tensors, header: header["digest"])
     with pytest.raises(InputError, match=r"backbone option checkpoint_path=.* is not one of"):
         load_model(path)

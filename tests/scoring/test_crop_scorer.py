@@ -26,7 +26,7 @@ def test_the_crops_are_corners_and_middle_and_their_mirrors():
 def test_the_spread_is_one_less_the_length_of_the_mean_and_zero_where_all_crops_are_alike():
     torch.manual_seed(0)
     heads = {"visimsiam": KappaHeadSpec(8, 3.0)}
-    model = ScoringModel(ModelSpec("resnet10t", {}, heads, Preprocessing(size=32, resize=32))).eval()
+    model = ScoringModel(ModelSpec("test_resnet", {}, heads, Preprocessing(size=32, resize=32))).eval()
     pixels = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), np.uint8)
     pixels[3] = 90
     scores = Runner(model, torch.device("cpu"), scorers={"crops": CropsScorer()}).submit(pixels).result()
@@ -34,7 +34,7 @@ def test_the_spread_is_one_less_the_length_of_the_mean_and_zero_where_all_crops_
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2)
     with torch.no_grad():
         for row in range(4):
-            total = np.zeros(512)
+            total = np.zeros(96)
             for crop in ten_crops(images[row : row + 1]):
                 feature = model.features(crop)[0].double().numpy()
                 total += feature / np.linalg.norm(feature)

@@ -124,7 +124,7 @@ def test_the_column_of_a_head_for_junk_is_the_sigmoid_of_its_last_layer():
 
 def test_one_pass_gives_every_head_its_answer_in_its_own_direction():
     heads = {"a": SPECS[0], "b": SPECS[1], "c": SPECS[2]}
-    model = ScoringModel(ModelSpec("resnet10t", {}, heads, Preprocessing(size=32, resize=32))).eval()
+    model = ScoringModel(ModelSpec("test_resnet", {}, heads, Preprocessing(size=32, resize=32))).eval()
     pixels = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
     with torch.inference_mode():
         outputs, features = model(pixels), model.features(pixels)

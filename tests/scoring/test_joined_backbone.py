@@ -6,7 +6,19 @@ import pytest
 import timm
 import torch
 from safetensors.torch import load_file, save_file
-from two_backbones import CARD, LARGE, NAME, images, install, joined, make_model, make_package, own_weights, parts
+from two_backbones import (
+    CARD,
+    LARGE,
+    NAME,
+    WIDTH,
+    images,
+    install,
+    joined,
+    make_model,
+    make_package,
+    own_weights,
+    parts,
+)
 
 from scoring import checkpoint
 from scoring.checkpoint import load_model, read_header, save_checkpoint
@@ -71,14 +83,17 @@ def test_features_are_each_networks_own_less_the_centre_over_the_scale(model, pl
     assert computed.dtype == torch.float32
     for got, (large, small) in zip(computed.numpy(), pooled_slowly(pixels, place[1]), strict=True):
         centre = trunks.centre.numpy()
-        expected = [(large - centre[:512]) / float(trunks.scale[0]), (small - centre[512:]) / float(trunks.scale[1])]
+        expected = [
+            (large - centre[:WIDTH]) / float(trunks.scale[0]),
+            (small - centre[WIDTH:]) / float(trunks.scale[1]),
+        ]
         np.testing.assert_allclose(got, np.concatenate(expected), atol=2e-3)
 
 
 @pytest.mark.slow
 def test_centre_and_scale_are_mean_and_root_mean_square_over_the_images_joined_on(model, place):
     pooled = pooled_slowly(images(24, 1), place[1])
-    for at, cut in enumerate((slice(0, 512), slice(512, 1024))):
+    for at, cut in enumerate((slice(0, WIDTH), slice(WIDTH, 2 * WIDTH))):
         values = np.stack([row[at] for row in pooled]).astype(np.float64)
         np.testing.assert_allclose(model.backbone.centre[cut].numpy(), values.mean(0), rtol=1e-3, atol=1e-4)
         spread = math.sqrt(((values - values.mean(0)) ** 2).mean())
@@ -93,8 +108,8 @@ def test_the_cosine_of_two_embeddings_is_the_mean_of_the_parts_cosines_by_their_
         return np.array([[a @ b / math.sqrt((a @ a) * (b @ b)) for a in rows] for b in rows])
 
     centre, scale = model.backbone.centre.double().numpy(), model.backbone.scale.double().numpy()
-    pooled = features * scale.repeat(512) + centre  # the centre is put back
-    expected = 0.7 * cosines(pooled[:, :512]) + 0.3 * cosines(pooled[:, 512:])
+    pooled = features * scale.repeat(WIDTH) + centre  # the centre is put back
+    expected = 0.7 * cosines(pooled[:, :WIDTH]) + 0.3 * cosines(pooled[:, WIDTH:])
     np.testing.assert_allclose(embedding @ embedding.T, expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(embedding, axis=1), 1, atol=1e-6)
 
@@ -124,7 +139,7 @@ def test_one_backbone_and_too_few_images_are_not_projected(model):
     with pytest.raises(InputError, match="of several backbones, got resnet10t"):
         joined.projected(load_model("trio")[0], torch.zeros(5, 512), 4)
     with pytest.raises(InputError, match="at least 12 images to measure on, got 5"):
-        joined.projected(model, torch.zeros(5, 1024), 12)
+        joined.projected(model, torch.zeros(5, 2 * WIDTH), 12)
 
 
 def test_a_checkpoint_holds_no_tensor_of_a_packaged_backbone_and_gives_back_the_same_model(model, projected, tmp_path):
@@ -136,8 +151,8 @@ def test_a_checkpoint_holds_no_tensor_of_a_packaged_backbone_and_gives_back_the_
         assert any(name.startswith("backbone.parts.1.") for name in names)
         loaded, card = load_model(path)
         assert loaded.spec == each.spec
-        assert card["backbone"]["name"] == "resnet10t+resnet10t"
-        assert card["backbone"]["width"] == 1024
+        assert card["backbone"]["name"] == "test_resnet+test_resnet"
+        assert card["backbone"]["width"] == 2 * WIDTH
         with torch.inference_mode():
             assert torch.equal(loaded(images(3)).embedding, each(images(3)).embedding)
 
@@ -159,7 +174,7 @@ def test_a_head_reads_the_features_of_both(model):
 
 def test_features_are_float32_under_low_precision_and_near_those_of_full(model):
     def pooled(features):
-        pieces = features.split(512, dim=1)
+        pieces = features.split(WIDTH, dim=1)
         return (
             torch.cat([piece * model.backbone.scale[at] for at, piece in enumerate(pieces)], 1) + model.backbone.centre
         )
@@ -204,7 +219,7 @@ def changed(path, at=0, **fields):
 
 
 BAD = {
-    "no list": (lambda path: {"parts": "resnet10t"}, "expected at most 4 backbones"),
+    "no list": (lambda path: {"parts": NAME}, "expected at most 4 backbones"),
     "one backbone": (lambda path: {"parts": changed(path)[:1]}, "expected 2 to 4 backbones"),
     "many backbones": (lambda path: {"parts": changed(path)[:1] * 5}, "expected at most 4 backbones"),
     "a size that does not divide": (lambda path: {"parts": changed(path, size=48)}, "do not divide the 64"),
@@ -260,5 +275,5 @@ def test_parts_side_by_side_are_checked_before_anything_is_built():
         require_parts(half, 48, 0)
     with pytest.raises(ValueError, match="above 0"):
         PartSpec(NAME, 64, 0.0, **MIDDLE)
-    assert JoinedBackbone(half, 64).num_features == 1024
+    assert JoinedBackbone(half, 64).num_features == 2 * WIDTH
     assert side_by_side(half, Preprocessing(size=64, resize=64)).preprocessing.size == LARGE

@@ -12,7 +12,7 @@ from scoring.model import ModelSpec, ScoringModel
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(32, 127.0)}, Preprocessing(size=32, resize=32))
+    spec = ModelSpec("test_resnet", {}, {"visimsiam": KappaHeadSpec(32, 127.0)}, Preprocessing(size=32, resize=32))
     return ScoringModel(spec).eval()
 
 
@@ -23,7 +23,7 @@ def pixels(n, seed=0):
 @torch.inference_mode()
 def test_embeddings_have_unit_length_and_kappas_are_positive(model):
     outputs = model(pixels(7))
-    assert outputs.embedding.shape == (7, 512)
+    assert outputs.embedding.shape == (7, 96)
     assert torch.allclose(outputs.embedding.norm(dim=1), torch.ones(7), atol=1e-6)
     assert outputs.columns["kappa_visimsiam"].shape == (7,)
     assert (outputs.columns["kappa_visimsiam"] > 0).all()

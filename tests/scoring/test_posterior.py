@@ -27,7 +27,9 @@ CARD = {"method": "simvae", "training": {"data": "none"}, "metrics": {}, "data_l
 def model():
     torch.manual_seed(0)
     heads = {"simvae": PosteriorHeadSpec(5, 32, 8), "visimsiam": KappaHeadSpec(8, 3.0)}
-    return ScoringModel(ModelSpec("resnet10t", {}, heads, Preprocessing(size=32, resize=32), embedding="simvae")).eval()
+    return ScoringModel(
+        ModelSpec("test_resnet", {}, heads, Preprocessing(size=32, resize=32), embedding="simvae")
+    ).eval()
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def config(method, **changes):
     kind = METHODS[method].Settings
     values = {"latent_dim": 4, "channels": 8, "views": 2, "hidden_dim": 8, "n_small": 0}
     settings = kind(**{name: value for name, value in values.items() if name in kind.about()})
-    return TrainConfig(method, backbone="resnet10t", size=32, settings=settings, **changes)
+    return TrainConfig(method, backbone="test_resnet", size=32, settings=settings, **changes)
 
 
 def test_a_frozen_start_keeps_its_embedding_and_one_that_moves_takes_the_new_one(model, pixels):

@@ -19,7 +19,7 @@ from trainers.data import TrainingSet
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=36))
+    spec = ModelSpec("test_resnet", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=36))
     return ScoringModel(spec, backbone=create_backbone(spec.backbone)).eval()
 
 

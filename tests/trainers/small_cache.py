@@ -27,7 +27,7 @@ def about(model, epochs=3, recipe=RECIPE, **columns):
     return {
         "kind": "cache",
         "format": FORMAT,
-        "model": {"trunk": backbone_digest(model), "backbone": "resnet10t"},
+        "model": {"trunk": backbone_digest(model), "backbone": "test_resnet"},
         "made_from": {"name": "m.safetensors"},
         "preprocessing": model.spec.preprocessing.to_json(),
         "width": model.width,

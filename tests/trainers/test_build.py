@@ -33,8 +33,8 @@ OWN = Preprocessing(size=32, resize=36, interpolation="bilinear", mean=(0.5, 0.4
 def one():
     """A model that somebody trusts: a kappa head and its own preprocessing."""
     torch.manual_seed(3)
-    spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, OWN)
-    return ScoringModel(spec, backbone=backbones.create_backbone("resnet10t")).eval()
+    spec = ModelSpec("test_resnet", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, OWN)
+    return ScoringModel(spec, backbone=backbones.create_backbone("test_resnet")).eval()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def recipe(method="losspred", **changes):
     kind = METHODS[method].Settings
     base = TrainConfig(
         method,
-        "resnet10t",
+        "test_resnet",
         size=32,
         epochs=2,
         batch_size=16,

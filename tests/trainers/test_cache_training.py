@@ -21,7 +21,7 @@ def config(method="losspred", **changes):
     settings = {"latent_dim": 8, "hidden_dim": 16, "n_small": 0}
     base = TrainConfig(
         method,
-        "resnet10t",
+        "test_resnet",
         size=32,
         epochs=5,
         batch_size=8,

@@ -58,7 +58,6 @@ def test_tensors_that_are_no_images_or_classes_are_refused(blobs, name, spoil, w
 def test_supervised_training_learns_two_plain_classes(blobs, tmp_path):
     config = recipe(
         "supervised",
-        backbone="resnet10t",
         epochs=12,
         lr=0.1,
         schedule="cosine",

@@ -64,7 +64,7 @@ def test_a_recipe_is_recorded_in_the_card(tmp_path):
         tmp_path / "photos",
         out=tmp_path / "m.safetensors",
         recipe="cifar10",
-        backbone="resnet10t",
+        backbone="test_resnet",
         epochs=1,
         batch_size=4,
         set={"latent_dim": 8, "n_small": 0},

@@ -44,14 +44,14 @@ def test_of_trunks_side_by_side_the_list_and_the_card_say_what_each_needs_and_wh
     path = tmp_path / "world.safetensors"
     save_checkpoint(path, two_backbones.make_model(), {**two_backbones.CARD, "good for": "photographs"})
     monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: {"world": path})
-    first = "backbone resnet10t at 64 px: in the package tiny-weights, "
+    first = "backbone test_resnet at 64 px: in the package tiny-weights, "
     rest = [
         "good for: photographs",
         f"{first}installed, the exact file",
-        "backbone resnet10t at 32 px: in the checkpoint",
+        "backbone test_resnet at 32 px: in the checkpoint",
     ]
     assert run("models").stdout.splitlines() == [
-        "world (default): embedding on resnet10t+resnet10t, 64 px, CC0",
+        "world (default): embedding on test_resnet+test_resnet, 64 px, CC0",
         *(f"  {line}" for line in rest),
     ]
     assert run("models", "world").stdout.splitlines()[-3:] == rest

@@ -76,7 +76,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "photos" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     torch.manual_seed(0)
     heads = {"classes": ClassifierHeadSpec(4), "visimsiam": KappaHeadSpec(8, 31.0)}
-    model = ScoringModel(ModelSpec("resnet10t", {}, heads, Preprocessing(size=32, resize=32)))
+    model = ScoringModel(ModelSpec("test_resnet", {}, heads, Preprocessing(size=32, resize=32)))
     card = {"method": "visimsiam", "training": {}, "metrics": {}, "data_licence": "CC0"}
     save_checkpoint(tmp_path / "m.safetensors", model.eval(), card)
     (tmp_path / "outside_scorers.py").write_text(OUTSIDE)

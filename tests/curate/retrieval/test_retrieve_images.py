@@ -69,7 +69,9 @@ def test_the_kappa_of_the_head_that_embeds_needs_no_calibration(folder, tmp_path
     model, table = tmp_path / "m.safetensors", tmp_path / "t.parquet"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        spec = ModelSpec("resnet10t", {}, {"own": NormHeadSpec(8)}, Preprocessing(size=32, resize=32), embedding="own")
+        spec = ModelSpec(
+            "test_resnet", {}, {"own": NormHeadSpec(8)}, Preprocessing(size=32, resize=32), embedding="own"
+        )
         save_checkpoint(
             model, ScoringModel(spec).eval(), {"method": "own", "training": {}, "metrics": {}, "data_licence": "CC0"}
         )

@@ -170,7 +170,7 @@ def test_a_method_with_settings_is_one_class_and_one_line_of_the_table(monkeypat
         return CliRunner().invoke(app, [str(arg) for arg in args])
 
     trained = run("train", "smoothed", tmp_path / "photos", "--label-from-folder", "-o", tmp_path / "m.safetensors",
-                  "--backbone", "resnet10t", "--size", 32, "--epochs", 1, "--set", "smoothing=0.5")  # fmt: skip
+                  "--backbone", "test_resnet", "--size", 32, "--epochs", 1, "--set", "smoothing=0.5")  # fmt: skip
     assert trained.exit_code == 0, trained.output
     assert read_header(tmp_path / "m.safetensors")["training"]["recipe"]["settings"] == {"smoothing": 0.5}
     wrong = run("train", "smoothed", tmp_path / "photos", "-o", tmp_path / "n.safetensors", "--set", "smoothing=1")

@@ -235,7 +235,7 @@ def blobs():
 
 def small(name, **changes):
     settings = METHODS[name].Settings(latent_dim=4, channels=16, views=2)
-    shared = {"backbone": "resnet10t", "size": 32, "epochs": 2, "batch_size": 16, "optimizer": "adamw", "lr": 1e-3}
+    shared = {"backbone": "test_resnet", "size": 32, "epochs": 2, "batch_size": 16, "optimizer": "adamw", "lr": 1e-3}
     views = Augmentation(scale=(0.6, 1.0), gray=0.0, blur=0.0)
     return replace(TrainConfig(name, augmentation=views, settings=settings, **shared), **changes)
 
