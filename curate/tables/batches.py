@@ -15,6 +15,7 @@ from scoring.errors import InputError
 
 BATCH_BYTES = 64 << 20  # a batch holds at most about this much, unless a single row is larger
 READ_BUFFER = 1 << 20  # column chunks are read piece by piece: a row group may be larger than memory
+LEAST_BUFFER = 1 << 14  # of a column, where they are thousands
 
 
 @contextmanager
@@ -33,11 +34,12 @@ def named_errors(file: Path | StorePath) -> Iterator[None]:
         ) from None
 
 
-def open_parquet(file: Path | StorePath, *, dictionary: Sequence[str] = ()) -> pq.ParquetFile:
-    """Return the open file with page checksums verified and some text columns as dictionaries."""
+def open_parquet(file: Path | StorePath, *, dictionary: Sequence[str] = (), n_columns: int = 1) -> pq.ParquetFile:
+    """Return the open file with page checksums verified, some text columns as dictionaries, and buffers for columns."""
+    share = max(LEAST_BUFFER, BATCH_BYTES // max(1, n_columns))
     return pq.ParquetFile(
         file if isinstance(file, Path) else file.open(),
-        buffer_size=READ_BUFFER,
+        buffer_size=min(READ_BUFFER, share) if isinstance(file, Path) else READ_BUFFER,  # of a store: few requests
         pre_buffer=False,
         page_checksum_verification=True,
         read_dictionary=list(dictionary),
@@ -69,7 +71,7 @@ def file_batches(
             groups = range(parquet.metadata.num_row_groups) if groups is None else groups
             row_bytes = _layout(parquet, schema, groups, known)
         dictionary = [name for name in schema.names if known.get(name)]
-        parquet = open_parquet(file, dictionary=dictionary)
+        parquet = open_parquet(file, dictionary=dictionary, n_columns=len(schema.names))
     with parquet:
         if not schema.names:
             yield from _empty_batches(sum(parquet.metadata.row_group(each).num_rows for each in groups), rows)

@@ -63,3 +63,13 @@ def test_time_grows_with_the_number_of_columns(tmp_path, read):
         read(path)  # what is loaded once
         seconds[n] = min(processor_time(read, path) for _ in range(3))
     assert seconds[MANY] < MOST * seconds[FEW]
+
+
+def test_all_columns_share_the_memory_of_buffers(tmp_path, monkeypatch):
+    opened, sizes = pq.ParquetFile, []
+    monkeypatch.setattr(pq, "ParquetFile", lambda *a, **k: sizes.append(k["buffer_size"]) or opened(*a, **k))
+    for n in (10, MANY):
+        pq.write_table(pa.table(wide(n)), tmp_path / "a.parquet")
+        as_table(tmp_path / "a.parquet")
+        assert sizes[-1] * n <= 64 << 20
+    assert sizes[-1] < sizes[0] == 1 << 20
