@@ -107,7 +107,9 @@ class TrainOptions:
         str | None,
         Option("Keep the best model so far, NAME.best.safetensors, by knn, recall_at_1 or r_auroc.", metavar="MEASURE"),
     ] = None
-    keep_state: Annotated[bool, Option("Keep the training state, to resume with more --epochs.")] = False
+    keep_state: Annotated[
+        bool, Option("Keep the training state, to resume with more --epochs; it has projector and predictor.")
+    ] = False
     overwrite: fields.Overwrite = False
     report: Annotated[Callable[[Any], None], Note("Called after every step.")] = lambda progress: None
     announce: fields.Announce = lambda text: None
