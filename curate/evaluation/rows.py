@@ -48,16 +48,17 @@ class MeasuredRows:
         return MeasuredRows(self.table, self.index[keep], certainties(raw), raw, dict(self.left_out))
 
 
-def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+def score_columns(table: Table, columns: Sequence[str] = (), *, needed: bool = True) -> tuple[list[str], list[str]]:
     """Return the score columns to measure, and those left out because another ranks rows equally.
 
     Args:
         table: a scored table.
         columns: the user's; by default every ``kappa_*`` and ``unc_*``, but no ``unc_X`` next to ``kappa_X``, which
             is 1/kappa and gives the same ranks.
+        needed: whether there must be one.
 
     Raises:
-        InputError: if there is none, or a requested one is missing or holds no numbers.
+        InputError: if there is none and one is needed, or a requested one is missing or holds no numbers.
     """
     doubles: list[str] = []
     names = list(dict.fromkeys(columns))
@@ -65,7 +66,7 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
         names = [name for name in table.schema.names if name.startswith(("kappa_", "unc_"))]
         doubles = [name for name in names if name.startswith("unc_") and "kappa_" + name[4:] in names]
         names = [name for name in names if name not in doubles]
-    if not names:
+    if not names and needed:
         raise InputError(
             f"expected a score column (kappa_* or unc_*) in {table.path}, got "
             f"{name_list(table.schema.names, 'kappa_')}; score the images with curate score, or choose one "
@@ -92,7 +93,7 @@ def select_rows(table: Table, columns: Sequence[str]) -> MeasuredRows:
     """
     table_rows = read_rows(table, Needs(numbers=tuple(columns), keys=False))
     ok = table_rows.ok
-    values = np.stack([table_rows.numbers[name] for name in columns])
+    values = np.array([table_rows.numbers[name] for name in columns]).reshape(len(columns), table.n_rows)
     missing = np.isnan(values)
     for name, absent in zip(columns, missing, strict=True):
         if ok.any() and absent[ok].all():

@@ -52,7 +52,8 @@ def run_evaluate(options: EvaluateOptions) -> Evaluation | SubsetEvaluation:
         raise InputError(f"--{'probe' if options.probe is not None else 'set'} needs --train; add --train TABLE")
     protocol = protocol_of(options.probe, options.set)
     chosen = several(options.column)
-    names, same_ranks = score_columns(opened, chosen)
+    others = votes is not None or options.against is not None or settings.degrade
+    names, same_ranks = score_columns(opened, chosen, needed=options.train is None or bool(others))
     caveats = Caveats(same_ranks)
     runner = runner_of(opened, options.model, settings, caveats) if settings.degrade else None
     if runner is not None:

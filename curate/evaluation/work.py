@@ -198,7 +198,7 @@ class EvaluationWork:
         certainty = self.certainty() if known.right else {}
         self.announce(f"intervals of {len(certainty)} columns from {self.settings.repeats:,} resamples")
         out.measures += correctness.accuracies(known, **self.common)
-        if not known.right:
+        if not known.right or not certainty:  # without a score, probes are measured alone
             return
         measures, out.curves = correctness.certainty_measures(certainty, known, **self.common)
         out.measures += measures
@@ -209,7 +209,9 @@ class EvaluationWork:
             out.measures += [shape.without(why) for shape in missing]
         elif right is not None:
             slope, out.caveats.without_slope = correctness.slopes(certainty, right, **self.common)
-            out.measures += [slope, *correctness.means(self.rows.raw, right, **self.common)]
+            out.measures.append(slope)
+            if self.rows.raw:
+                out.measures += correctness.means(self.rows.raw, right, **self.common)
         out.caveats.norm_unknown = True
 
     def certainty(self) -> dict[str, Floats]:

@@ -185,3 +185,19 @@ def test_own_embeddings_compare_whichever_model_scored_the_tables(tables, tmp_pa
     assert value(by_name, "kNN accuracy") == value(usual, "kNN accuracy")
     with pytest.raises(InputError, match="another model"):
         evaluate(paths[1], train=paths[0], label="label", **QUICK)
+
+
+@pytest.mark.parametrize("probe", ["knn", "linear"])
+def test_a_model_without_a_score_is_measured_by_its_embeddings(tables, tmp_path, probe):
+    train, test = tables
+    data = pq.read_table(test)
+    scores = [name for name in data.column_names if name.startswith(("kappa_", "unc_"))]
+    bare = tmp_path / "bare.parquet"
+    pq.write_table(data.drop_columns(scores), bare)
+    usual, alone = (evaluate(path, train=train, label="label", probe=probe, **QUICK) for path in (test, bare))
+    name = {"knn": "kNN accuracy", "linear": "linear accuracy"}[probe]
+    assert value(alone, name) == value(usual, name)
+    assert set(alone.columns) == {"embedding", "baseline", *(["class entropy"] if probe == "linear" else [])}
+    for options in ({}, {"train": train, "against": test}):
+        with pytest.raises(InputError, match="score column"):
+            evaluate(bare, label="label", **options, **QUICK)
