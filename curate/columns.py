@@ -18,6 +18,7 @@ LABEL = "label"  # of the classes, unless the user names another
 FOLDER = "folder"  # of the image, by its key, where a command asks for it and the table has no such column
 FRAMES = "n_frames"
 SIGNATURE = "signature"
+THUMBNAIL = "thumbnail"
 EMBEDDING = "embedding"
 QUALITY = "quality_"  # what names of image quality begin with
 OK = "ok"  # the status of a row whose image was scored
@@ -57,6 +58,7 @@ COLUMNS: dict[str, Column] = {
     "sha256": Column("hex digest of the encoded bytes"),
     "phash": Column("64-bit perceptual hash of the whole image"),
     SIGNATURE: Column("255 numbers whose cosine is the similarity of two whole images, and 32 for their colours"),
+    THUMBNAIL: Column("64 x 64 greys of the whole image, by which near copies are confirmed"),
     STATUS: Column("'ok', the kind of failure, or 'gone'"),
     ERROR: Column("the failure in one sentence, or a warning on an ok row"),
     **QUALITY_COLUMNS,

@@ -31,7 +31,7 @@ MODEL = "world"
 READING = ("key", "path-column", "image-column", "root")
 AGAINST, LEAKS, LABELS = (f"{STEPS_FOLDER}/{name}.parquet" for name in ("against", "leaks", "labels"))
 THUMBS = 500  # of the page: each is one more image to decode
-SURE = 0.99  # cosine of signatures: above it copies alone were seen, below it also other things of one template
+SURE = 0.99  # cosine of signatures: above it are mostly copies, which thumbnails then confirm
 _MARK = re.compile(r"# Written by curate clean \(([0-9a-f]{16})\)\.[^\n]*\n")
 NOTES = {
     "usable": "unusable in every domain: one colour, pure noise, enlarged from a few pixels, a placeholder\n"

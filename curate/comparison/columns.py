@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, ERROR, KEY, MTIME, SIGNATURE, URI
+from curate.columns import EMBEDDING, ERROR, KEY, MTIME, SIGNATURE, THUMBNAIL, URI
 from curate.comparison.results import NUMBERS, VALUES, ColumnShift, ValueShare
 from curate.comparison.sample import TableSample
 from curate.statistics.two_sample import (
@@ -25,7 +25,9 @@ from curate.tables.digests import plain
 from curate.tables.needs import PHASH, SHA256, is_number, is_plain
 from scoring.relative.columns import CLUSTER, UNLIKE
 
-ROW_NAMING = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING, MTIME})  # of one row or its file
+ROW_NAMING = frozenset(
+    {KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, THUMBNAIL, EMBEDDING, MTIME}
+)  # of one row or its file
 GROUP_NUMBERS = frozenset({CLUSTER, UNLIKE})  # of one fit; another fit has other groups
 MOST_VALUES = 10_000
 N_MOVED = 3

@@ -166,7 +166,8 @@ def _image(waiting: Waiting, made: Reduced | str) -> DecodedImage:
         image = waiting.ordinary()
         return replace(image, error=image.error or single_line(f"decoded on the CPU, because the GPU reported: {made}"))
     jpeg = waiting.jpeg
-    return outcome_of(jpeg.data, "jpeg", jpeg.header, waiting.sha256, pixels=made.pixels, small=made.small)
+    pixels, small, larger = made.pixels, made.small, made.larger
+    return outcome_of(jpeg.data, "jpeg", jpeg.header, waiting.sha256, pixels=pixels, small=small, larger=larger)
 
 
 def finished(image: DecodedImage) -> "Future[DecodedImage]":

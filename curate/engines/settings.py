@@ -112,15 +112,16 @@ def refuse_difference(
         raise InputError(f"{place} belongs to a run with another {name}: {what}; {first}, {rest}")
 
 
-MADE = ("decoding", "signature")  # settings that are no option: each version of curate has its own
+MADE = ("decoding", "signature", "thumbnail")  # settings that are no option: each version of curate has its own
 
 
 def settings_of_version() -> dict[str, str]:
     """Return the settings of ``MADE`` of this version."""
     from scoring.images.decoding import KIND as DECODING
     from scoring.images.signature import KIND as SIGNATURE
+    from scoring.images.thumbnail import KIND as THUMBNAIL
 
-    return dict(zip(MADE, (DECODING, SIGNATURE), strict=True))
+    return dict(zip(MADE, (DECODING, SIGNATURE, THUMBNAIL), strict=True))
 
 
 OF_ANOTHER_VERSION = "another version of curate wrote it, and their outputs cannot be compared"

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, FRAMES, KEY, MTIME, N_BYTES, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
+from curate.columns import EMBEDDING, FRAMES, KEY, MTIME, N_BYTES, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE, THUMBNAIL
 from curate.engines.settings import ScoreSettings
 from curate.tables.arrays import numbers_of
 from curate.tables.dataset import column_array
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
+from curate.tables.thumbnails import thumbnail_array
 from scoring.images import DecodedImage
 from scoring.junk.features import JunkInputs
 from scoring.relative.model import DatasetFit
@@ -119,6 +120,7 @@ def _assemble(
         "sha256": column("sha256", pa.string()),
         "phash": column("phash", pa.uint64()),
         SIGNATURE: signature_array([image.signature for image in decoded]),
+        THUMBNAIL: thumbnail_array([image.thumbnail for image in decoded]),
         "status": column("status", pa.string()),
         "error": column("error", pa.string()),
     }

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.columns import COLUMNS, KEY, SIGNATURE, URI
+from curate.columns import COLUMNS, KEY, SIGNATURE, THUMBNAIL, URI
 from curate.counted import repeated
 from curate.manifest.contract import NUMBERED, SourceOptions
 from curate.manifest.schemes import URL_PATTERN
@@ -153,7 +153,9 @@ def _image_column(schema: pa.Schema, options: SourceOptions, where: str) -> str 
         return field.name
     if options.path_column is not None:
         return None
-    candidates = [field.name for field in schema if _holds_bytes(field.type) and field.name != SIGNATURE]
+    candidates = [
+        field.name for field in schema if _holds_bytes(field.type) and field.name not in (SIGNATURE, THUMBNAIL)
+    ]
     named = [name for name in candidates if name.lower() in IMAGE_NAMES]
     path = _path_column(schema, options, where, None)
     sure = [name for name in named if name.lower() not in _WEAK_NAMES or path is None]

@@ -6,14 +6,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS, URI, describe
+from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS, THUMBNAIL, URI, describe
 from curate.tables.needs import PHASH, SHA256, is_number, is_plain
 from curate.tables.signals import default_column, signal
 from curate.tables.table import Table
 from scoring.errors import InputError
 
 SCORE, NUMBER, TEXT, CLASS = "score", "number", "text", "class"
-NOT_SHOWN = {KEY, URI, STATUS, EMBEDDING, SIGNATURE, PHASH, SHA256}  # said elsewhere, or nothing that one reads
+NOT_SHOWN = {
+    KEY,
+    URI,
+    STATUS,
+    EMBEDDING,
+    SIGNATURE,
+    THUMBNAIL,
+    PHASH,
+    SHA256,
+}  # said elsewhere, or nothing that one reads
 TAKEN = {"n", "row", KEY, "path", STATUS, "decision", "reason"}  # names of a report's own
 DIRECTION = {"more certain": 1, "less certain": -1}
 MOST = 80  # columns

@@ -1,7 +1,7 @@
 """Decoding in several processes, since threads of one process wait for the interpreter lock on many cores.
 
 A process takes one image after another and gives back what ``decode`` makes of it, to the bit. ``child.py`` has the
-frames; the signature and the pixels follow the answer through the socket. For an image that counts in the budget of
+frames; signature, thumbnail and pixels follow the answer through the socket. For an image that counts in the budget of
 pixels, the process asks first, so that all of them share one budget.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scoring.images.budget import BUDGET
 from scoring.images.child import LONGEST_FRAME, answer_all, connected, receive_bytes, receive_frame, send_frame
@@ -33,7 +34,7 @@ FEWEST_IMAGES = 2_000  # so many decode in the seconds that the processes need t
 MOST = 24  # more than one process can feed
 MEMORY = 400 << 20  # bytes that each may take; together no more than half of what is free
 T = TypeVar("T")
-APART = ("pixels", "signature", "quality")  # what is not in the frame as it is
+APART = ("pixels", "signature", "thumbnail", "quality")  # what is not in the frame as it is
 
 
 @dataclass(frozen=True)
@@ -257,12 +258,13 @@ def _square(peer: socket.socket, side: int) -> Pixels:
 
 
 def _image(peer: socket.socket, reply: dict[str, Any]) -> DecodedImage:
-    signature = None
-    if reply["signature"]:
-        signature = np.frombuffer(receive_bytes(peer, reply["signature"]), np.int8)
+    parts: dict[str, NDArray] = {}
+    for name, kind in (("signature", np.int8), ("thumbnail", np.uint8)):
+        if reply[name]:
+            parts[name] = np.frombuffer(receive_bytes(peer, reply[name]), kind)
     pixels = _square(peer, reply["side"]) if reply["side"] else None
     quality = None if reply["quality"] is None else Quality(**reply["quality"])
-    return DecodedImage(pixels=pixels, signature=signature, quality=quality, **reply["image"])
+    return DecodedImage(pixels=pixels, quality=quality, **{"signature": None, **parts, **reply["image"]})
 
 
 DECODERS = Children(Decoder)  # those that are idle hold 0.3 GB each: they end with the run
@@ -312,7 +314,7 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
             parts: list[Any] = list(cut.pixels)
         else:
             image = decode(data, *settings, **request["more"])
-            reply, parts = _record(image), [image.signature, image.pixels]
+            reply, parts = _record(image), [image.signature, image.thumbnail, image.pixels]
     except MemoryError:
         send_frame(parent, {"memory": True})
         return
@@ -326,10 +328,11 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _record(image: DecodedImage) -> dict[str, Any]:
-    """Return the record of an image that is sent before its signature and pixels."""
+    """Return the record of an image that is sent before its signature, thumbnail and pixels."""
     return {
         "image": {name: value for name, value in vars(image).items() if name not in APART},
         "quality": None if image.quality is None else asdict(image.quality),
         "signature": 0 if image.signature is None else image.signature.nbytes,
+        "thumbnail": 0 if image.thumbnail is None else image.thumbnail.nbytes,
         "side": 0 if image.pixels is None else len(image.pixels),
     }

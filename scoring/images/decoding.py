@@ -35,6 +35,8 @@ from scoring.images.raster import DEFAULT_MAX_PIXELS, DecodeOptions, Header, Loc
 from scoring.images.signature import SIDE, chroma, perceptual_hash, signature
 from scoring.images.sniff import sniff, webp_canvas
 from scoring.images.supervised import opened_in_child
+from scoring.images.thumbnail import SIDE as THUMBNAIL_SIDE
+from scoring.images.thumbnail import thumbnail
 
 MOST_CHUNKS = 20_000  # of a PNG; libpng writes one for every 8 KB
 _SMALL_CHUNK = 4096  # bytes; of these the checksum is compared here, of others the decoder does it
@@ -182,7 +184,7 @@ def decode(
             raster, warning = image.raster(preprocessing.resize)
             header = replace(header, orientation=raster.orientation)
             picture = _resized(raster, preprocessing.resize, preprocessing.interpolation)
-            small = _small_picture(raster)
+            small, larger = (_small_picture(raster, side) for side in (SIDE, THUMBNAIL_SIDE))
             measures = _measures(raster, picture, small, preprocessing, header) if with_quality else None
         pixels = np.ascontiguousarray(centre_crop(orient(picture, raster.orientation), preprocessing.size))
     except DecodeError as failure:
@@ -190,7 +192,7 @@ def decode(
     if raster.highest is not None and raster.highest > options.white:
         seen = f"values up to {raster.highest:,} are above the white of {options.white:,}, and shown as white"
         warning = warning or seen
-    decoded = outcome_of(data, name, header, digest, pixels=pixels, small=small)
+    decoded = outcome_of(data, name, header, digest, pixels=pixels, small=small, larger=larger)
     error = single_line(warning) if warning else None
     return replace(decoded, quality=measures, error=error, highest=raster.highest)
 
@@ -264,8 +266,8 @@ def _resized(raster: Raster, short_side: int, interpolation: str) -> Pixels:
     return resize(middle.pixels, width, height, interpolation)
 
 
-def _small_picture(raster: Raster) -> Pixels:
-    return orient(resize(raster.pixels, SIDE, SIDE, "bilinear"), raster.orientation)
+def _small_picture(raster: Raster, side: int) -> Pixels:
+    return orient(resize(raster.pixels, side, side, "bilinear"), raster.orientation)
 
 
 def _measures(raster: Raster, resized: Pixels, small: Pixels, preprocessing: Preprocessing, header: Header) -> Quality:
@@ -285,8 +287,9 @@ def outcome_of(
     failure: DecodeError | None = None,
     pixels: Pixels | None = None,
     small: Pixels | None = None,
+    larger: Pixels | None = None,
 ) -> DecodedImage:
-    """Return the record of an image, with the hash and signature of its 32 x 32 reduction.
+    """Return the record of an image, with the hash, signature and thumbnail of its reductions.
 
     Args:
         data: the encoded image.
@@ -296,6 +299,7 @@ def outcome_of(
         failure: why there are no pixels.
         pixels: for the model, shape (size, size, 3).
         small: the whole image, oriented, shape (32, 32, 3).
+        larger: the same, shape (64, 64, 3).
     """
     width, height = (failure.width, failure.height) if failure else (None, None)
     if header is not None:
@@ -315,4 +319,5 @@ def outcome_of(
         n_frames=header.n_frames if header else None,
         status=failure.status if failure else "ok",
         error=str(failure) if failure else None,
+        thumbnail=None if larger is None else thumbnail(larger),
     )

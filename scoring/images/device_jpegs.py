@@ -24,6 +24,7 @@ from scoring.images.quiet import quiet
 from scoring.images.raster import DecodeOptions, Header, LocalImage
 from scoring.images.signature import SIDE
 from scoring.images.sniff import sniff
+from scoring.images.thumbnail import SIDE as THUMBNAIL_SIDE
 
 MOST_PIXELS = 32_000_000  # of one image on a device, where it takes 12 more bytes a pixel while it is reduced
 CLOSE = 3.0  # grey levels, mean of absolute differences, by which decoders may differ on the images of the trial
@@ -51,10 +52,12 @@ class Reduced:
     Attributes:
         pixels: for the model, uint8 RGB, shape (size, size, 3).
         small: the whole image, for the hash and the signature, uint8 RGB, shape (32, 32, 3).
+        larger: the whole image, for the thumbnail, shape (64, 64, 3).
     """
 
     pixels: Pixels
     small: Pixels
+    larger: Pixels
 
 
 def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = False) -> SoundJpeg | None:
@@ -107,7 +110,7 @@ class DeviceJpegs:
 
     @torch.inference_mode()
     def decode(self, jpegs: Sequence[SoundJpeg]) -> list[Reduced]:
-        """Return the model's input and the small image of one or more JPEGs.
+        """Return the model's input and the small images of one or more JPEGs.
 
         Raises:
             RuntimeError: the device's decoder fails at one of them, or memory runs out; there is nothing of any then.
@@ -116,8 +119,8 @@ class DeviceJpegs:
             self._reduced(picture, jpeg.header.orientation)
             for picture, jpeg in zip(self._pictures([jpeg.data for jpeg in jpegs]), jpegs, strict=True)
         ]
-        squares, smalls = (torch.stack(side).cpu().numpy() for side in zip(*made, strict=True))  # (N, S, S, 3)
-        return [Reduced(square, small) for square, small in zip(squares, smalls, strict=True)]
+        sides = (torch.stack(side).cpu().numpy() for side in zip(*made, strict=True))  # (N, S, S, 3) each
+        return [Reduced(*images) for images in zip(*sides, strict=True)]
 
     def _pictures(self, coded: Sequence[bytes]) -> list[Tensor]:
         """Return uint8 RGB of shape (3, H, W), on the device, unoriented."""
@@ -128,8 +131,8 @@ class DeviceJpegs:
             pictures: list[Tensor] = decode_jpeg(inputs, mode=ImageReadMode.RGB, device=self.device)
         return pictures
 
-    def _reduced(self, picture: Tensor, orientation: int) -> tuple[Tensor, Tensor]:
-        """Return the model's square, (S, S, 3), and the small image, (32, 32, 3)."""
+    def _reduced(self, picture: Tensor, orientation: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the model's square, (S, S, 3), and the small images, (32, 32, 3) and (64, 64, 3)."""
         preprocessing = self._preprocessing
         height, width = picture.shape[1:]
         across, down = resized_size(width, height, preprocessing.resize)
@@ -137,7 +140,10 @@ class DeviceJpegs:
         resized = _oriented(_resized(levels, across, down, preprocessing.interpolation), orientation)
         top, left = (round((side - preprocessing.size) / 2) for side in resized.shape[:2])  # as ``centre_crop``
         square = resized[top : top + preprocessing.size, left : left + preprocessing.size]
-        return square, _oriented(_resized(levels, SIDE, SIDE, "bilinear"), orientation)
+        small, larger = (
+            _oriented(_resized(levels, side, side, "bilinear"), orientation) for side in (SIDE, THUMBNAIL_SIDE)
+        )
+        return square, small, larger
 
     def _try_out(self) -> None:
         """Decode a colour and a grey image, and compare both with libjpeg-turbo's result."""

@@ -62,6 +62,7 @@ class DecodedImage:
         phash: 64-bit perceptual hash of the whole image, unsigned; None unless ``status`` is ``ok``.
         signature: of the whole image, int8, shape (287,): 255 numbers of its grey, zeros for an image without
             structure, and 32 of its colour; see ``signature.py``. None unless ``status`` is ``ok``.
+        thumbnail: of the whole image, uint8, shape (4096,), see ``thumbnail.py``; None unless ``status`` is ``ok``.
         quality: measures of the whole image; None unless ``status`` is ``ok`` and they were requested.
         n_frames: images in the file, of which one is decoded; None where they were not counted.
         status: a key of ``STATUSES``.
@@ -82,6 +83,7 @@ class DecodedImage:
     status: str
     error: str | None
     highest: int | None = None
+    thumbnail: NDArray[np.uint8] | None = None
 
 
 def single_line(message: Any) -> str:

@@ -7,10 +7,12 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, SIGNATURE
+from curate.columns import EMBEDDING, SIGNATURE, THUMBNAIL
+from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, chunks
 from curate.policies.dedup.finders.searches import Search, not_compared
 from curate.policies.dedup.finders.table import FINDERS, build
+from curate.policies.dedup.grouping.confirmed import Confirmation
 from curate.policies.dedup.grouping.keep import (
     LEAST_LOST,
     Criterion,
@@ -54,6 +56,7 @@ class Duplicates:
         reviewed: what reviewers decided.
         loose: rows just above the threshold in large groups, shape (N,) bool.
         to_review: which of them, and of such leaks, are kept until they are reviewed, shape (N,) bool.
+        unconfirmed: which of these are kept because their thumbnails do not show the same image, shape (N,) bool.
         large: rows that were enlarged from a copy in their group, shape (N,) bool; None where that did not count.
         other_rows: what was read of the other table, without embeddings and signatures; or None.
         notes: facts for the user, one sentence each.
@@ -69,6 +72,7 @@ class Duplicates:
     reviewed: Reviewed
     loose: Marked
     to_review: Marked
+    unconfirmed: Marked
     large: Marked | None = None
     other_rows: Rows | None = None
     notes: list[str] = field(default_factory=list)
@@ -126,28 +130,35 @@ def decide_duplicates(
     ties = links_last(table, key_ranks(table), files)
     ties[reviewed.stays] -= 2 * len(ties)  # before copies without a verdict
     order = partial(keep_order, rows, criteria, ties, protected, preferred, apart=reviewed.apart, files=files)
-    work = _Work(rows, request, order(), build(rows, request.thresholds, request.views()), compared)
+    work = _Work(table, rows, request, order(), build(rows, request.thresholds, request.views()), compared)
     open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))
-    foreign, held = work.foreign(other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT))
+    foreign, held, strange = work.foreign(other, other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT))
     at_home = protected | reviewed.answered(COPY, KEPT) | reviewed.apart
     stars = work.inside(open_rows, at_home)
     work, stars, large = _enlarged_last(work, stars, criteria, order, open_rows, at_home)
-    loose, waiting = work.loose(stars)
+    unconfirmed = work.confirm(stars)
+    loose, waiting = work.loose(stars, unconfirmed)
     # with --report-only a row that has a better one here goes for that
     outside = (foreign.finder >= 0) & (stars.finder < 0)
     stars.copy(outside | ~rows.ok, foreign)
     _release(stars, outside, reviewed.drop)
     linked = stars.finder >= 0
-    to_review = (waiting | (held & outside)) & linked
+    unconfirmed = (unconfirmed | (strange & outside)) & linked
+    to_review = ((waiting | (held & outside)) & linked) | unconfirmed
     outcome = np.where(linked & ~to_review & ~(outside & request.report_only) | reviewed.drop, DROP, KEEP)
     return Duplicates(
         *(rows, work.order, work.searches, stars, outside, foreign),
         outcome=np.where(rows.ok, outcome, FAILED).astype(np.uint8),
         other_rows=None if other_rows is None else replace(other_rows, embedding=None, signature=None),
-        notes=[*_notes(rows, work.searches), *(verdicts.notes(reviewed) if verdicts else ())],
+        notes=[
+            *_notes(rows, work.searches),
+            *_unconfirmed_note(table, int(unconfirmed.sum())),
+            *(verdicts.notes(reviewed) if verdicts else ()),
+        ],
         reviewed=reviewed,
         loose=loose & linked,
         to_review=to_review,
+        unconfirmed=unconfirmed,
         large=large,
     )
 
@@ -156,6 +167,7 @@ def decide_duplicates(
 class _Work:
     """What is needed to find groups in a table."""
 
+    table: Table
     rows: Rows
     request: DedupRequest
     order: NDArray[np.int64]
@@ -175,20 +187,36 @@ class _Work:
         stricter = search.stricter(threshold) if looser(name, threshold, chosen) == chosen else None
         return build(self.rows, {name: threshold}, self.request.views())[name] if stricter is None else stricter
 
-    def foreign(self, other_rows: Rows | None, open_rows: Marked, bound: Marked) -> tuple[Stars, Marked]:
-        """Return which open rows also occur in the other table, and which of these are kept for review, shape (N,).
+    @property
+    def confirmation(self) -> Confirmation:
+        """The check of what the signature links."""
+        threshold = self.request.thresholds[SIGNATURE]
+        place = np.argsort(self.order)
+        return Confirmation(self.table, self.rows, self.searches[SIGNATURE], threshold, self.request.views(), place)
+
+    def foreign(
+        self, other: Table | None, other_rows: Rows | None, open_rows: Marked, bound: Marked
+    ) -> tuple[Stars, Marked, Marked]:
+        """Return which open rows also occur in the other table, which of them are kept, and which are unconfirmed.
 
         The others are no longer open, in place.
         """
-        held = np.zeros(len(self.rows), bool)
-        if other_rows is None:
-            return Stars.empty(len(self.rows), tuple(self.searches)), held
+        held, unconfirmed = np.zeros((2, len(self.rows)), bool)
+        if other is None or other_rows is None:
+            return Stars.empty(len(self.rows), tuple(self.searches)), held, unconfirmed
         if self.request.report_only:
-            return find_outside(other_rows, self.searches, open_rows), held
+            return find_outside(other_rows, self.searches, open_rows), held, unconfirmed
         stars = find_outside(other_rows, self.searches, open_rows & ~bound)
         held = self.crowds.loose_leaks(stars, other_rows) & self.held_back(stars)
+        if self.request.confirmed:
+            unconfirmed = self.confirmation.leaks(stars, other)
+        held |= unconfirmed
         open_rows &= (stars.finder < 0) | held
-        return stars, held
+        return stars, held, unconfirmed
+
+    def confirm(self, stars: Stars) -> Marked:
+        """Detach rows that are other images than their owners, and return those that remain undecided, shape (N,)."""
+        return self.confirmation.apply(stars) if self.request.confirmed else np.zeros(len(self.rows), bool)
 
     def held_back(self, stars: Stars) -> Marked:
         """Return whether the finder that links each row holds back rows of large groups, shape (N,)."""
@@ -200,13 +228,22 @@ class _Work:
             return Stars.empty(len(self.rows), tuple(self.searches))
         return find_stars(self.order, self.searches, open_rows.copy(), protected, compared=self.compared)
 
-    def loose(self, stars: Stars) -> tuple[Marked, Marked]:
-        """Return the rows just above the threshold in large groups, and which of them are kept, with their owners."""
+    def loose(self, stars: Stars, unconfirmed: Marked) -> tuple[Marked, Marked]:
+        """Return the rows just above the threshold in large groups, and which of them are kept, with their owners.
+
+        Rows that get another owner may be confirmed by that, in place.
+        """
+        owner = stars.owner.copy()
         loose = self.crowds.loose(stars)
         waiting = loose & self.held_back(stars)
         if waiting.any():
             gone = self._drop_sure(stars, waiting)
             loose, waiting = loose & ~gone, waiting & ~gone
+        if self.request.confirmed:
+            moved = np.flatnonzero(stars.owner != owner)
+            unconfirmed[moved] = False
+            moved = moved[stars.finder[moved] == stars.names.index(SIGNATURE)]
+            unconfirmed[moved] = ~self.confirmation.holds(stars, moved)
         return loose, waiting
 
     def _drop_sure(self, stars: Stars, waiting: Marked) -> Marked:
@@ -298,6 +335,19 @@ def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
     for search in searches.values():
         notes += search.notes
     return notes
+
+
+def _unconfirmed_note(table: Table, count: int) -> list[str]:
+    if not count:
+        return []
+    why = (
+        "differ in a part" if THUMBNAIL in table.schema.names else "cannot be confirmed, as the table has no thumbnails"
+    )
+    again = "" if THUMBNAIL in table.schema.names else "score the images again, or "
+    return [
+        f"{counted(count, 'near copy is', 'near copies are')} kept until reviewed, which {why}: {again}view them with "
+        "curate review TABLE SUBSET; --finder with your own --threshold drops them"
+    ]
 
 
 def find_outside(

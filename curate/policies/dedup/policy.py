@@ -294,7 +294,7 @@ def recall_lines(searches: Mapping[str, Search]) -> list[str]:
 
 def _loose(duplicates: Duplicates, members: Members) -> list[str]:
     """Notes on large groups just above the threshold; empty for none."""
-    stars, rows = duplicates.stars, np.flatnonzero(duplicates.loose | duplicates.to_review)
+    stars, rows = duplicates.stars, np.flatnonzero((duplicates.loose | duplicates.to_review) & ~duplicates.unconfirmed)
     if not len(rows):
         return []
     groups, commonest = np.unique(members.group[rows]), int(np.bincount(stars.finder[rows]).argmax())
@@ -303,7 +303,7 @@ def _loose(duplicates: Duplicates, members: Members) -> list[str]:
     largest = f"{len(rows):,} rows, {int(members.size[groups].max()):,} in the largest"
     where = f"{largest}; median {stars.names[commonest]} {similarity:.3g}"
     like = "as do images of one template with different content, such as displays, plates or forms"
-    n_dropped = len(rows) - int(duplicates.to_review.sum())
+    n_dropped = len(rows) - int(duplicates.to_review[rows].sum())
     advice = f"{n_dropped:,} are dropped: view them with --sheet, or raise the --threshold"
     if not n_dropped:
         advice = (
@@ -330,7 +330,7 @@ def run_dedup(options: DedupOptions) -> DedupResult:
             f"{options.embedding!r} of --embedding is unknown; leave one of them out"
         )
     other = _other_table(options.against, opened, options.embedding) if options.against is not None else None
-    of_table = {"thresholds": {}, "without_flat": False, "facts": (), "held_back": (), "ties": TIES}
+    of_table = {"thresholds": {}, "without_flat": False, "facts": (), "held_back": (), "ties": TIES, "confirmed": False}
     request = part_of(DedupRequest, options, prefer=several(options.prefer), **of_table)
     request, few_finders = resolved(request, opened, options.finder)
     policy = Dedup(

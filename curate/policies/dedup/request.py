@@ -179,6 +179,7 @@ class DedupRequest(Request):
         held_back: finders whose threshold is their own or a stricter one: what they link in large groups just above
             it is kept until it is reviewed.
         ties: which of equal copies is kept; receipts of earlier versions, which used a hash, have none.
+        confirmed: what the signature links is kept unless the thumbnails confirm it; not in earlier receipts.
     """
 
     rule: ClassVar[str] = "dedup"
@@ -199,6 +200,7 @@ class DedupRequest(Request):
     facts: tuple[str, ...] = ()
     held_back: tuple[str, ...] = ()
     ties: str = TIES
+    confirmed: bool = False
 
     def __post_init__(self) -> None:
         for name in ("prefer", "facts", "held_back"):
@@ -293,6 +295,7 @@ def resolved(
     facts = facts_in(table, COMPARED)
     held_back = tuple(name for name in thresholds if _is_held_back(name, finders[name]))
     request = replace(request, thresholds=thresholds, label=label, held_back=held_back, without_flat=flat, facts=facts)
+    request = replace(request, confirmed=SIGNATURE in held_back)
     return request, few
 
 

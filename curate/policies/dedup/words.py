@@ -87,7 +87,7 @@ class DecisionWords:
         self, part: slice, kept_key: pa.Array, status: pa.Array | None, error: pa.Array | None
     ) -> NDArray[np.object_]:
         outcome, finder, group = self.duplicates.outcome[part], self.duplicates.stars.finder[part], self.group[part]
-        leaks, start = self.duplicates.leaks[part], part.start
+        leaks, start, unconfirmed = self.duplicates.leaks[part], part.start, self.duplicates.unconfirmed[part]
         views = [view.name for view in self.request.views()]
         reason = np.full(len(outcome), "like no other", object)
         reason[group >= 0] = "the row kept of its group"
@@ -108,7 +108,8 @@ class DecisionWords:
             how = how_matched(self.duplicates, self.duplicates.stars, start + at, views)
             kept = "" if outcome[at] == DROP else ", but stays"
             if self.duplicates.to_review[start + at]:
-                kept = "; one of many just above the threshold, kept until reviewed"
+                cause = "not confirmed by the thumbnails" if unconfirmed[at] else "one of many just above the threshold"
+                kept = f"; {cause}, kept until reviewed"
             owner = int(self.duplicates.stars.owner[start + at])
             if not place and reviewed.drop[owner]:
                 kept += f", which was dropped by {reviewed.by[owner]}"

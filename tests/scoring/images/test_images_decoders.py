@@ -39,8 +39,10 @@ def ended():
 
 
 def assert_equal(image, other):
-    arrays = ("pixels", "signature")
-    assert replace(image, pixels=None, signature=None) == replace(other, pixels=None, signature=None)
+    arrays = ("pixels", "signature", "thumbnail")
+    assert replace(image, pixels=None, signature=None, thumbnail=None) == replace(
+        other, pixels=None, signature=None, thumbnail=None
+    )
     for name in arrays:
         first, second = getattr(image, name), getattr(other, name)
         assert (first is None) == (second is None)

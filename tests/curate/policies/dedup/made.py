@@ -70,6 +70,11 @@ def signed(signatures):
     return pa.array([row.astype(np.int8).tobytes() for row in signatures], pa.binary(signatures.shape[1]))
 
 
+def same_thumbnails(n):
+    """A column of n equal thumbnails, which confirm what the signature links."""
+    return {"thumbnail": pa.array([bytes(range(256)) * 16] * n, pa.binary(4096))}
+
+
 def write_table(path, columns, *, model=None, signature=None):
     """Write a scored table with the columns given, and ``key`` k0, k1, ... unless given."""
     n = len(next(iter(columns.values())))

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from made import jittered, plain_rows, random_signatures, signed, write_table
+from made import jittered, plain_rows, random_signatures, same_thumbnails, signed, write_table
 from test_stars import cosines, peak_mb
 
 import curate
@@ -146,9 +146,12 @@ def tables(tmp_path):
     status = ["ok"] * 30
     status[4] = "unreadable"  # its old row cannot be compared
     write_table(
-        tmp_path / "old.parquet", {"key": [f"o{i}" for i in range(30)], "signature": signed(old), "status": status}
+        tmp_path / "old.parquet",
+        {"key": [f"o{i}" for i in range(30)], "signature": signed(old), "status": status, **same_thumbnails(30)},
     )
-    write_table(tmp_path / "new.parquet", {"signature": signed(new), "group": [i % 3 for i in range(30)]})
+    write_table(
+        tmp_path / "new.parquet", {"signature": signed(new), "group": [i % 3 for i in range(30)], **same_thumbnails(30)}
+    )
     return tmp_path
 
 

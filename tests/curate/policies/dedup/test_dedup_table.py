@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made import embedded, jittered, random_signatures, signed, write_table
+from made import embedded, jittered, random_signatures, same_thumbnails, signed, write_table
 from test_stars import by_definition, cosines
 
 import curate
@@ -166,6 +166,7 @@ def everything(n, *, same=False):
         "sha256": pa.array(["a" if same else f"s{i}" for i in range(n)], pa.string()),
         "phash": pa.array([7 if same else i * 0x0F0F0F0F for i in range(n)], pa.uint64()),
         "signature": signed(np.repeat(single, n, 0) if same else random_signatures(generator, n)),
+        **same_thumbnails(n),
         "embedding": pa.array([[1.0, 0.0] if same else [1.0, float(i)] for i in range(n)], pa.list_(pa.float32(), 2)),
     }
 

@@ -1,0 +1,217 @@
+"""Confirm copies by their thumbnails, since images of one template have close signatures and differ in a part."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import SIGNATURE
+from curate.policies.dedup.finders.links import Links, chunks, joined
+from curate.policies.dedup.finders.looks import VIEWS
+from curate.policies.dedup.finders.passing import OfColour
+from curate.policies.dedup.finders.searches import NearVector, Search
+from curate.policies.dedup.grouping.stars import Stars
+from curate.tables.copies import first_equal
+from curate.tables.rows import Rows
+from curate.tables.table import Table
+from curate.tables.thumbnails import Thumbnails
+from scoring.images.geometry import orient
+from scoring.images.signature import ORIENTATIONS
+from scoring.images.thumbnail import COPY, OTHER, SIDE, WIDTH, differences, local_change
+from scoring.images.views import SignatureView
+
+BYTES, SHA256 = "bytes", "sha256"
+CLOSE = 0.8  # cosine of ``differences``, from which two images of a template are compared
+ROUNDS = 8  # of these, for each row
+STRICT = 0.75  # local change of copies among images of one template, of which many pairs are compared
+LARGE = 4  # rows of a group of which most differ from the kept one: images of a template
+MOST_KEPT = 8  # kept images that a row is compared with
+AT_ONCE = 1024  # pairs of a thread
+Places = NDArray[np.int64]
+Marked = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """Checks the pairs that the signature links in a table.
+
+    Attributes:
+        table: with thumbnails, or an older one without them.
+        rows: read of it.
+        search: the finder ``signature``.
+        threshold: of its cosine.
+        views: of an image, by which pairs were looked at.
+        place: rank of each row in the order of keeping, shape (N,).
+    """
+
+    table: Table
+    rows: Rows
+    search: Search
+    threshold: float
+    views: Sequence[SignatureView]
+    place: Places
+
+    def holds(self, stars: Stars, rows: Places) -> Marked:
+        """Return which rows of large groups are confirmed to be copies of their owners, shape (P,)."""
+        owner = stars.owner[rows]
+        mine = Thumbnails.read(self.table, np.union1d(rows, owner))
+        return _changes(mine, owner, mine, rows, self._turns(stars, rows)) <= STRICT
+
+    def leaks(self, stars: Stars, other: Table) -> Marked:
+        """Return which rows the signature links to a row of another table without being confirmed, shape (N,)."""
+        rows = _linked(stars)
+        owner = stars.owner[rows]
+        others, mine = Thumbnails.read(other, np.unique(owner)), Thumbnails.read(self.table, rows)
+        changes = _changes(others, owner, mine, rows, self._turns(stars, rows))
+        return _marked(rows[~(changes <= COPY)], len(stars.owner))
+
+    def apply(self, stars: Stars) -> Marked:
+        """Detach rows that are other images than their owners, in place, and return the undecided ones, shape (N,).
+
+        A row that is no copy of its owner may be one of another kept row, or of another such row: it is assigned to
+        that instead.
+        """
+        rows = _linked(stars)
+        rows = rows[np.argsort(self.place[rows])]
+        mine = Thumbnails.read(self.table, np.union1d(rows, stars.owner[rows]))
+        changes = _changes(mine, stars.owner[rows], mine, rows, self._turns(stars, rows))
+        wrong = ~(changes <= COPY)
+        sizes, strange = (np.bincount(stars.owner[some], minlength=len(stars.owner)) for some in (rows, rows[wrong]))
+        template = ((sizes >= LARGE) & (2 * strange > sizes))[stars.owner[rows]]
+        wrong |= template & ~(changes <= STRICT)
+        rows, changes = rows[wrong], changes[wrong]
+        equal = np.arange(len(rows))
+        if BYTES in stars.names:
+            equal = first_equal(self.rows.texts[SHA256].take(pa.array(rows)))
+        single = equal == np.arange(len(rows))
+        owner = stars.owner[rows]
+        known = rows[single & ~np.isnan(changes)]
+        known = self._assign(stars, known, [self._kept(stars, known)])
+        self._assign(stars, known, self._each_other(stars.owner[known], known, mine))
+        moved = stars.owner[rows] != owner
+        _assign_equal(stars, rows, equal, moved)
+        left = single & ~moved
+        other = rows[left & (changes > OTHER)]
+        stars.owner[other], stars.finder[other], stars.similarity[other], stars.view[other] = other, -1, np.nan, 0
+        return _marked(rows[left & ~(changes > OTHER)], len(stars.owner))
+
+    def _kept(self, stars: Stars, rows: Places) -> Links:
+        """Return confirmed pairs of kept rows and copies of them among these rows."""
+        is_kept = (stars.owner == np.arange(len(stars.owner))) & (stars.finder < 0)
+        parts = []
+        for some in chunks(rows, least=1):
+            links = self.search.links(some.rows, is_kept)
+            some.n_pairs = len(links)
+            links = links.take(links.row != stars.owner[links.query])
+            links = links.take(np.lexsort((-links.similarity, links.query)))
+            starts = np.searchsorted(links.query, links.query)
+            parts.append(links.take(np.arange(len(links)) - starts < MOST_KEPT))
+        links = joined(parts)
+        mine = Thumbnails.read(self.table, np.union1d(links.query, links.row))
+        return self._confirmed(links.row, links.query, mine)
+
+    def _each_other(self, owner: Places, rows: Places, mine: Thumbnails) -> Iterator[Links]:
+        """Yield confirmed pairs among rows, in the order of keeping, that differ from their owners.
+
+        What they show and their owner does not is compared first, so that few of their pairs are.
+        """
+        if not len(rows):
+            return
+        apart = np.empty((len(rows), WIDTH // 4), np.int8)
+        for start in range(0, len(rows), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            apart[part] = differences(*(mine.values[mine.at(each[part])] for each in (owner, rows)))
+        near = NearVector(apart, CLOSE, "difference")
+        left = np.ones(len(rows), bool)
+        for _ in range(ROUNDS):
+            at = np.flatnonzero(left)
+            links = near.first(at, left)
+            later = _marked(links.row[links.query < links.row], len(rows))
+            heads = at[~later[at]]
+            if len(heads) == len(at):
+                return
+            links = near.first(heads, later & left)
+            links = links.take(links.query < links.row)
+            confirmed = self._confirmed(rows[links.query], rows[links.row], mine)
+            yield confirmed
+            left[heads] = False
+            left &= ~np.isin(rows, confirmed.row)
+
+    def _confirmed(self, query: Places, row: Places, mine: Thumbnails) -> Links:
+        """Return the pairs, of a row to keep and a later one, that the signature and the thumbnails call copies."""
+        later = self.place[query] < self.place[row]
+        measured = self.search.measure(query[later], row[later])
+        links = measured.take((measured.similarity >= np.float32(self.threshold)) & (measured.view == 0))
+        if isinstance(self.search, OfColour):
+            links = links.take(self.search.agree(links, self.rows, self.views[0]))
+        changes = _changes(mine, links.query, mine, links.row, np.zeros(len(links), np.int64))
+        links = links.take(changes <= STRICT)
+        links = links.take(np.lexsort((self.place[links.query], links.row)))
+        return links.take(np.unique(links.row, return_index=True)[1])
+
+    def _assign(self, stars: Stars, rows: Places, parts: Iterable[Links]) -> Places:
+        """Assign the later rows of pairs to the earlier ones; return the rows that are left."""
+        for links in parts:
+            stars.drop(links, stars.names.index(SIGNATURE))
+            rows = rows[~np.isin(rows, links.row)]
+        return rows
+
+    def _turns(self, stars: Stars, rows: Places) -> Places:
+        """Return the orientation in which the owner of each row was compared, shape (P,)."""
+        return np.array([ORIENTATIONS[view.name] for view in self.views])[stars.view[rows] % VIEWS]
+
+
+def _assign_equal(stars: Stars, rows: Places, equal: Places, moved: Marked) -> None:
+    """Assign rows to the first with the same bytes, or where that one has a new owner, to this owner.
+
+    Args:
+        stars: changed in place.
+        rows: numbers, shape (P,).
+        equal: the first of them with the same bytes, as a place among them, shape (P,).
+        moved: which of them have a new owner, shape (P,).
+    """
+    same = np.flatnonzero(equal != np.arange(len(rows)))
+    first, gone = rows[equal[same]], moved[equal[same]]
+    for name in ("owner", "finder", "similarity", "view"):
+        values = getattr(stars, name)
+        values[rows[same[gone]]] = values[first[gone]]
+    stay = ~gone
+    if stay.any():
+        row, kept = rows[same[stay]], first[stay]
+        links = Links(kept, row, np.ones(len(row), np.float32), np.zeros(len(row), np.int8))
+        stars.drop(links, stars.names.index(BYTES))
+
+
+def _linked(stars: Stars) -> Places:
+    """Return the rows that the signature links."""
+    return np.flatnonzero(stars.finder == stars.names.index(SIGNATURE))
+
+
+def _marked(rows: Places, n: int) -> Marked:
+    mask = np.zeros(n, bool)
+    mask[rows] = True
+    return mask
+
+
+def _changes(first: Thumbnails, query: Places, second: Thumbnails, row: Places, turns: Places) -> NDArray[np.float64]:
+    """Return the local change of pairs of rows, shape (P,), the first turned; NaN where a thumbnail is missing."""
+    changes = np.full(len(row), np.nan)
+    known = np.flatnonzero(first.known[first.at(query)] & second.known[second.at(row)])
+    parts = [known[start : start + AT_ONCE] for start in range(0, len(known), AT_ONCE)]
+
+    def measured(part: Places) -> NDArray[np.float64]:
+        images = first.values[first.at(query[part])]
+        for turn in np.unique(turns[part][turns[part] > 0]).tolist():
+            turned = np.flatnonzero(turns[part] == turn)
+            squares = [orient(each.reshape(SIDE, SIDE), turn + 1).ravel() for each in images[turned]]
+            images[turned] = np.stack(squares)
+        return local_change(images, second.values[second.at(row[part])])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for part, change in zip(parts, pool.map(measured, parts), strict=True):
+            changes[part] = change
+    return changes

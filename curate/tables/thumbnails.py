@@ -1,0 +1,63 @@
+"""The `thumbnail` column, and the thumbnails of some rows of a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import THUMBNAIL
+from curate.tables.table import Table
+from scoring.errors import InputError
+from scoring.images.thumbnail import WIDTH
+from scoring.room import space
+
+THUMBNAIL_TYPE = pa.binary(WIDTH)
+AT_ONCE = 16_384  # rows
+Places = NDArray[np.int64]
+
+
+def thumbnail_array(thumbnails: Sequence[NDArray[np.uint8] | None]) -> pa.FixedSizeBinaryArray:
+    """Return thumbnails, each uint8 of shape (4096,), as a column; None becomes null."""
+    return pa.array([None if each is None else each.tobytes() for each in thumbnails], THUMBNAIL_TYPE)
+
+
+@dataclass(frozen=True)
+class Thumbnails:
+    """The thumbnails of K rows of a table.
+
+    Attributes:
+        rows: their numbers, ascending, shape (K,).
+        values: shape (K, 4096) uint8, of more than 2 GB in a file; zeros if absent.
+        known: which rows have one, shape (K,) bool.
+    """
+
+    rows: Places
+    values: NDArray[np.uint8]
+    known: NDArray[np.bool_]
+
+    @classmethod
+    def read(cls, table: Table, rows: Places) -> Self:
+        """Return the thumbnails of some rows, ascending; a table without the column has none.
+
+        Raises:
+            InputError: if the column holds something else.
+        """
+        has_column = THUMBNAIL in table.schema.names
+        values = space((len(rows) if has_column else 0, WIDTH), np.dtype(np.uint8))
+        known = np.zeros(len(rows), bool)
+        for start in range(0, len(rows) if has_column else 0, AT_ONCE):
+            column = table.take(rows[start : start + AT_ONCE], [THUMBNAIL]).column(0)
+            places = start + np.flatnonzero(column.is_valid().to_numpy())
+            data = b"".join(column.drop_null().to_pylist())
+            if column.type != THUMBNAIL_TYPE and len(data) != len(places) * WIDTH:
+                raise InputError(f"expected `{THUMBNAIL}` to hold {WIDTH} bytes a row; score the images again")
+            values[places] = np.frombuffer(data, np.uint8).reshape(-1, WIDTH)
+            known[places] = True
+        return cls(rows, values, known)
+
+    def at(self, rows: Places) -> Places:
+        """Return the places of rows, which must be among these, shape (P,)."""
+        return np.searchsorted(self.rows, rows)

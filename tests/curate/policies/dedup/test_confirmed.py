@@ -1,0 +1,99 @@
+"""Near copies are confirmed by thumbnails: images of one template stay, and their own copies go."""
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from made import write_table
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+import curate
+from curate.tables.signatures import signature_array
+from curate.tables.table import open_table
+from curate.tables.thumbnails import Thumbnails, thumbnail_array
+from scoring.errors import InputError
+from scoring.images import Preprocessing, decode
+
+NUMBERS = ("AB 1234", "KX 7650", "ZT 0388", "QR 9417", "LM 2206", "DC 5871")
+
+
+def plate(text):
+    coarse = np.random.default_rng(3).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+    image = Image.fromarray(coarse).resize((320, 240), Image.Resampling.BICUBIC)
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((100, 160, 220, 190), fill="white")
+    pen.text((106, 162), text, fill="black", font=ImageFont.load_default(24))
+    return image
+
+
+def table_of(path, images, *, without=()):
+    """A table of images, JPEG of a quality that follows from the key, as ``score`` writes their copies' columns."""
+    decoded = []
+    for image, quality in images.values():
+        out = io.BytesIO()
+        image.save(out, "JPEG", quality=quality)
+        decoded.append(decode(out.getvalue(), Preprocessing()))
+    columns = {
+        "key": list(images),
+        "status": ["ok"] * len(images),
+        "sha256": [each.sha256 for each in decoded],
+        "signature": signature_array([each.signature for each in decoded]),
+        "thumbnail": thumbnail_array([each.thumbnail for each in decoded]),
+    }
+    return write_table(path, {name: values for name, values in columns.items() if name not in without})
+
+
+def with_copies():
+    images = {}
+    for text in NUMBERS:
+        image = plate(text)
+        images |= {f"{text}.jpg": (image, 90), f"{text} again.jpg": (image, 90), f"{text} small.jpg": (image, 70)}
+    return images
+
+
+def dropped(result):
+    rows = pq.read_table(result.decisions, columns=["key", "decision", "kept_key"]).to_pylist()
+    return {row["key"]: row["kept_key"] for row in rows if row["decision"] == "drop"}
+
+
+@pytest.mark.parametrize("finder", [None, {"bytes": None, "signature": 0.99}])
+def test_plates_of_one_car_stay_and_each_loses_its_own_copies(tmp_path, finder):
+    path = table_of(tmp_path / "s.parquet", with_copies())
+    result = curate.dedup(path, tmp_path / "u.parquet", finder=finder)
+    gone = dropped(result)
+    assert result.kept == len(NUMBERS)
+    assert all(kept[:7] == key[:7] for key, kept in gone.items())
+    assert curate.verify(result.receipt).identical
+
+
+def test_a_mirrored_copy_is_confirmed_in_its_view(tmp_path):
+    images = {"a.jpg": (plate(NUMBERS[0]), 90), "mirrored.jpg": (ImageOps.mirror(plate(NUMBERS[0])), 80)}
+    images["other.jpg"] = (ImageOps.mirror(plate(NUMBERS[1])), 80)
+    path = table_of(tmp_path / "s.parquet", images)
+    result = curate.dedup(path, tmp_path / "u.parquet", mirrored=True)
+    assert (len(dropped(result)), result.kept) == (1, 2)
+    assert "other.jpg" not in dropped(result)
+
+
+def test_no_row_goes_for_an_image_of_the_same_template_in_another_table(tmp_path):
+    old = table_of(tmp_path / "old.parquet", {"old.jpg": (plate(NUMBERS[0]), 90)})
+    images = {"copy.jpg": (plate(NUMBERS[0]), 70), "other.jpg": (plate(NUMBERS[1]), 90)}
+    new = table_of(tmp_path / "new.parquet", images)
+    result = curate.dedup(new, tmp_path / "u.parquet", against=old)
+    assert set(dropped(result)) == {"copy.jpg"}
+    bare = table_of(tmp_path / "bare.parquet", images, without=("thumbnail",))
+    result = curate.dedup(bare, tmp_path / "v.parquet", against=old)
+    assert (dropped(result), result.to_review) == ({}, 2)
+
+
+def test_thumbnails_of_some_rows_and_a_column_of_another_kind(tmp_path):
+    values = np.random.default_rng(0).integers(0, 256, (5, 4096), dtype=np.uint8)
+    path = write_table(tmp_path / "s.parquet", {"thumbnail": thumbnail_array([*values[:3], None, values[4]])})
+    some = Thumbnails.read(open_table(path), np.array([1, 3, 4]))
+    assert (some.values[[0, 2]] == values[[1, 4]]).all()
+    assert some.known.tolist() == [True, False, True]
+    write_table(tmp_path / "odd.parquet", {"thumbnail": pa.array([b"short"])})
+    with pytest.raises(InputError, match="thumbnail"):
+        Thumbnails.read(open_table(tmp_path / "odd.parquet"), np.array([0]))
