@@ -45,7 +45,7 @@ class NearestSoFar:
             if more.any():
                 crowded |= more
                 flat, query = flat[~more[query]], query[~more[query]]
-            value = cosine.reshape(-1)[torch.from_numpy(flat)]
+            value = cosine.reshape(-1).index_select(0, torch.from_numpy(flat))
             self._hold(looking, query, members[flat - query * len(members)], value)
         if crowded.any():  # also the first members
             some = cosine if crowded.all() else cosine[torch.from_numpy(crowded)]

@@ -118,7 +118,7 @@ def candidates(block: Tensor, references: Tensor, k: int, first_row: int | None,
 def _measured(block: Tensor, references: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
     """Return cosines, computed in float64, of candidates (B, K) that are sorted by index."""
     index = candidates.sort(dim=1).values
-    vectors = references[index].double()  # (B, K, D)
+    vectors = references.index_select(0, index.flatten()).view(*index.shape, references.shape[1]).double()  # (B, K, D)
     return torch.einsum("bkd,bd->bk", vectors, block.double()).to(block.dtype), index
 
 

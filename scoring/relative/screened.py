@@ -45,7 +45,8 @@ def _measured(points: Tensor, start: int, rows: Tensor, k: int) -> tuple[Tensor,
     for at in range(0, len(rows), MEASURED):
         some = rows[at : at + MEASURED].sort(dim=1).values  # equal ones go to the lower row
         queries = points[start + at : start + at + len(some)]
-        near = torch.bmm(points[some], queries.unsqueeze(2)).squeeze(2)
+        vectors = points.index_select(0, some.flatten()).view(*some.shape, points.shape[1])  # faster than an index
+        near = torch.bmm(vectors, queries.unsqueeze(2)).squeeze(2)
         near, order = near.sort(dim=1, descending=True, stable=True)
         index.append(some.gather(1, order[:, :k]))
         cosine.append(near[:, :k])

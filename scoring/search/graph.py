@@ -115,7 +115,8 @@ class NearestSearch:
         for start in range(0, len(query), AT_ONCE):
             block = slice(start, start + AT_ONCE)
             stored = torch.from_numpy(self._unit(row[block])).double()
-            cosines[block] = torch.einsum("pd,pd->p", stored, unit[torch.from_numpy(query[block])].double()).numpy()
+            asking = unit.index_select(0, torch.from_numpy(query[block])).double()
+            cosines[block] = torch.einsum("pd,pd->p", stored, asking).numpy()
         return cosines
 
     def _nearest(
@@ -128,7 +129,7 @@ class NearestSearch:
         """
         nearest = NearestSoFar(excluded, k + SLACK)
         for begin, end, looking in self._spans(len(unit), probed):
-            members, queries = self.lists.order[begin:end], unit[torch.from_numpy(looking)]
+            members, queries = self.lists.order[begin:end], unit.index_select(0, torch.from_numpy(looking))
             step = max(1, PRODUCTS // max(1, len(looking)))
             for start in range(0, len(members), step):
                 some = members[start : start + step]
@@ -154,7 +155,7 @@ class NearestSearch:
         for start in range(0, len(query), AT_ONCE):
             block = slice(start, start + AT_ONCE)
             stored = torch.from_numpy(self._unit(index[query[block], place[block]].numpy())).double()
-            exact = torch.einsum("pd,pd->p", stored, unit[query[block]].double())
+            exact = torch.einsum("pd,pd->p", stored, unit.index_select(0, query[block]).double())
             best[query[block], place[block]] = exact.float()
         some = near.any(1).nonzero().flatten()
         row = torch.where(index[some] < 0, len(self.vectors), index[some])
