@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
-from runs import SMALL
+from runs import SMALL as SMALLEST
 
 from curate.columns import describe
 from curate.engines import full_run as engine
@@ -17,6 +17,7 @@ from scoring.relative.columns import AMBIGUOUS, COLUMNS, COPIES, FITTED, JUNK, L
 from scoring.relative.model import DatasetFit
 
 pytestmark = pytest.mark.usefixtures("few_copies")
+SMALL = SMALLEST | {"batch_size": 32, "shard_size": 32}  # of small batches each costs time
 N = 60
 SCORES = (NEIGHBOUR, AMBIGUOUS, FITTED, LOCAL)
 
