@@ -102,6 +102,7 @@ def test_commands_on_the_numbers_of_a_small_table_import_no_torch(tmp_path):
             "key": [f"k{i}" for i in range(70)],
             "sha256": [f"{i:064x}" for i in range(70)],
             "signature": pa.array([row.tobytes() for row in signatures], pa.binary(255)),
+            "thumbnail": pa.array([bytes(4096)] * 70, pa.binary(4096)),
             "unc_x": generator.uniform(size=70),
             "status": ["ok"] * 70,
         }
