@@ -51,10 +51,13 @@ class Thumbnails:
         for start in range(0, len(rows) if has_column else 0, AT_ONCE):
             column = table.take(rows[start : start + AT_ONCE], [THUMBNAIL]).column(0)
             places = start + np.flatnonzero(column.is_valid().to_numpy())
-            data = b"".join(column.drop_null().to_pylist())
-            if column.type != THUMBNAIL_TYPE and len(data) != len(places) * WIDTH:
-                raise InputError(f"expected `{THUMBNAIL}` to hold {WIDTH} bytes a row; score the images again")
-            values[places] = np.frombuffer(data, np.uint8).reshape(-1, WIDTH)
+            images = column.drop_null().to_pylist()
+            if not all(isinstance(each, bytes) and len(each) == WIDTH for each in images):
+                raise InputError(
+                    f"expected `{THUMBNAIL}` to hold {WIDTH} bytes a row, got others in {table.path}; score the images "
+                    "again, or use --finder bytes"
+                )
+            values[places] = np.frombuffer(b"".join(images), np.uint8).reshape(-1, WIDTH)
             known[places] = True
         return cls(rows, values, known)
 

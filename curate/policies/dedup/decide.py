@@ -143,7 +143,9 @@ def decide_duplicates(
     stars.copy(outside | ~rows.ok, foreign)
     _release(stars, outside, reviewed.drop)
     linked = stars.finder >= 0
-    unconfirmed = (unconfirmed | (strange & outside)) & linked
+    unconfirmed, strange = unconfirmed & linked, strange & outside & linked
+    unconfirmed_notes = _unconfirmed_note(unconfirmed, table) + _unconfirmed_note(strange, table, other)
+    unconfirmed |= strange
     to_review = ((waiting | (held & outside)) & linked) | unconfirmed
     outcome = np.where(linked & ~to_review & ~(outside & request.report_only) | reviewed.drop, DROP, KEEP)
     return Duplicates(
@@ -152,7 +154,7 @@ def decide_duplicates(
         other_rows=None if other_rows is None else replace(other_rows, embedding=None, signature=None),
         notes=[
             *_notes(rows, work.searches),
-            *_unconfirmed_note(table, int(unconfirmed.sum())),
+            *unconfirmed_notes,
             *(verdicts.notes(reviewed) if verdicts else ()),
         ],
         reviewed=reviewed,
@@ -337,13 +339,16 @@ def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
     return notes
 
 
-def _unconfirmed_note(table: Table, count: int) -> list[str]:
+def _unconfirmed_note(rows: Marked, *tables: Table | None) -> list[str]:
+    """Return a note on near copies that are kept until reviewed; the tables are those of which they are rows."""
+    count = int(rows.sum())
     if not count:
         return []
-    why = (
-        "differ in a part" if THUMBNAIL in table.schema.names else "cannot be confirmed, as the table has no thumbnails"
-    )
-    again = "" if THUMBNAIL in table.schema.names else "score the images again, or "
+    lacking = [str(each.path) for each in tables if each is not None and THUMBNAIL not in each.schema.names]
+    why, again = "differ in a part or have no thumbnail", ""
+    if lacking:
+        why = f"cannot be confirmed, as {' and '.join(lacking)} {'have' if len(lacking) > 1 else 'has'} no thumbnails"
+        again = "score the images again, or "
     return [
         f"{counted(count, 'near copy is', 'near copies are')} kept until reviewed, which {why}: {again}view them with "
         "curate review TABLE SUBSET; --finder with your own --threshold drops them"

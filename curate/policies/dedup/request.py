@@ -210,6 +210,10 @@ class DedupRequest(Request):
         if self.protect is not None and not self.protect.strip():
             raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one rule of a policy, without ``confirmed`` where that is False, as in earlier receipts."""
+        return {name: value for name, value in super().to_json().items() if name != "confirmed" or value}
+
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> Self:
         """Return the request from ``to_json``'s record; InputError for any other, and for other ties."""

@@ -1,6 +1,7 @@
 """Near copies are confirmed by thumbnails: images of one template stay, and their own copies go."""
 
 import io
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -86,14 +87,27 @@ def test_no_row_goes_for_an_image_of_the_same_template_in_another_table(tmp_path
     bare = table_of(tmp_path / "bare.parquet", images, without=("thumbnail",))
     result = curate.dedup(bare, tmp_path / "v.parquet", against=old)
     assert (dropped(result), result.to_review) == ({}, 2)
+    result = curate.dedup(old, tmp_path / "w.parquet", against=bare)
+    assert any("1 near copy" in note and f"{bare} has no thumbnails" in note for note in result.notes)
 
 
-def test_thumbnails_of_some_rows_and_a_column_of_another_kind(tmp_path):
+def test_a_receipt_from_before_thumbnails_still_passes(tmp_path):
+    path = table_of(tmp_path / "s.parquet", with_copies(), without=("thumbnail",))
+    result = curate.dedup(path, tmp_path / "u.parquet", finder={"bytes": None, "signature": 0.95})
+    (rule,) = json.loads(result.receipt.read_text())["policy"]
+    assert "confirmed" not in rule  # an earlier version had no such field, and verify compares the rule
+
+
+def test_thumbnails_of_some_rows(tmp_path):
     values = np.random.default_rng(0).integers(0, 256, (5, 4096), dtype=np.uint8)
     path = write_table(tmp_path / "s.parquet", {"thumbnail": thumbnail_array([*values[:3], None, values[4]])})
     some = Thumbnails.read(open_table(path), np.array([1, 3, 4]))
     assert (some.values[[0, 2]] == values[[1, 4]]).all()
     assert some.known.tolist() == [True, False, True]
-    write_table(tmp_path / "odd.parquet", {"thumbnail": pa.array([b"short"])})
+
+
+@pytest.mark.parametrize("values", [[b"short"], [b"x" * 4095, b"x" * 4097], ["x" * 4096], [1]])
+def test_a_column_that_holds_no_thumbnails_is_refused(tmp_path, values):
+    path = write_table(tmp_path / "odd.parquet", {"thumbnail": pa.array(values)})
     with pytest.raises(InputError, match="thumbnail"):
-        Thumbnails.read(open_table(tmp_path / "odd.parquet"), np.array([0]))
+        Thumbnails.read(open_table(path), np.arange(len(values)))
