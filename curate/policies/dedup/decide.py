@@ -7,12 +7,11 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, SIGNATURE, THUMBNAIL
-from curate.counted import counted
+from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.dedup.finders.links import Links, chunks
 from curate.policies.dedup.finders.searches import Search, not_compared
 from curate.policies.dedup.finders.table import FINDERS, build
-from curate.policies.dedup.grouping.confirmed import Confirmation
+from curate.policies.dedup.grouping.confirmed import Confirmation, different_note, unconfirmed_note
 from curate.policies.dedup.grouping.keep import (
     LEAST_LOST,
     Criterion,
@@ -57,6 +56,7 @@ class Duplicates:
         loose: rows just above the threshold in large groups, shape (N,) bool.
         to_review: which of them, and of such leaks, are kept until they are reviewed, shape (N,) bool.
         unconfirmed: which of these are kept because their thumbnails do not show the same image, shape (N,) bool.
+        different: rows with close signatures that are kept since their thumbnails differ in a part, shape (N,) bool.
         large: rows that were enlarged from a copy in their group, shape (N,) bool; None where that did not count.
         other_rows: what was read of the other table, without embeddings and signatures; or None.
         notes: facts for the user, one sentence each.
@@ -73,6 +73,7 @@ class Duplicates:
     loose: Marked
     to_review: Marked
     unconfirmed: Marked
+    different: Marked
     large: Marked | None = None
     other_rows: Rows | None = None
     notes: list[str] = field(default_factory=list)
@@ -136,7 +137,9 @@ def decide_duplicates(
     at_home = protected | reviewed.answered(COPY, KEPT) | reviewed.apart
     stars = work.inside(open_rows, at_home)
     work, stars, large = _enlarged_last(work, stars, criteria, order, open_rows, at_home)
+    near = stars.finder >= 0
     unconfirmed = work.confirm(stars)
+    different = near & (stars.finder < 0)
     loose, waiting = work.loose(stars, unconfirmed)
     # with --report-only a row that has a better one here goes for that
     outside = (foreign.finder >= 0) & (stars.finder < 0)
@@ -144,8 +147,9 @@ def decide_duplicates(
     _release(stars, outside, reviewed.drop)
     linked = stars.finder >= 0
     unconfirmed, strange = unconfirmed & linked, strange & outside & linked
-    unconfirmed_notes = _unconfirmed_note(unconfirmed, table) + _unconfirmed_note(strange, table, other)
+    unconfirmed_notes = unconfirmed_note(unconfirmed, table) + unconfirmed_note(strange, table, other)
     unconfirmed |= strange
+    different &= (stars.finder < 0) & ~reviewed.drop
     to_review = ((waiting | (held & outside)) & linked) | unconfirmed
     outcome = np.where(linked & ~to_review & ~(outside & request.report_only) | reviewed.drop, DROP, KEEP)
     return Duplicates(
@@ -154,6 +158,7 @@ def decide_duplicates(
         other_rows=None if other_rows is None else replace(other_rows, embedding=None, signature=None),
         notes=[
             *_notes(rows, work.searches),
+            *different_note(int(different.sum())),
             *unconfirmed_notes,
             *(verdicts.notes(reviewed) if verdicts else ()),
         ],
@@ -161,6 +166,7 @@ def decide_duplicates(
         loose=loose & linked,
         to_review=to_review,
         unconfirmed=unconfirmed,
+        different=different,
         large=large,
     )
 
@@ -337,22 +343,6 @@ def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
     for search in searches.values():
         notes += search.notes
     return notes
-
-
-def _unconfirmed_note(rows: Marked, *tables: Table | None) -> list[str]:
-    """Return a note on near copies that are kept until reviewed; the tables are those of which they are rows."""
-    count = int(rows.sum())
-    if not count:
-        return []
-    lacking = [str(each.path) for each in tables if each is not None and THUMBNAIL not in each.schema.names]
-    why, again = "differ in a part or have no thumbnail", ""
-    if lacking:
-        why = f"cannot be confirmed, as {' and '.join(lacking)} {'have' if len(lacking) > 1 else 'has'} no thumbnails"
-        again = "score the images again, or "
-    return [
-        f"{counted(count, 'near copy is', 'near copies are')} kept until reviewed, which {why}: {again}view them with "
-        "curate review TABLE SUBSET; --finder with your own --threshold drops them"
-    ]
 
 
 def find_outside(

@@ -90,6 +90,7 @@ class DecisionWords:
         leaks, start, unconfirmed = self.duplicates.leaks[part], part.start, self.duplicates.unconfirmed[part]
         views = [view.name for view in self.request.views()]
         reason = np.full(len(outcome), "like no other", object)
+        reason[self.duplicates.different[part]] = "like no other but by signature: another image in a part"
         reason[group >= 0] = "the row kept of its group"
         protected = self.duplicates.rows.holds(self.request.protect)
         if protected is not None:

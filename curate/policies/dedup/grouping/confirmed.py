@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import SIGNATURE
+from curate.columns import SIGNATURE, THUMBNAIL
+from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, chunks, joined
 from curate.policies.dedup.finders.looks import VIEWS
 from curate.policies.dedup.finders.passing import OfColour
@@ -163,6 +164,33 @@ class Confirmation:
     def _turns(self, stars: Stars, rows: Places) -> Places:
         """Return the orientation in which the owner of each row was compared, shape (P,)."""
         return np.array([ORIENTATIONS[view.name] for view in self.views])[stars.view[rows] % VIEWS]
+
+
+def unconfirmed_note(rows: Marked, *tables: Table | None) -> list[str]:
+    """Return a note on near copies that are kept until reviewed, which are rows of these tables."""
+    count = int(rows.sum())
+    if not count:
+        return []
+    lacking = [str(each.path) for each in tables if each is not None and THUMBNAIL not in each.schema.names]
+    why, again = "differ in a part or have no thumbnail", ""
+    if lacking:
+        why = f"cannot be confirmed, as {' and '.join(lacking)} {'have' if len(lacking) > 1 else 'has'} no thumbnails"
+        again = "score the images again, or "
+    return [
+        f"{counted(count, 'near copy is', 'near copies are')} kept until reviewed, which {why}: {again}view them with "
+        "curate review TABLE SUBSET; --finder with your own --threshold drops them"
+    ]
+
+
+def different_note(count: int) -> list[str]:
+    """Return a note on rows that are kept since they differ in a part from those with close signatures."""
+    if not count:
+        return []
+    rows = counted(count, "row is kept whose signature is", "rows are kept whose signatures are")
+    return [
+        f"{rows} close to another's, since a part of the image differs: --finder signature with your own --threshold "
+        "drops them"
+    ]
 
 
 def _assign_equal(stars: Stars, rows: Places, equal: Places, moved: Marked) -> None:

@@ -66,6 +66,9 @@ def test_plates_of_one_car_stay_and_each_loses_its_own_copies(tmp_path, finder):
     gone = dropped(result)
     assert result.kept == len(NUMBERS)
     assert all(kept[:7] == key[:7] for key, kept in gone.items())
+    reasons = pq.read_table(result.decisions)["reason"].to_pylist()
+    n_alone = sum("in a part" in reason for reason in reasons)
+    assert (n_alone > 0) == any(f"{n_alone} row" in note and "a part" in note for note in result.notes)
     assert curate.verify(result.receipt).identical
 
 
