@@ -22,7 +22,7 @@ MOVED = 0.1  # cells: a crop moves some by more, and images of one template by l
 MOST_MOVED = 2.5  # cells, of a crop of 4 % of a side
 TURNS = 4  # of fitting a crop
 BORDER = 2  # cells that a crop takes away or brings in
-AT_ONCE = 128  # pairs: 40 MB
+AT_ONCE = 128  # pairs: about 80 MB
 COPY, OTHER = 1.0, 2.5  # ``local_change`` up to which two are copies, and above which they are different images
 Floats = NDArray[np.floating]
 

@@ -1,6 +1,5 @@
 """Confirm copies by their thumbnails, since images of one template have close signatures and differ in a part."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from scoring.images.geometry import orient
 from scoring.images.signature import ORIENTATIONS
 from scoring.images.thumbnail import COPY, OTHER, SIDE, WIDTH, differences, local_change
 from scoring.images.views import SignatureView
+from scoring.system import usable_cores
 
 BYTES, SHA256 = "bytes", "sha256"
 CLOSE = 0.8  # cosine of ``differences``, from which two images of a template are compared
@@ -32,6 +32,7 @@ STRICT = 0.75  # local change of copies among images of one template, of which m
 LARGE = 4  # rows of a group of which most differ from the kept one: images of a template
 MOST_KEPT = 8  # kept images that a row is compared with
 AT_ONCE = 1024  # pairs of a thread
+MOST_THREADS = 16  # each takes about 80 MB
 Places = NDArray[np.int64]
 Marked = NDArray[np.bool_]
 
@@ -239,7 +240,7 @@ def _changes(first: Thumbnails, query: Places, second: Thumbnails, row: Places, 
             images[turned] = np.stack(squares)
         return local_change(images, second.values[second.at(row[part])])
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(min(usable_cores(), MOST_THREADS)) as pool:
         for part, change in zip(parts, pool.map(measured, parts), strict=True):
             changes[part] = change
     return changes

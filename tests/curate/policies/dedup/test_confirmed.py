@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +14,7 @@ from made import write_table
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 import curate
+from curate.policies.dedup.grouping import confirmed
 from curate.tables.signatures import signature_array
 from curate.tables.table import open_table
 from curate.tables.thumbnails import Thumbnails, thumbnail_array
@@ -114,3 +118,21 @@ def test_a_column_that_holds_no_thumbnails_is_refused(tmp_path, values):
     path = write_table(tmp_path / "odd.parquet", {"thumbnail": pa.array(values)})
     with pytest.raises(InputError, match="thumbnail"):
         Thumbnails.read(open_table(path), np.arange(len(values)))
+
+
+def test_machines_of_many_cores_do_not_compare_in_a_thread_each(monkeypatch):
+    threads = set()
+
+    def change(first, second):
+        threads.add(threading.get_ident())
+        time.sleep(0.02)
+        return np.zeros(len(first))
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64), raising=False)
+    monkeypatch.setattr(confirmed, "local_change", change)
+    monkeypatch.setattr(confirmed, "AT_ONCE", 1)
+    rows = np.arange(64)
+    some = Thumbnails(rows, np.zeros((64, 4096), np.uint8), np.ones(64, bool))
+    assert not confirmed._changes(some, rows, some, rows, np.zeros(64, np.int64)).any()
+    assert 1 < len(threads) <= 16
