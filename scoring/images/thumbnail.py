@@ -23,7 +23,7 @@ MOST_MOVED = 2.5  # cells, of a crop of 4 % of a side
 TURNS = 4  # of fitting a crop
 BORDER = 2  # cells that a crop takes away or brings in
 AT_ONCE = 128  # pairs: about 80 MB
-COPY, OTHER = 1.0, 2.5  # ``local_change`` up to which two are copies, and above which they are different images
+COPY, OTHER = 1.25, 2.5  # ``local_change`` up to which two are copies, and above which they are different images
 Floats = NDArray[np.floating]
 
 
@@ -50,7 +50,7 @@ def local_change(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray
         second: the same of the other images.
 
     Returns:
-        shape (P,): 0 for equal ones, at most 1 for copies, above 2.5 for images that differ in a part.
+        shape (P,): 0 for equal ones, at most 1.25 for copies, above 2.5 for images that differ in a part.
     """
     changes = np.zeros(len(first))
     for start in range(0, len(first), AT_ONCE):

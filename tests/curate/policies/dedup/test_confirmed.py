@@ -21,6 +21,7 @@ from curate.tables.thumbnails import Thumbnails, thumbnail_array
 from scoring.errors import InputError
 from scoring.images import Preprocessing, decode
 
+STRICT = {"bytes": None, "signature": 0.99}
 NUMBERS = ("AB 1234", "KX 7650", "ZT 0388", "QR 9417", "LM 2206", "DC 5871")
 
 
@@ -63,7 +64,7 @@ def dropped(result):
     return {row["key"]: row["kept_key"] for row in rows if row["decision"] == "drop"}
 
 
-@pytest.mark.parametrize("finder", [None, {"bytes": None, "signature": 0.99}])
+@pytest.mark.parametrize("finder", [None, STRICT])
 def test_plates_of_one_car_stay_and_each_loses_its_own_copies(tmp_path, finder):
     path = table_of(tmp_path / "s.parquet", with_copies())
     result = curate.dedup(path, tmp_path / "u.parquet", finder=finder)
@@ -80,7 +81,7 @@ def test_a_mirrored_copy_is_confirmed_in_its_view(tmp_path):
     images = {"a.jpg": (plate(NUMBERS[0]), 90), "mirrored.jpg": (ImageOps.mirror(plate(NUMBERS[0])), 80)}
     images["other.jpg"] = (ImageOps.mirror(plate(NUMBERS[1])), 80)
     path = table_of(tmp_path / "s.parquet", images)
-    result = curate.dedup(path, tmp_path / "u.parquet", mirrored=True)
+    result = curate.dedup(path, tmp_path / "u.parquet", mirrored=True, finder=STRICT)
     assert (len(dropped(result)), result.kept) == (1, 2)
     assert "other.jpg" not in dropped(result)
 
@@ -89,10 +90,10 @@ def test_no_row_goes_for_an_image_of_the_same_template_in_another_table(tmp_path
     old = table_of(tmp_path / "old.parquet", {"old.jpg": (plate(NUMBERS[0]), 90)})
     images = {"copy.jpg": (plate(NUMBERS[0]), 70), "other.jpg": (plate(NUMBERS[1]), 90)}
     new = table_of(tmp_path / "new.parquet", images)
-    result = curate.dedup(new, tmp_path / "u.parquet", against=old)
+    result = curate.dedup(new, tmp_path / "u.parquet", against=old, finder=STRICT)
     assert set(dropped(result)) == {"copy.jpg"}
     bare = table_of(tmp_path / "bare.parquet", images, without=("thumbnail",))
-    result = curate.dedup(bare, tmp_path / "v.parquet", against=old)
+    result = curate.dedup(bare, tmp_path / "v.parquet", against=old, finder=STRICT)
     assert (dropped(result), result.to_review) == ({}, 2)
     result = curate.dedup(old, tmp_path / "w.parquet", against=bare)
     assert any("1 near copy" in note and f"{bare} has no thumbnails" in note for note in result.notes)
