@@ -29,8 +29,9 @@ BYTES, SHA256 = "bytes", "sha256"
 CLOSE = 0.8  # cosine of ``differences``, from which two images of a template are compared
 ROUNDS = 8  # of these, for each row
 STRICT = 0.75  # local change of copies among images of one template, of which many pairs are compared
-LARGE = 4  # rows of a group next to the kept one; images of a template if most of them differ from it
-EVERY = 0.99  # threshold from which groups of any size are checked: a smaller one is for versions of a photograph, too
+LARGE = 4  # rows of a group of which most differ from the kept one: images of a template
+CHECKED = 8  # rows of a group next to the kept one: smaller groups are mostly versions of one photograph
+EVERY = 0.99  # threshold from which groups of any size are checked
 MOST_KEPT = 8  # kept images that a row is compared with
 AT_ONCE = 1024  # pairs of a thread
 MOST_THREADS = 16  # each takes about 80 MB
@@ -85,8 +86,8 @@ class Confirmation:
         wrong = ~(changes <= COPY)
         sizes, strange = (np.bincount(stars.owner[some], minlength=len(stars.owner)) for some in (rows, rows[wrong]))
         template = ((sizes >= LARGE) & (2 * strange > sizes))[stars.owner[rows]]
-        wrong &= self._is_checked(stars, rows)
         wrong |= template & ~(changes <= STRICT)
+        wrong &= self._is_checked(stars, rows)
         rows, changes = rows[wrong], changes[wrong]
         equal = np.arange(len(rows))
         if BYTES in stars.names:
@@ -106,7 +107,7 @@ class Confirmation:
     def _is_checked(self, stars: Stars, rows: Places) -> Marked:
         """Return which linked rows must be confirmed, shape (P,): all by a strict threshold, else large groups'."""
         owner = stars.owner[rows]
-        return (np.bincount(owner)[owner] >= LARGE) | (self.threshold >= EVERY)
+        return (np.bincount(owner)[owner] >= CHECKED) | (self.threshold >= EVERY)
 
     def _kept(self, stars: Stars, rows: Places) -> Links:
         """Return confirmed pairs of kept rows and copies of them among these rows."""
