@@ -95,7 +95,7 @@ def test_no_row_goes_for_an_image_of_the_same_template_in_another_table(tmp_path
     bare = table_of(tmp_path / "bare.parquet", images, without=("thumbnail",))
     result = curate.dedup(bare, tmp_path / "v.parquet", against=old, finder=STRICT)
     assert (dropped(result), result.to_review) == ({}, 2)
-    result = curate.dedup(old, tmp_path / "w.parquet", against=bare)
+    result = curate.dedup(old, tmp_path / "w.parquet", against=bare, finder=STRICT)
     assert any("1 near copy" in note and f"{bare} has no thumbnails" in note for note in result.notes)
 
 
