@@ -188,9 +188,7 @@ def _all_steps(
                 continue
             if at == 0:
                 of_epoch = Sums()
-            rate = learning_rate(config, step, steps)
-            for group in optimizer.param_groups:
-                group["lr"] = rate * group["share"]
+            rate = _set_rate(optimizer, config, step, steps)
             optimizer.zero_grad(set_to_none=True)
             measured = [batch.backward(rows, epoch, step, part, len(turn), steps) for part, rows in enumerate(turn)]
             for measures in measured:
@@ -225,6 +223,14 @@ def _all_steps(
     if isinstance(data, ImageStream):
         data.failures.update(Counter(batch.failures.values()))
     return {name: value for name, value in of_epoch.means().items() if name != GRADIENT}
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int, steps: int) -> float:
+    """Set the learning rate of a step for each group of weights, and return it."""
+    rate = learning_rate(config, step, steps)
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["share"]
+    return rate
 
 
 def _show(epoch: Epoch, course: Course) -> None:

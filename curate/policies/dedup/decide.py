@@ -123,14 +123,7 @@ def decide_duplicates(
         InputError: for a column or key that cannot be used, or tables whose embeddings or signatures are of two kinds.
     """
     rows, other_rows, reviewed = _read(table, other, request, criteria, verdicts)
-    protected = rows.holds(request.protect)
-    if protected is None:
-        protected = np.zeros(len(rows), bool)
-    preferred = preferred_rows(table, request.prefer)
-    files = equal_files(rows)
-    ties = links_last(table, key_ranks(table), files)
-    ties[reviewed.stays] -= 2 * len(ties)  # before copies without a verdict
-    order = partial(keep_order, rows, criteria, ties, protected, preferred, apart=reviewed.apart, files=files)
+    protected, order = _order_of(table, rows, request, criteria, reviewed)
     work = _Work(table, rows, request, order(), build(rows, request.thresholds, request.views()), compared)
     open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))
     foreign, held, strange = work.foreign(other, other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT))
@@ -147,21 +140,17 @@ def decide_duplicates(
     _release(stars, outside, reviewed.drop)
     linked = stars.finder >= 0
     unconfirmed, strange = unconfirmed & linked, strange & outside & linked
-    unconfirmed_notes = unconfirmed_note(unconfirmed, table) + unconfirmed_note(strange, table, other)
-    unconfirmed |= strange
     different &= (stars.finder < 0) & ~reviewed.drop
+    notes = [*_notes(rows, work.searches), *different_note(int(different.sum()))]
+    notes += [*unconfirmed_note(unconfirmed, table), *unconfirmed_note(strange, table, other)]
+    unconfirmed |= strange
     to_review = ((waiting | (held & outside)) & linked) | unconfirmed
     outcome = np.where(linked & ~to_review & ~(outside & request.report_only) | reviewed.drop, DROP, KEEP)
     return Duplicates(
         *(rows, work.order, work.searches, stars, outside, foreign),
         outcome=np.where(rows.ok, outcome, FAILED).astype(np.uint8),
         other_rows=None if other_rows is None else replace(other_rows, embedding=None, signature=None),
-        notes=[
-            *_notes(rows, work.searches),
-            *different_note(int(different.sum())),
-            *unconfirmed_notes,
-            *(verdicts.notes(reviewed) if verdicts else ()),
-        ],
+        notes=[*notes, *(verdicts.notes(reviewed) if verdicts else ())],
         reviewed=reviewed,
         loose=loose & linked,
         to_review=to_review,
@@ -169,6 +158,20 @@ def decide_duplicates(
         different=different,
         large=large,
     )
+
+
+def _order_of(
+    table: Table, rows: Rows, request: DedupRequest, criteria: Sequence[Criterion], reviewed: Reviewed
+) -> tuple[Marked, Callable[..., NDArray[np.int64]]]:
+    """Return the protected rows, and what gives the order in which rows are kept."""
+    protected = rows.holds(request.protect)
+    if protected is None:
+        protected = np.zeros(len(rows), bool)
+    preferred = preferred_rows(table, request.prefer)
+    files = equal_files(rows)
+    ties = links_last(table, key_ranks(table), files)
+    ties[reviewed.stays] -= 2 * len(ties)  # before copies without a verdict
+    return protected, partial(keep_order, rows, criteria, ties, protected, preferred, apart=reviewed.apart, files=files)
 
 
 @dataclass(frozen=True)
