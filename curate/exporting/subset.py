@@ -222,7 +222,12 @@ def _taken(table: Table, kind: Format, take: str | Sequence[str] | None, label: 
     chosen = columns_of(table, take, label)
     if kind.read is None:
         return chosen
-    return tuple(name for name in chosen if is_plain(table.schema.field(name).type))  # no tool takes vectors or bytes
+    plain = tuple(name for name in chosen if is_plain(table.schema.field(name).type))  # no tool takes vectors or bytes
+    lost = next((name for name in take if name in chosen and name not in plain), None)
+    if lost is not None:
+        kind_of = table.schema.field(lost).type
+        raise InputError(f"--take: expected text or numbers in the column {lost!r}, got {kind_of}; leave it out")
+    return plain
 
 
 def _file_names(kind: Format, per: str | None, encoding: Encoding | None) -> FileNames:

@@ -224,3 +224,13 @@ def test_from_python_a_mistake_is_an_input_error(table):
         export(table, "x", to="xml")
     with pytest.raises(InputError, match="--take"):
         export(table, "x.csv", to="csv", take=" , ")
+
+
+def test_a_column_of_bytes_that_was_named_is_not_left_out_in_silence(tmp_path):
+    path = tmp_path / "t.parquet"
+    columns = {"key": ["a"], "uri": ["/a.png"], "status": ["ok"], "thumbnail": pa.array([b"1"], pa.binary(1))}
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(InputError, match="'thumbnail'"):
+        export(path, tmp_path / "x.csv", to="csv", take="thumbnail")
+    export(path, tmp_path / "x.csv", to="csv", take="thumb*")
+    assert "thumbnail" not in (tmp_path / "x.csv").read_text()
