@@ -58,21 +58,30 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
     if stat.S_ISDIR(mode):
         raise InputError(f"cannot write {path}: it is a folder; pass the path of a file")
     if not overwrite:
-        _refuse_finished(path)
-        sweep(path.parent, temporary_stem(path))
+        _refuse_finished([path])
         raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
 
 
-def _refuse_finished(path: Path) -> None:
-    """Report a finished file if the process that wrote it was killed just after the rename."""
+def _twins(path: Path) -> Iterator[Path]:
+    """Yield each temporary name that a dead process left of a file with its final name; held meanwhile."""
     for temporary in path.parent.glob(f"{glob.escape(temporary_stem(path))}*"):
         with suppress(FileNotFoundError), hold_if_free(temporary) as free:
             if free and path.is_file() and not path.is_symlink() and temporary.samefile(path):
-                temporary.unlink()
-                raise InputError(
-                    f"{path} exists already and is complete: the run that wrote it was interrupted later; "
-                    "nothing is left to do (--overwrite writes it again)"
-                )
+                yield temporary
+
+
+def _refuse_finished(paths: Sequence[Path]) -> None:
+    """Remove leftovers; report finished files if the process that wrote them was killed just after the rename."""
+    finished = False
+    for temporary in _twins(paths[-1]):
+        temporary.unlink(missing_ok=True)
+        finished = True
+    sweep_outputs(paths)
+    if finished:
+        raise InputError(
+            f"{paths[-1]} exists already and is complete: the run that wrote it was interrupted later; "
+            "nothing is left to do (--overwrite writes it again)"
+        )
 
 
 def require_folder(out: Path) -> None:
@@ -281,15 +290,10 @@ def undo_unfinished(paths: Sequence[Path]) -> None:
         InputError: if that process had given all files their names.
     """
     if os.path.lexists(paths[-1]):
-        try:
-            _refuse_finished(paths[-1])
-        finally:
-            sweep_outputs(paths)
+        _refuse_finished(paths)
         return
     for path in paths[:-1]:
-        for temporary in path.parent.glob(f"{glob.escape(temporary_stem(path))}*"):
-            with suppress(FileNotFoundError), hold_if_free(temporary) as free:
-                if free and path.is_file() and not path.is_symlink() and temporary.samefile(path):
-                    with place_errors(path):
-                        path.unlink()
-                        temporary.unlink()
+        for temporary in _twins(path):
+            with place_errors(path):
+                path.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)

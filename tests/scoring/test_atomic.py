@@ -168,8 +168,10 @@ def test_a_file_that_was_named_just_before_its_writer_was_killed_is_called_compl
         undo_unfinished(outs)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["receipt.json", "table.parquet"]
     os.link(outs[0], tmp_path / ".table.parquet.tmp.1.abcd")
+    (tmp_path / ".table.parquet.tmp.1.dcba").mkdir()  # where it was put together
     with pytest.raises(InputError, match="complete"):
         refuse_existing(outs[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["receipt.json", "table.parquet"]
     with pytest.raises(InputError, match="another name"):  # nothing says any more who made it
         refuse_existing(outs[0])
 
