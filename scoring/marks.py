@@ -5,7 +5,7 @@ from typing import Self
 
 from scoring.atomic import place_errors
 
-DECODING = "decoding-"  # and the number of a group of images
+DECODING = ".decoding-"  # and the number of a group of images
 
 
 def decoding_path(folder: Path, number: int) -> Path:

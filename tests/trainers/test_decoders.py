@@ -75,6 +75,6 @@ def test_a_mark_stays_where_a_process_died_until_the_work_is_done(tmp_path):
         assert [marks.begin(number) for number in (2, 3)] == [False, True]
         for number in (2, 3):
             marks.end(number)
-        assert [path.name for path in tmp_path.iterdir()] == ["decoding-000003"]
+        assert [path.name for path in tmp_path.iterdir()] == [".decoding-000003"]
         assert [marks.begin(number) for number in (2, 3)] == [False, True]
     assert list(tmp_path.iterdir()) == []

@@ -45,7 +45,7 @@ def test_a_crash_in_the_process_itself_is_found_when_the_run_is_repeated(dataset
     first = run(dataset, out, tiny_checkpoint)
     assert first.returncode in (-signal.SIGSEGV, -signal.SIGABRT), first.stderr
     assert not out.exists()
-    marks = {path.name for path in (tmp_path / ".s.parquet.work").glob("decoding-*")}
+    marks = {path.name for path in (tmp_path / ".s.parquet.work").glob(".decoding-*")}
     assert decoding_path(Path(), 2).name in marks
     second = run(dataset, out, tiny_checkpoint)
     assert second.returncode == 0, second.stderr
@@ -71,7 +71,7 @@ def test_a_run_that_ends_in_order_leaves_no_mark_and_decodes_nothing_apart(datas
         score(dataset, out, model=tiny_checkpoint, report=report, **settings)
     work = tmp_path / ".s.parquet.work"
     assert work.is_dir()
-    assert not list(work.glob("decoding-*"))
+    assert not list(work.glob(".decoding-*"))
 
 
 def test_a_shard_at_which_a_process_died_is_scored_with_the_same_bytes(dataset, tiny_checkpoint, tmp_path, monkeypatch):
