@@ -115,7 +115,7 @@ def save_checkpoint(
     *,
     dtype: torch.dtype = torch.float32,
     exact: Sequence[str] = (),
-    foretell: Callable[[str], None] = lambda digest: None,
+    record_outcome: Callable[[str], None] = lambda digest: None,
     overwrite: bool = True,
 ) -> str:
     """Write a model and its card atomically.
@@ -126,7 +126,7 @@ def save_checkpoint(
         card: ``method``, ``training`` (data, recipe), ``metrics``, ``data_licence``, and what a reader should know.
         dtype: float16 halves the file; the weights are read back as float32.
         exact: starts of the names of weights that keep float32 where ``dtype`` would lose a bit of them.
-        foretell: called with the digest when the checkpoint is whole, before it has its name.
+        record_outcome: called with the digest when the checkpoint is whole, before it has its name.
         overwrite: replace a file that is there by then.
 
     Returns:
@@ -149,7 +149,7 @@ def save_checkpoint(
         "preprocessing": spec.preprocessing.to_json(),
         **({"embedding": spec.embedding} if spec.embedding else {}),
     }
-    return write_checkpoint(path, tensors, header, foretell=foretell, overwrite=overwrite)
+    return write_checkpoint(path, tensors, header, record_outcome=record_outcome, overwrite=overwrite)
 
 
 def write_checkpoint(
@@ -159,7 +159,7 @@ def write_checkpoint(
     *,
     companions: Sequence[AtomicFile] = (),
     commit: Callable[[Sequence[AtomicFile]], None] = commit_together,
-    foretell: Callable[[str], None] = lambda digest: None,
+    record_outcome: Callable[[str], None] = lambda digest: None,
     overwrite: bool,
 ) -> str:
     """Write tensors and a card with their digest; return the digest.
@@ -170,7 +170,7 @@ def write_checkpoint(
         card: as of ``save_checkpoint``.
         companions: written files that get their names with the checkpoint: all of them or none.
         commit: gives all of them their names, the checkpoint's last.
-        foretell: called with the digest when the checkpoint is whole, before it has its name.
+        record_outcome: called with the digest when the checkpoint is whole, before it has its name.
         overwrite: replace what is there.
     """
     header = {name: value for name, value in card.items() if name != "digest"}
@@ -179,7 +179,7 @@ def write_checkpoint(
     try:
         file.write(save(tensors, {"curate": json.dumps(header, sort_keys=True)}))
         file.seal()
-        foretell(str(header["digest"]))
+        record_outcome(str(header["digest"]))
         commit([*companions, file])
     finally:
         file.discard()

@@ -1,7 +1,7 @@
-"""Random views of a batch, computed on its device; every image is augmented independently.
+"""Random augmentation of a batch on its device; every image is augmented independently.
 
-Every kind takes images of shape (N, 3, S, S), float32 in [0, 255], and numbers for N images, and gives the same shape
-and range. What is stated in pixels is a share of the side, since the images that a view represents are of any size.
+Every corruption takes images of shape (N, 3, S, S), float32 in [0, 255], and random numbers for N images, and returns
+the same shape and range. Lengths are shares of the side, since the original images are of any size.
 """
 
 import math
@@ -18,14 +18,15 @@ from trainers.methods.settings import Augmentation
 
 
 class Draw:
-    """Random numbers for one batch, from an explicit seed.
+    """Random numbers for one batch, determined by a seed.
 
     Args:
-        n: images of the batch.
+        n: number of images in the whole batch.
         device: where the numbers are drawn.
-        seed: which numbers.
-        part: of the batch that is here; its images get the numbers that they would have in the whole batch.
-        n_views: views of each image that are drawn at once, the first view of all images first.
+        seed: of the generator.
+        part: images of the batch that this process holds; they get the same numbers as in a single process.
+        n_views: number of views per image that are drawn at once; view-major order (the first view of all images
+            first).
     """
 
     def __init__(self, n: int, device: torch.device, seed: int, part: slice = slice(None), *, n_views: int = 1) -> None:
@@ -33,32 +34,32 @@ class Draw:
         self.generator = torch.Generator(device=device).manual_seed(seed)
 
     def of(self, n: int) -> "Draw":
-        """Return the draw for n images, continuing the same random stream."""
+        """Return the draw for n images, which continues the same random stream."""
         other = copy(self)
         other.n, other.part, other.n_views = n, slice(None), 1
         return other
 
     def of_views(self, n_views: int) -> "Draw":
-        """Return the draw for this many views of each image, continuing the same random stream."""
+        """Return the draw for this many views of each image, which continues the same random stream."""
         other = copy(self)
         other.n_views = n_views
         return other
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> Tensor:
-        """Return a number in [low, high) for each view of each image, shape (V * N,)."""
+        """Return uniform numbers in [low, high), one for each view of each image, shape (V * N,)."""
         drawn = torch.rand(self.n_views, self.n, device=self.device, generator=self.generator)[:, self.part]
         return low + (high - low) * drawn.flatten()
 
     def log_uniform(self, low: float, high: float) -> Tensor:
-        """Return log-uniform numbers in [low, high); both bounds are above 0."""
+        """Return log-uniform numbers in [low, high), shape (V * N,); both bounds are above 0."""
         return self.uniform(math.log(low), math.log(high)).exp()
 
     def chance(self, p: float) -> Tensor:
-        """Return booleans, each true with probability p."""
+        """Return booleans that are true with probability p, shape (V * N,)."""
         return self.uniform() < p
 
     def normal(self, shape: tuple[int, ...]) -> Tensor:
-        """Return standard normal numbers of a shape whose first dimension is the views of this process's images."""
+        """Return standard normal numbers of a shape whose first dimension is V * N of this process's images."""
         if self.part == slice(None):
             return torch.randn(shape, device=self.device, generator=self.generator)
         drawn = torch.randn((self.n_views, self.n, *shape[1:]), device=self.device, generator=self.generator)
@@ -66,12 +67,12 @@ class Draw:
 
 
 def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], draw: Draw) -> Tensor:
-    """Return random crops of each image, flipped half of the time, shape (V * N, C, size, size).
+    """Return random crops, each flipped with probability 0.5, shape (V * N, C, size, size).
 
     Args:
         images: shape (N, C, H, W), float.
-        size: side of the result; no smaller than the crop is expected to be, for sampling is bilinear.
-        scale: bounds of the share of the area that is shown; the aspect ratio is between 3/4 and 4/3.
+        size: side of the result in pixels; not smaller than the expected crop, since sampling is bilinear.
+        scale: bounds of the crop's share of the area; its aspect ratio is between 3/4 and 4/3.
         draw: random numbers for V views of N images.
     """
     share = draw.uniform(*scale).sqrt()
@@ -93,12 +94,9 @@ def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], d
 def color_jitter(
     images: Tensor, draw: Draw, strength: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
 ) -> Tensor:
-    """Return images with random brightness, contrast, saturation and hue; values in [0, 255].
+    """Return images with random brightness, contrast, saturation and hue, float32 in [0, 255], shape (N, 3, H, W).
 
-    Args:
-        images: shape (N, 3, H, W), float32.
-        draw: random numbers.
-        strength: how far each goes: the first three around a factor of 1, the hue in turns of the circle.
+    ``strength`` is the largest change of each: brightness, contrast and saturation as a factor around 1, hue in turns.
     """
 
     def drawn(amount: float) -> Tensor:
@@ -111,13 +109,13 @@ def color_jitter(
 
 
 def add_noise(images: Tensor, draw: Draw, most: float = 50.0) -> Tensor:
-    """Return images with Gaussian noise whose standard deviation is drawn from [0, most), in grey levels."""
+    """Return images with Gaussian noise, whose standard deviation is drawn from [0, most) grey levels."""
     sigma = draw.uniform(0, most).view(-1, 1, 1, 1)
     return (images + sigma * draw.normal(tuple(images.shape))).clamp(0, 255)
 
 
 def add_box(images: Tensor, draw: Draw, area: tuple[float, float] = (0.05, 0.4)) -> Tensor:
-    """Return images with a mid-grey box over a share of the area."""
+    """Return images with a mid-grey box; ``area`` bounds its share of the image."""
     side = images.shape[-1]
     half = draw.uniform(*area).sqrt() / 2
     x, y = draw.uniform() * (1 - 2 * half) + half, draw.uniform() * (1 - 2 * half) + half
@@ -156,18 +154,18 @@ JPEG_CHROMA = (
 
 
 def dark(images: Tensor, draw: Draw) -> Tensor:
-    """Return images with 1 to 20 % of their light, rounded to whole grey levels."""
+    """Return images whose brightness is multiplied by 0.01 to 0.2, rounded to whole grey levels."""
     return (images * _of_image(draw.log_uniform(0.01, 0.2))).round()
 
 
 def bright(images: Tensor, draw: Draw) -> Tensor:
-    """Return over-exposed images: 3 to 20 times the light, clipped at white, under 0 to 90 % of white haze."""
+    """Return over-exposed images: brightness times 3 to 20, clipped at white, under 0 to 90 % of white haze."""
     lit = (images * _of_image(draw.log_uniform(3, 20))).clamp(max=255)
     return 255 - (255 - lit) * _of_image(draw.uniform(0.1, 1.0))
 
 
 def blank(images: Tensor, draw: Draw) -> Tensor:
-    """Return pages without content: white, black or any colour, often with a brightness gradient and grain."""
+    """Return images without content: white, black or any colour, often with a brightness gradient and grain."""
     plain = _colours(draw)
     at = torch.linspace(-0.5, 0.5, images.shape[-1], device=images.device)
     angle, slope = draw.uniform(0, 2 * math.pi), 60 * draw.uniform().square() * draw.chance(0.6)
@@ -177,20 +175,20 @@ def blank(images: Tensor, draw: Draw) -> Tensor:
 
 
 def flat(images: Tensor, draw: Draw) -> Tensor:
-    """Return images with 1 to 15 % of their contrast, around a random colour."""
+    """Return images whose contrast is reduced to 1 to 15 %, around a random colour."""
     apart = images - images.mean((2, 3), keepdim=True)
     return (_colours(draw) + _of_image(draw.log_uniform(0.01, 0.15)) * apart).clamp(0, 255).round()
 
 
 def blurred(images: Tensor, draw: Draw) -> Tensor:
-    """Return images blurred by a Gaussian of 1.5 to 15 % of the side."""
+    """Return images blurred by a Gaussian whose standard deviation is 1.5 to 15 % of the side."""
     return gaussian_blur(images, images.shape[-1] * draw.log_uniform(0.015, 0.15))
 
 
 def noisy(images: Tensor, draw: Draw) -> Tensor:
-    """Return images with noise of 8 to 160 grey levels, coloured or grey; 30 % are noise alone, on grey.
+    """Return images with coloured or grey noise of 8 to 160 grey levels; 30 % are noise alone, on grey.
 
-    The noise is as in an image of a quarter to 2.5 times the view's size, which was then resized.
+    The noise has the grain of an image of 0.25 to 2.5 times the view's size that was resized to the view.
     """
     sigma, shown = _of_image(draw.log_uniform(8, 160)), _of_image(1.0 - draw.chance(0.3).float())
     is_grey = _of_image(draw.chance(0.3))
@@ -207,7 +205,7 @@ def noisy(images: Tensor, draw: Draw) -> Tensor:
 
 
 def tiny(images: Tensor, draw: Draw) -> Tensor:
-    """Return images reduced to a side of 6 to 24 pixels and enlarged again, by one of three filters."""
+    """Return images reduced to a side of 6 to 24 pixels and enlarged again by a random one of three filters."""
     out, side = images.clone(), images.shape[-1]
     for rows, small in _each(draw, TINY_SIDES):
         small = min(small, side)
@@ -219,9 +217,9 @@ def tiny(images: Tensor, draw: Draw) -> Tensor:
 
 
 def compressed(images: Tensor, draw: Draw) -> Tensor:
-    """Return images after JPEG of quality 1 to 8 at half to 2.5 times the view's size, then resized to the view.
+    """Return images after JPEG of quality 1 to 8 at 0.5 to 2.5 times the view's size, resized to the view.
 
-    Without the rounding of pixels and entropy coding, which lose little, and with chromas at full resolution.
+    Omits the rounding of pixels and entropy coding, which lose little, and chroma subsampling.
     """
     quality, side, out = draw.uniform(1, 8), images.shape[-1], torch.empty_like(images)
     for rows, share in _each(draw, JPEG_SHARES):
@@ -232,15 +230,15 @@ def compressed(images: Tensor, draw: Draw) -> Tensor:
 
 
 def block_dct(images: Tensor, coarseness: Tensor) -> Tensor:
-    """Return images with DCT coefficients of 8 x 8 blocks quantised as in JPEG, in luma and two chromas.
+    """Return images whose 8 x 8 DCT coefficients are quantised as in JPEG, in luma and two chroma channels.
 
-    A side that is no multiple of 8 ends in repeated pixels.
+    A side that is not a multiple of 8 is padded with repeated pixels.
 
     Args:
         images: shape (N, 3, S, S), in [0, 255].
-        coarseness: factor on the tables of quanta, shape (N,), > 0; 50 over the quality, for one below 50.
+        coarseness: factor on the quantisation tables, shape (N,), > 0; 50 / quality for a quality below 50.
 
-    Source: ITU-T T.81, annexes A.3.3 and K.1; a quality scales the tables as in the IJG's library.
+    Source: ITU-T T.81, annexes A.3.3 and K.1; the quality scales the tables as in the IJG's library.
     """
     n, channels, side = images.shape[:3]
     rest = -side % BLOCK
@@ -261,7 +259,7 @@ def block_dct(images: Tensor, coarseness: Tensor) -> Tensor:
 
 
 def covered(images: Tensor, draw: Draw) -> Tensor:
-    """Return images with a box of one colour, half of the time mid-grey, over 10 to 85 % of the area."""
+    """Return images with a box of one colour, mid-grey with probability 0.5, over 10 to 85 % of the area."""
     side = images.shape[-1]
     half = draw.uniform(0.1, 0.85).sqrt() / 2
     at = (torch.arange(side, device=images.device) + 0.5) / side
@@ -285,15 +283,7 @@ DAMAGE: dict[str, Damage] = {  # to add a kind, add a line
 
 
 def damaged(images: Tensor, draw: Draw) -> Tensor:
-    """Return each image with a random corruption, all kinds being equally likely.
-
-    Args:
-        images: shape (N, 3, S, S), float in [0, 255]; N may be 0.
-        draw: numbers for N images.
-
-    Returns:
-        Shape (N, 3, S, S), float32 in [0, 255].
-    """
+    """Return each image with one random corruption, all kinds equally likely; N may be 0."""
     out = images.float().clone()
     for rows, kind in _each(draw, tuple(DAMAGE)):
         if len(rows):
@@ -302,7 +292,7 @@ def damaged(images: Tensor, draw: Draw) -> Tensor:
 
 
 def _each(draw: Draw, choices: tuple[Choice, ...]) -> list[tuple[Tensor, Choice]]:
-    """Return the rows that drew each of some choices."""
+    """Return each choice with the rows that drew it; every row draws one choice uniformly."""
     drawn = (draw.uniform() * len(choices)).long()
     return [((drawn == at).nonzero().squeeze(1), choice) for at, choice in enumerate(choices)]
 
@@ -316,12 +306,12 @@ def _resized(images: Tensor, side: int, mode: str) -> Tensor:
 
 
 def _of_image(values: Tensor) -> Tensor:
-    """Return one value per image, shape (N,), reshaped for (N, C, H, W)."""
+    """Return values of shape (N,) reshaped to (N, 1, 1, 1), to broadcast over images."""
     return values.view(-1, 1, 1, 1)
 
 
 def _colours(draw: Draw) -> Tensor:
-    """Return one colour per image, (N, 3, 1, 1): white in 30 %, black in 20 %, grey in 10 %, any in the rest."""
+    """Return a random colour per image, (N, 3, 1, 1): 30 % white, 20 % black, 10 % grey, else any colour."""
     drawn, any_colour = draw.uniform(), torch.stack([draw.uniform(0, 255) for _ in "rgb"], 1)
     grey = any_colour[:, :1].expand_as(any_colour)
     colour = torch.where((drawn < 0.6)[:, None], grey, any_colour)
@@ -331,7 +321,7 @@ def _colours(draw: Draw) -> Tensor:
 
 
 def _cosines(n: int, device: torch.device) -> Tensor:
-    """Return the orthonormal DCT-II matrix, shape (n, n), rows are frequencies."""
+    """Return the orthonormal DCT-II matrix, shape (n, n); rows are frequencies."""
     at = torch.arange(n, device=device, dtype=torch.float32)
     waves = torch.cos(math.pi / n * (at + 0.5) * at[:, None]) * math.sqrt(2 / n)
     waves[0] = math.sqrt(1 / n)
@@ -339,17 +329,14 @@ def _cosines(n: int, device: torch.device) -> Tensor:
 
 
 def view(images: Tensor, size: int, scale: tuple[float, float], recipe: Augmentation, draw: Draw) -> Tensor:
-    """Return random views of each image.
+    """Return random views of each image, shape (V * N, 3, size, size), float32 in [0, 255], view-major order.
 
     Args:
         images: shape (N, 3, H, W), uint8, or float in [0, 255].
-        size: side of the view.
-        scale: share of the area that it shows.
-        recipe: probabilities and strengths.
+        size: side of a view in pixels.
+        scale: bounds of the crop's share of the area.
+        recipe: probabilities and strengths of the augmentations.
         draw: random numbers for V views of N images.
-
-    Returns:
-        Shape (V * N, 3, size, size), float32 in [0, 255], the first view of all images first.
 
     Source: Chen & He 2021 (SimSiam), appendix A; Nakamura et al. 2023, appendix B.
     """
@@ -357,7 +344,7 @@ def view(images: Tensor, size: int, scale: tuple[float, float], recipe: Augmenta
 
 
 def changed(crops: Tensor, recipe: Augmentation, draw: Draw) -> Tensor:
-    """Return augmented crops, float32, shape (V * N, 3, size, size): what ``view`` does after cropping."""
+    """Return augmented crops, float32, shape (V * N, 3, size, size): the steps of ``view`` after cropping."""
     out, size = crops, crops.shape[-1]
 
     def sometimes(p: float, change: Tensor, keep: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The modules of a run: model, method and optimiser; and which are frozen or kept."""
+"""Construction of a run's modules: model, method and optimiser, and which of them are trained."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,20 +25,20 @@ M = TypeVar("M", bound=nn.Module)
 def build(
     config: TrainConfig, n_classes: int, *, init: ScoringModel | None = None, n: int = 0
 ) -> tuple[ScoringModel, Method[Any]]:
-    """Return a model to train and the modules of its method; the same seed gives the same initial weights.
+    """Return a model to train and its method; the same seed gives the same initial weights.
 
-    A frozen backbone keeps its preprocessing and the heads that it has; they stay as they are, to the bit. Where the
-    backbone moves, its old heads would read features that they do not know, and are left behind.
+    A frozen backbone keeps its preprocessing and all existing heads bit-identical. If the backbone is trained, existing
+    heads are dropped, since its features will change.
 
     Args:
         config: the recipe.
-        n_classes: for methods that read labels.
-        init: a model to start from, whose modules are taken over, not copied; its backbone must be the recipe's.
-        n: how many images there are, for methods that remember each; 0 where it is unknown yet.
+        n_classes: number of classes, for methods that read labels.
+        init: a model to start from, with the recipe's backbone; its modules are reused, not copied.
+        n: number of images, for methods that store something per image; 0 if unknown.
 
     Raises:
         InputError: if the backbone cannot read views of the recipe's sizes.
-        ValueError: if a frozen start is for another size than the recipe.
+        ValueError: if a frozen start has another image size than the recipe.
     """
     kind, settings = METHODS[config.method], config.settings
     if init is not None and init.spec.backbone != config.backbone:
@@ -74,7 +74,6 @@ def build(
 
 
 def _task(config: TrainConfig, model: ScoringModel, n_classes: int, n: int) -> Task:
-    """Return what the modules of the method are built for."""
     preprocessing = model.spec.preprocessing
     return Task(
         width=model.width,
@@ -107,7 +106,7 @@ def _numbers(settings: Settings) -> str:
 
 
 def kept_heads(config: TrainConfig, init: ScoringModel | None) -> list[str]:
-    """Return which heads of the start are kept: on a frozen backbone all but the trained one, otherwise none."""
+    """Return the names of existing heads to keep: on a frozen backbone all but the trained one, else none."""
     if init is None or config.freeze != "trunk":
         return []
     return [name for name in init.spec.heads if name != config.method]
@@ -117,7 +116,7 @@ def embedding_head(config: TrainConfig, init: ScoringModel | None) -> str:
     """Return the head whose mu is the embedding: the start's on a frozen backbone, else the method's if it has a mu.
 
     Raises:
-        InputError: if the method would train the very head that gives the embedding of a frozen start.
+        InputError: if the method would retrain the head that provides the embedding of a frozen start.
     """
     if config.freeze != "trunk":
         kind = METHODS[config.method]
@@ -147,7 +146,7 @@ def _preprocessing(config: TrainConfig, init: ScoringModel) -> Preprocessing:
 
 @torch.inference_mode()
 def _try_size(model: ScoringModel, size: int) -> None:
-    """Run one empty view through the backbone, so that an unsuitable size is refused before images are decoded."""
+    """Run one empty view through the backbone, so that an unsupported size fails before images are decoded."""
     name = model.spec.backbone
     try:
         features = model.eval().features(torch.zeros(1, 3, size, size))
@@ -166,11 +165,10 @@ def _try_size(model: ScoringModel, size: int) -> None:
 
 @torch.inference_mode()
 def small_map(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> str | None:
-    """Return a note if a trained network ends in a 1 x 1 map; None otherwise.
+    """Return a warning if a trained network ends in a 1 x 1 feature map; None otherwise.
 
-    Such a network sees an image through strides made for larger ones, and learns less of it. Where it normalises each
-    channel over the batch, it does so over a single value of each image; rounded to bfloat16 its variance can vanish,
-    and the loss is no number then.
+    Such a network strides too far for the image size and learns less. Batch normalisation of that map sees one value
+    per image and channel; rounded to bfloat16, its variance can be 0, and the loss becomes NaN.
     """
     if config.freeze != "nothing":
         return None
@@ -196,7 +194,7 @@ def small_map(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> 
 
 
 def set_mode(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> None:
-    """Put trained modules into training mode, frozen and kept ones into evaluation mode."""
+    """Put trained modules into training mode; frozen and kept modules into evaluation mode."""
     model.train()
     method.train()
     for name, head in model.heads.items():

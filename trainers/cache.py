@@ -1,8 +1,8 @@
-"""A cache of features: one Parquet file per epoch, all with the same rows in the same order, and its record.
+"""The feature cache: one Parquet file per epoch, all with the same rows in the same order, and a JSON record.
 
-An epoch's file has the columns ``key``, ``label`` (where there are labels), ``loss`` (where the user has computed one)
-and ``features``, the pooled features as the backbone gives them, not brought to unit length. Epoch 0 is of the images
-as they are scored; the others are of one random view each.
+An epoch's file has the columns ``key``, ``label`` (if there are labels), ``loss`` (if the user computed losses) and
+``features``, the pooled output of the backbone, not normalised. Epoch 0 has features of the images as scored; every
+other epoch those of one random view of each image.
 """
 
 import hashlib
@@ -37,21 +37,19 @@ HELD_SHARE = 0.5  # of the memory that is free may hold epochs
 
 
 class TargetsDigest:
-    """A digest of labels and losses by row, independent of the block size.
+    """An incremental digest of labels and losses by row, independent of the block size.
 
-    Text and whole numbers differ, and so do 0 and -0 of a loss; null, NaN and empty text are one thing as labels, and
-    null and NaN are one thing as losses.
+    Text and integer labels differ, and so do losses of 0 and -0. Null, NaN and empty text are equal as labels; null and
+    NaN are equal as losses.
     """
 
     def __init__(self) -> None:
         self._labels, self._losses = hashlib.sha256(), hashlib.sha256()
 
     def update(self, labels: pa.Array | None, losses: pa.Array | None) -> None:
-        """Add rows.
+        """Add rows: labels as text or integers, dictionary-encoded or not, shape (B,); losses as float64, shape (B,).
 
-        Args:
-            labels: text or whole numbers, dictionary-encoded or not, shape (B,), or None if absent at all.
-            losses: float64, shape (B,), or None too.
+        None means that the column is absent.
         """
         if labels is not None and len(labels):
             self._labels.update(_label_digests(labels))
@@ -61,7 +59,7 @@ class TargetsDigest:
             self._losses.update(values.astype("<f8").tobytes())
 
     def hexdigest(self) -> str:
-        """Return the digest of the rows so far."""
+        """Return the digest of all rows added so far."""
         return hashlib.sha256(self._labels.digest() + self._losses.digest()).hexdigest()
 
 
@@ -79,19 +77,19 @@ def _label_digests(labels: pa.Array) -> bytes:
 
 @dataclass(frozen=True)
 class CachedFeatures:
-    """A complete cache, opened.
+    """An open, complete cache.
 
     Attributes:
-        folder: where it is.
-        about: what it was made of: model, preprocessing, recipe, data.
-        n: images in every epoch.
-        width: D, of the features.
+        folder: path of the cache.
+        about: its record: model, preprocessing, recipe, data.
+        n: number of images, equal in every epoch.
+        width: D, the feature width.
         labels: int64, shape (N,), or None.
-        classes: the label that each number represents.
-        losses: float64, shape (N,), what the user computed, or None.
-        augmented: epochs that views may be taken from: all but the plain one, unless there is no other.
+        classes: the class names that labels index.
+        losses: float64, shape (N,), computed by the user, or None.
+        augmented: epochs with random views; [0] if there is no other epoch.
         augmentation: how those views were drawn.
-        digest: of what it was made of, of its rows, and of their labels and losses.
+        digest: of the record, the keys, the labels and the losses.
     """
 
     folder: Path
@@ -113,19 +111,19 @@ class CachedFeatures:
 
     @property
     def epoch_bytes(self) -> int:
-        """The memory of one epoch in bytes."""
+        """Size of one epoch's features in memory, in bytes."""
         return self.n * self.width * self.dtype.itemsize
 
     def has_room(self, device: torch.device) -> bool:
-        """Return whether one more epoch leaves half of the device's free memory."""
+        """Return whether another epoch fits in half of the device's free memory."""
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
         return free is None or self.epoch_bytes < HELD_SHARE * free
 
     def epoch(self, number: int) -> Tensor:
-        """Read one epoch: shape (N, D), in the stored dtype.
+        """Read the features of one epoch, shape (N, D), in the stored dtype.
 
         Raises:
-            InputError: if it does not fit in memory, or the file is damaged (page checksums are verified).
+            InputError: if they do not fit in memory, or the file is damaged (page checksums are verified).
         """
         free = free_memory()
         if free is not None and self.epoch_bytes > 0.9 * free:
@@ -150,10 +148,10 @@ class CachedFeatures:
 
 
 def open_cache(folder: str | Path) -> CachedFeatures:
-    """Open a cache: labels, losses and footers are read, features only when an epoch is requested.
+    """Open a cache; reads labels, losses and footers, and features only when an epoch is requested.
 
     Raises:
-        InputError: if the folder is no cache, of another version, incomplete or damaged.
+        InputError: if the folder is not a cache, has another version, is incomplete or damaged.
     """
     folder = Path(folder)
     about = read_about(folder)
@@ -199,7 +197,7 @@ def epoch_name(number: int) -> str:
 
 
 def fingerprint(about: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts that determine the features: all but the number of epochs and the software versions."""
+    """Return the entries of the record that determine the features: all but number of epochs and versions."""
     return {name: value for name, value in about.items() if name not in ("epochs", "versions", "made_from")}
 
 
@@ -207,7 +205,7 @@ def read_about(folder: Path) -> dict[str, Any] | None:
     """Return the record of a cache; None if there is no cache.
 
     Raises:
-        InputError: if it is of another version, or damaged.
+        InputError: if the record has another version or is damaged.
     """
     path = folder / ABOUT
     if not path.is_file():
@@ -232,10 +230,10 @@ def read_about(folder: Path) -> dict[str, Any] | None:
 
 
 def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, Any]:
-    """Return the record of an epoch's file: rows, digests of the keys and of labels and losses, failures.
+    """Return the record of an epoch's file: row count, digests of keys and targets, failures by status.
 
     Raises:
-        InputError: if it is damaged, or of another cache.
+        InputError: if the file is damaged or belongs to another cache.
     """
     path = folder / epoch_name(number)
     with _named_errors(path), _open(path) as file:
@@ -262,20 +260,20 @@ def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, A
 
 
 def features_type(width: int, dtype: str) -> pa.DataType:
-    """Return the Arrow type of the column of features."""
+    """Return the Arrow type of the features column: a list of ``width`` numbers of ``dtype``."""
     kind = pa.float16() if dtype == "float16" else pa.float32()
     return pa.list_(pa.field("element", kind, nullable=False), width)
 
 
 def damaged(path: Path, what: str) -> InputError:
-    """Return the error for a file that was changed after writing."""
+    """Return the error for a file that changed after it was written."""
     gone = "the whole folder" if path.name == ABOUT else "it"  # epochs without a note belong to no cache
     return InputError(f"{path} is damaged ({what}); remove {gone}, and repeat the `curate cache` command")
 
 
 @contextmanager
 def _named_errors(path: Path) -> Iterator[None]:
-    """Turn errors of pyarrow and the system about a file into one line that names it."""
+    """Convert errors of pyarrow and the operating system to a one-line InputError that names the file."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError) as error:
@@ -294,7 +292,7 @@ def _augmentation(path: Path, about: dict[str, Any]) -> Augmentation:
 
 
 def _targets(path: Path, about: dict[str, Any]) -> tuple[Tensor | None, list[str], Tensor | None, str]:
-    """Return labels, classes, losses, and their digest; memory is bounded by the file size."""
+    """Return labels, classes, losses and their digest; memory is bounded by the file size."""
     names = [name for name in ("label", "loss") if about["columns"].get(name)]
     with _named_errors(path), _open(path, read_dictionary=[name for name in names if name == "label"]) as file:
         for name in names:
@@ -310,7 +308,7 @@ def _targets(path: Path, about: dict[str, Any]) -> tuple[Tensor | None, list[str
 
 
 def _check_plain(path: Path, file: pq.ParquetFile, name: str) -> None:
-    """Raise ``InputError`` unless a column is of its type and stored as it is: packed text could unfold to anything."""
+    """Raise ``InputError`` unless a column is stored uncompressed, which bounds its size in memory."""
     kind = file.schema_arrow.field(name).type
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     fits = pa.types.is_float64(value) if name == "loss" else pa.types.is_string(value) or pa.types.is_integer(value)
@@ -322,7 +320,7 @@ def _check_plain(path: Path, file: pq.ParquetFile, name: str) -> None:
 
 
 def _numbered(labels: pa.ChunkedArray) -> tuple[Tensor | None, list[str]]:
-    """Return the number of each label and the label of each number; empty if a label is missing."""
+    """Return the class index of each label and the class names; empty if a label is missing."""
     coded = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
     if coded.null_count or not len(coded):
         return None, []
@@ -336,6 +334,6 @@ def _numbered(labels: pa.ChunkedArray) -> tuple[Tensor | None, list[str]]:
 
 
 def _all_finite(values: Tensor) -> bool:
-    """Return whether no value is NaN or infinite, from the exponent bits: fast for float16 on a CPU too."""
+    """Return whether all values are finite, by their exponent bits: fast for float16 on a CPU."""
     bits, exponent = (np.uint16, 0x7C00) if values.dtype == torch.float16 else (np.uint32, 0x7F800000)
     return all(not ((part.numpy().view(bits) & exponent) == exponent).any() for part in values.split(65536))

@@ -1,4 +1,4 @@
-"""Writing of a feature cache: a folder locked by one process, and one file per epoch, written atomically."""
+"""Writer of the feature cache: a folder locked by one process, and one file per epoch, written atomically."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ OPTIONS = {  # what decides the features, as a cache notes it -> the option that
 
 @dataclass(frozen=True)
 class CacheProgress:
-    """Progress: images of all epochs."""
+    """Number of images done over all epochs."""
 
     done: int
     total: int
@@ -48,9 +48,9 @@ class CacheProgress:
 
 
 class CacheFolder(HeldFolder):
-    """The folder of a cache being written; only one live process holds it.
+    """Context manager that locks the folder of a cache being written to one live process.
 
-    A run that finds nothing to cache leaves no folder.
+    If nothing is cached, a folder that it created is removed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,7 +69,7 @@ class CacheFolder(HeldFolder):
         super().__exit__(*error)
 
     def _undo(self) -> None:
-        """Remove a cache without any epoch, and its folder if this run created it."""
+        """Remove a cache without epochs, and its folder if this run created it."""
         if any(self.folder.glob("epoch-*.parquet")):
             return
         (self.folder / cache.ABOUT).unlink(missing_ok=True)
@@ -79,12 +79,12 @@ class CacheFolder(HeldFolder):
                 self.folder.rmdir()
 
     def begin(self, about: dict[str, Any]) -> list[int]:
-        """Start or resume the cache that ``about`` describes, and return the epochs that are missing.
+        """Start or resume the cache described by ``about``; return the numbers of the missing epochs.
 
-        More epochs than before lengthen a cache; fewer leave it as it is.
+        More epochs than before extend a cache; fewer leave it unchanged.
 
         Raises:
-            InputError: if the folder holds a cache of something else (the first difference is named), or other files.
+            InputError: if the folder holds another cache (the first difference is named) or other files.
         """
         before = cache.read_about(self.folder)
         if before is None:
@@ -119,25 +119,21 @@ def make_cache(
     report: Callable[[CacheProgress], None] = lambda progress: None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> dict[str, int]:
-    """Write every missing epoch, each atomically.
+    """Write every missing epoch, each atomically; return the number of images left out by status.
 
     Args:
-        folder: made if it is missing; its parent must be.
-        about: what the cache is made of, as plain JSON values; ``epochs``, ``width``, ``recipe`` and ``columns`` are
-            filled in or checked.
-        images: what to cache.
-        model: on the device where it is to run, in evaluation mode.
-        recipe: how.
-        workers: decoding threads; by default one a core.
-        report: called with the progress after every batch or so.
-        announce: called with a line on what is about to happen.
-
-    Returns:
-        status -> how many images were left out for it.
+        folder: created if missing; its parent must exist.
+        about: the record as JSON values; ``epochs``, ``width``, ``recipe`` and ``columns`` are filled in or checked.
+        images: the images to cache.
+        model: on its device, in evaluation mode.
+        recipe: augmentation, batch size, precision and dtype.
+        workers: decoding threads; by default one per core.
+        report: called with the progress about once per batch.
+        announce: called with a line before a long operation.
 
     Raises:
-        InputError: if the folder is another's, an image that can be read has no loss where there are losses, an image
-            can be read in one epoch and not in another, or a feature does not fit the dtype.
+        InputError: if the folder belongs to another cache, a readable image has no loss where there are losses, an
+            image can be read in one epoch but not in another, or a feature overflows the dtype.
     """
     workers = workers or os.cpu_count() or 1
     require_losses(images, model.spec.preprocessing, workers)
@@ -168,10 +164,7 @@ def make_cache(
 
 
 def require_losses(images: Images, preprocessing: Preprocessing, workers: int) -> None:
-    """Raise ``InputError`` if a readable image has no finite loss.
-
-    Only images without a loss are read, up to the first that can be.
-    """
+    """Raise ``InputError`` if a readable image has no finite loss; reads only images without one."""
     losses = images.losses or []
     missing = [row for row, loss in enumerate(losses) if loss is None or not math.isfinite(loss)]
     if not missing:
@@ -188,12 +181,7 @@ def require_losses(images: Images, preprocessing: Preprocessing, workers: int) -
 
 
 class EpochWriter:
-    """Writes the file of one epoch in blocks; ``finish`` renames it to its final name.
-
-    Attributes:
-        n: images written so far.
-        file: what is written.
-    """
+    """Writes the file of one epoch in blocks; ``finish`` renames it to its final name."""
 
     def __init__(self, folder: Path, number: int, about: dict[str, Any], images: Images) -> None:
         self._number, self._about, self._images = number, about, images
@@ -221,10 +209,10 @@ class EpochWriter:
         )
 
     def write(self, rows: np.ndarray, block: Tensor) -> None:
-        """Append the numbers of images and their features, shape (B, D).
+        """Append features (B, D) of the images with these row numbers.
 
         Raises:
-            InputError: if a feature is not finite in the dtype of the cache; the image is named.
+            InputError: if a feature is not finite in the cache's dtype; names the image.
         """
         keys = [self._images.keys[row] for row in rows]
         with np.errstate(over="ignore"):
@@ -249,16 +237,15 @@ class EpochWriter:
         self.n += len(keys)
 
     def discard(self) -> None:
-        """Remove what was written, unless it was finished."""
+        """Remove the temporary file unless ``finish`` renamed it."""
         self._writer.is_open = False  # or its destructor would write a footer to a closed file
         self.file.discard()
 
     def finish(self, failures: dict[str, int], expected: dict[str, Any] | None) -> dict[str, Any]:
-        """Write the footer and rename the file; return its facts.
+        """Write the footer and rename the file; return its record.
 
         Raises:
-            InputError: if there are fewer than two images, or others, or other labels or losses, than in the epochs
-                before.
+            InputError: if fewer than two images are readable, or images, labels or losses differ from earlier epochs.
         """
         digests = {"keys": self._keys.hexdigest(), "targets": self._targets.hexdigest()}
         footer = {"rows": self.n, **digests, "failures": failures}
@@ -296,7 +283,7 @@ def _refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> tuple[tuple[str, ...], Any, Any] | None:
-    """Return the first entry in which two records differ, with both values; None if they are equal."""
+    """Return the path of the first difference of two records, with both values; None if they are equal."""
     for name in {**now, **before}:
         old, new = before.get(name), now.get(name)
         if old == new:

@@ -17,16 +17,16 @@ MOST_SEED = 2**31 - 1
 
 
 def require_seed(seed: int) -> None:
-    """Raise ``InputError`` unless a seed can be combined with a step number."""
+    """Raise ``InputError`` if a seed is out of range."""
     if not 0 <= seed <= MOST_SEED:
         raise InputError(f"the seed must be between 0 and 2^31 - 1, got {seed}; choose another")
 
 
 def rate_steps(text: str) -> list[tuple[float, float]]:
-    """Parse a step schedule: pairs (share of the steps, factor of lr from there on).
+    """Parse a learning-rate step schedule to pairs (share of all steps, factor of lr from there on).
 
     Raises:
-        InputError: if a factor is not positive, or the shares do not rise from above 0 to below 1.
+        InputError: if a factor is not positive, or the shares do not increase strictly within (0, 1).
 
     >>> rate_steps("0.5@0.3,0.1@0.6")
     [(0.3, 0.5), (0.6, 0.1)]
@@ -53,7 +53,7 @@ def rate_steps(text: str) -> list[tuple[float, float]]:
 class TrainConfig:
     """The recipe of one run; defaults are from Nakamura et al. 2023, appendix B, where it gives a value.
 
-    ``settings`` are the method's own, by default those that it starts with.
+    ``settings`` are the method's; by default its default settings.
 
     Raises:
         InputError: for an unknown method, or a value out of range.
@@ -116,5 +116,5 @@ class TrainConfig:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the recipe as plain JSON values."""
+        """Return the recipe as JSON values."""
         return asdict(self)

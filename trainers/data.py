@@ -1,4 +1,4 @@
-"""Training images: decoded once, held as uint8, augmented in batches on the model's device."""
+"""Training images: decoded once, held in memory as uint8, augmented in batches on the model's device."""
 
 import json
 import os
@@ -30,13 +30,7 @@ MARKED = 1024  # images that a mark of what is being decoded is for
 
 
 def windows(n: int, *, epoch: int, seed: int) -> Iterator[Tensor]:
-    """Yield all rows of an epoch in shuffle windows of 8,192; the last may be shorter.
-
-    Args:
-        n: how many images there are.
-        epoch: from 0.
-        seed: of the run.
-    """
+    """Yield the row numbers of an epoch in shuffle windows of 8,192 rows; the last may be shorter."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
     blocks = torch.randperm(-(-n // BLOCK), generator=generator)
     for some in blocks.split(WINDOW):
@@ -52,9 +46,9 @@ class TrainingSet:
     Attributes:
         pixels: uint8, shape (N, 3, size, size).
         labels: int64, shape (N,), or None.
-        classes: the label that each number represents.
-        failures: status -> how many images could not be used for it.
-        losses: float64, shape (N,), what the user computed for each image, or None.
+        classes: the class names that labels index.
+        failures: number of unusable images by status.
+        losses: float64, shape (N,), computed by the user, or None.
 
     Raises:
         ValueError: for tensors of other types or shapes, or labels without a class.
@@ -100,21 +94,21 @@ def load_training_set(
     marks: Marks | None = None,
     white: int = WHITE,
 ) -> TrainingSet:
-    """Decode every image as the model reads it and hold it in memory; broken ones are left out and counted.
+    """Decode every image with the model's preprocessing and hold it in memory; broken ones are left out and counted.
 
     Args:
-        readers: one callable an image, which returns its bytes or raises an error with a ``status``.
-        labels: one an image, or None.
+        readers: one callable per image, which returns its bytes or raises an error with a ``status``.
+        labels: one per image, or None.
         n: number of images.
-        preprocessing: of the model to be trained; views are drawn from the square that it cuts out.
-        losses: what the user computed, one an image, or None.
-        workers: decoding threads; by default one a core.
-        marks: of images that are being decoded, in the folder of the run.
-        white: the value that is white in images of 16 bits.
+        preprocessing: of the model to be trained; views are cropped from the square that it cuts out.
+        losses: computed by the user, one per image, or None.
+        workers: decoding threads; by default one per core.
+        marks: files in the run's folder that mark images being decoded, to detect images that crash the process.
+        white: the value of white in 16-bit images.
 
     Raises:
-        InputError: if the images do not fit in the memory that is free, fewer than two can be used, or one that can
-            be used lacks a label or a loss.
+        InputError: if the images do not fit in free memory, fewer than two are usable, or a usable image lacks a label
+            or a loss.
     """
     size = preprocessing.size
     lack = lack_of_memory(n, size)
@@ -140,7 +134,7 @@ def load_training_set(
 
 
 def shared(load: Callable[[], TrainingSet]) -> TrainingSet:
-    """Return images loaded by the first process, in all processes of a run."""
+    """Load images in the first process of a run and broadcast them to all others."""
     if ranks.group().size == 1:
         return load()
     about = ""
@@ -162,12 +156,9 @@ def shared(load: Callable[[], TrainingSet]) -> TrainingSet:
 
 
 def lack_of_memory(n: int, size: int, room: int | None = None) -> str | None:
-    """Return why n images of a size cannot be held in memory; None if they can.
+    """Return why n images of ``size`` x ``size`` pixels cannot be held in memory; None if they can.
 
-    Args:
-        n: how many images there are.
-        size: of a side in pixels.
-        room: bytes of memory of the device that holds them, next to those that are free on this machine.
+    ``room`` is the free memory, in bytes, of the device that also holds them; None for the CPU.
     """
     need, free, n_local = n * 3 * size * size, free_memory(), ranks.group().n_local
     free = None if free is None else free // n_local  # each process holds them all
@@ -179,10 +170,10 @@ def lack_of_memory(n: int, size: int, room: int | None = None) -> str | None:
 
 
 def number_labels(labels: Sequence[object] | pa.Array) -> tuple[Tensor, list[str]]:
-    """Return the number of each label, shape (N,), int64, and the label of each number.
+    """Return the class index of each label, shape (N,), int64, and the class names.
 
     Args:
-        labels: of any kind, or a column of text or whole numbers, for which no object is made for each row.
+        labels: any objects, or an Arrow column of text or integers, which is numbered without an object per row.
 
     Raises:
         InputError: if a label is missing.
@@ -205,16 +196,12 @@ def number_labels(labels: Sequence[object] | pa.Array) -> tuple[Tensor, list[str
 
 
 def is_missing(label: object) -> bool:
-    """Return whether a label is missing: null, NaN, or an empty text, as in CSV."""
+    """Return whether a label is null, NaN, or empty text, as in CSV."""
     return label is None or label == "" or label != label
 
 
 def loss_tensor(losses: Sequence[float | None]) -> Tensor:
-    """Return losses as a tensor, shape (N,), float64.
-
-    Raises:
-        InputError: if one is missing or not a finite number.
-    """
+    """Return losses as a tensor, shape (N,), float64; raises InputError if a loss is missing or not finite."""
     values = torch.tensor([float("nan") if loss is None else float(loss) for loss in losses], dtype=torch.float64)
     wrong = int((~values.isfinite()).sum())
     if wrong:
@@ -235,7 +222,7 @@ def require_batch(n: int, batch_size: int) -> None:
 
 
 def bytes_or_status(read: Callable[[], bytes]) -> bytes | str:
-    """Return the bytes of an image, or the ``status`` of a read error."""
+    """Return the bytes of an image, or the ``status`` of its read error."""
     try:
         return read()
     except Exception as error:
@@ -254,16 +241,16 @@ def decode_all(
     n: int = 0,
     white: int = WHITE,
 ) -> Iterator[NDArray[np.uint8] | str]:
-    """Yield the pixels of each image, shape (S, S, 3), in order; a status if it cannot be read or decoded.
+    """Yield the pixels of each image in order, shape (S, S, 3), uint8; its status if it cannot be read or decoded.
 
     Args:
-        readers: one callable an image, which returns its bytes or raises an error with a ``status``.
+        readers: one callable per image, which returns its bytes or raises an error with a ``status``.
         preprocessing: of the model.
         workers: decoding threads.
-        marks: of 1,024 images each, while these are being decoded. Where one was there before, a process died at them,
-            and each of them is decoded in its own process: the one that did it is ``crashed``.
-        n: how many they are, if that is known: many are decoded by processes where these are faster.
-        white: the value that is white in images of 16 bits.
+        marks: one per 1,024 images while they are decoded. If a mark exists already, a process died there: each of
+            these images is decoded in a separate process, and the image that kills it gets the status ``crashed``.
+        n: number of images if known; many images are decoded by processes where these are faster.
+        white: the value of white in 16-bit images.
     """
     decode, workers = decoder_for(workers, n)
     options = DecodeOptions(white=white)
@@ -300,10 +287,10 @@ def decode_all(
 
 
 def batches(n: int, batch_size: int, *, epoch: int, seed: int, stream: bool = False) -> list[Tensor]:
-    """Return the rows of every batch of a shuffled epoch; rows that do not fill the last batch are left out.
+    """Return the row numbers of every batch of a shuffled epoch; rows that do not fill the last batch are left out.
 
-    A function of its arguments alone, so a resumed run sees what an undisturbed one would. With ``stream`` rows are
-    mixed within windows, as ``windows`` does.
+    Depends on its arguments only, so that a resumed run sees the same batches. With ``stream``, rows are shuffled
+    within ``windows``.
     """
     if stream:
         order = torch.cat(list(windows(n, epoch=epoch, seed=seed)))

@@ -1,4 +1,4 @@
-"""Features of images for a cache: decoded once if memory allows, a random view of each in every epoch."""
+"""Features of images for a cache: decoded once if memory allows; one random view of each per epoch."""
 
 import json
 from collections import Counter
@@ -48,22 +48,22 @@ class CacheRecipe:
             raise InputError(f"batch size must be between 1 and {BLOCK}, got {self.batch_size}")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the recipe as plain JSON values."""
+        """Return the recipe as JSON values."""
         return json.loads(json.dumps(asdict(self)))
 
 
 @dataclass(frozen=True)
 class Images:
-    """The images to cache: N images with labels and losses.
+    """The N images to cache, with labels and losses.
 
     Attributes:
-        readers: called once a pass over the images; each reader returns an image's bytes, or raises an error with a
-            ``status``.
+        readers: called once per pass over the images; returns one reader per image, which returns its bytes or raises
+            an error with a ``status``.
         keys: text, shape (N,).
         labels: Arrow array of N labels, or None.
         losses: N numbers, or None.
-        white: the value that is white in images of 16 bits.
-        check: called after each pass; raises if the images that failed did so because their source went away.
+        white: the value of white in 16-bit images.
+        check: called after each pass; raises if images failed because their source became unavailable.
     """
 
     readers: Readers
@@ -75,9 +75,9 @@ class Images:
 
 
 class Pixels:
-    """Decoded images in blocks: held after the first pass if memory allows, else decoded in every pass.
+    """Decoded images in blocks: held in memory after the first pass if they fit, else decoded in every pass.
 
-    Iterating yields the numbers of the images of a block, (B,), and their pixels, uint8 (B, 3, S, S).
+    Iterating yields row numbers (B,) and pixels, uint8 (B, 3, S, S).
     """
 
     def __init__(
@@ -133,8 +133,8 @@ def features(model: ScoringModel, block: Tensor, recipe: CacheRecipe, epoch: int
         model: on its device.
         block: pixels, uint8, shape (B, 3, S, S).
         recipe: augmentation, seed, batch size and precision.
-        epoch: ``PLAIN`` for the images as they are, any other for one random view each.
-        first: how many images came before the block, which with seed and epoch decides the views.
+        epoch: ``PLAIN`` for unaugmented images, any other for one random view of each.
+        first: row number of the block's first image; with seed and epoch it determines the views.
     """
     device = model.mean.device
     size, blocks = model.spec.preprocessing.size, []

@@ -1,4 +1,4 @@
-"""Half precision: the dtype of the backbone, and loss scaling for float16."""
+"""Half precision: autocast of the backbone, and loss scaling for float16."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +16,9 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
 
 
 def compiled(backbone: nn.Module, device: torch.device, precision: str) -> Callable[[Tensor], Tensor]:
-    """Return a backbone compiled for each view size, which is faster than one graph for all sizes.
+    """Return the backbone compiled separately for each view size, which is faster than one graph for all sizes.
 
-    The precision is part of what is compiled: torch 2.11 took a graph of bf16 from its cache on disk for fp16.
+    The precision is part of the compiled function: torch 2.11 reused a bf16 graph from its disk cache for fp16.
     """
 
     def read(images: Tensor) -> Tensor:
@@ -30,12 +30,9 @@ def compiled(backbone: nn.Module, device: torch.device, precision: str) -> Calla
 
 
 class LossScale:
-    """Loss scaling for float16, which skips steps with overflowing gradients; a no-op for other precisions.
+    """Loss scaling for float16, which skips steps with overflowing gradients; does nothing for other precisions.
 
-    Args:
-        device: of the model.
-        precision: of the backbone.
-        kept: from ``to_json`` of the state of the run; empty at the start.
+    ``kept`` is what ``to_json`` returned when the run was saved; empty at the start.
     """
 
     def __init__(self, device: torch.device, precision: str, kept: dict[str, Any]) -> None:
@@ -48,11 +45,11 @@ class LossScale:
         return dict(self._scaler.state_dict())
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradient of the scaled loss to the others."""
+        """Backpropagate the scaled loss, accumulating gradients."""
         self._scaler.scale(loss).backward()
 
     def norm(self, optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], clip: float) -> Tensor:
-        """Unscale gradients; return their global norm, and clip them to ``clip`` unless that is 0."""
+        """Unscale gradients and return their global norm; clip them to ``clip`` unless it is 0."""
         self._scaler.unscale_(optimizer)
         norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
         if clip:
@@ -60,7 +57,7 @@ class LossScale:
         return norm
 
     def step(self, optimizer: torch.optim.Optimizer, norm: Tensor) -> bool:
-        """Step the optimiser unless gradients overflowed, which lowers the scale; return whether it stepped."""
+        """Step the optimiser and return True; on overflow, lower the scale and return False."""
         self._scaler.step(optimizer)
         self._scaler.update()
         return not self._scaler.is_enabled() or bool(norm.isfinite())

@@ -1,4 +1,4 @@
-"""One training loop for every method."""
+"""The training loop of every method."""
 
 import json
 import math
@@ -30,7 +30,7 @@ GRADIENT = "gradient_norm"
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
-    """Return the rate of a step: linear warm-up, then constant, steps, or half a cosine down to 0."""
+    """Return the learning rate of a step: linear warm-up, then constant, step schedule or half-cosine to 0."""
     rising = config.warmup * steps
     if step < rising:
         return config.lr * min(1.0, (step + 1) / rising)  # a warm-up can end within a step
@@ -55,27 +55,27 @@ def train(
 ) -> tuple[ScoringModel, dict[str, float]]:
     """Train a model; resume from ``state`` if it holds an earlier run of the same recipe.
 
-    Of processes that have joined (``trainers.ranks``) each reads its part of every batch on its device, and the model
-    is as from one process but for rounding. The first one alone writes the state, follows the course and reports.
+    In a distributed run (``trainers.ranks``), each process reads its part of every batch on its device; the result
+    equals that of one process up to rounding. Only the first process writes the state and reports.
 
     Args:
         config: the recipe.
-        data: images, moved to ``device`` whole; images that are read while the run goes on, with ``config.stream``; or
-            a cache of features, for a backbone that is frozen.
-        state: file for the training state; removed by the caller once the model is safe.
+        data: images, moved to ``device`` at once; an image stream, with ``config.stream``; or a feature cache, for a
+            frozen backbone.
+        state: file of the training state; the caller removes it after saving the model.
         device: where to train.
         start: from ``build``; by default built from the recipe alone.
-        origin: what else the run is made of, such as digests of data and start; a state with another is refused.
-        compiled: compile the backbone, for each size of view.
-        monitor: how often the state is saved, and what follows the run.
+        origin: further identity of the run, such as digests of data and start; a state with another origin is refused.
+        compiled: compile the backbone for each view size.
+        monitor: save interval and callbacks.
 
     Returns:
-        The model, on the CPU and in evaluation mode, and the mean measures of the last epoch.
+        The model, on the CPU in evaluation mode, and the mean measures of the last epoch.
 
     Raises:
-        InputError: if the data do not suffice for the recipe, ``state`` belongs to another run, the loss is no longer
-            finite (the last good state is kept), memory runs out, or processes have other data than the first, or do
-            not share a batch evenly.
+        InputError: if the data do not suffice for the recipe, ``state`` belongs to another run, the loss is not finite
+            (the last good state is kept), memory runs out, or processes have different data or cannot split a batch
+            evenly.
     """
     monitor = monitor or Monitor()
     require_enough(config, data)
@@ -99,7 +99,7 @@ def train(
 
 
 def _on_device(config: TrainConfig, model: ScoringModel, method: Method[Any], device: torch.device) -> nn.ModuleDict:
-    """Move model and method to a device, ready to train; return both."""
+    """Move model and method to a device and to training mode; return both."""
     model.to(device)
     if config.freeze == "nothing":
         model.backbone = ranks.synchronized(model.backbone)
@@ -145,7 +145,7 @@ def _fit(
     device: torch.device,
     compiled: bool,
 ) -> dict[str, float]:
-    """Run the remaining steps with views of the data; return the mean measures of the last epoch."""
+    """Create the views of the data and run the remaining steps; return the mean measures of the last epoch."""
     set_mode(config, model, method)
     backbone = half.compiled(model.backbone, device, config.precision) if compiled else model.backbone
     views: Views | None = None
@@ -226,7 +226,7 @@ def _all_steps(
 
 
 def _set_rate(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int, steps: int) -> float:
-    """Set the learning rate of a step for each group of weights, and return it."""
+    """Set the learning rate of each parameter group for a step; return the base rate."""
     rate = learning_rate(config, step, steps)
     for group in optimizer.param_groups:
         group["lr"] = rate * group["share"]
@@ -234,13 +234,13 @@ def _set_rate(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int, 
 
 
 def _show(epoch: Epoch, course: Course) -> None:
-    """Show a finished epoch to the course of the run, its model in evaluation mode."""
+    """Pass a finished epoch to the course, with the model in evaluation mode."""
     epoch.model.eval()
     course.add(epoch)
 
 
 class _Batches:
-    """Computes gradients batch by batch, and counts the images that could not be used."""
+    """Computes gradients batch by batch, and counts unusable images."""
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class _Batches:
 
 
 def _wrong(result: object) -> str | None:
-    """Return what a step must have and what a method returned instead; None for a step."""
+    """Return the expected and the returned type if a method did not return a valid step; None if it did."""
     if not isinstance(result, Step):
         return f"a scalar loss, got {type(result).__name__}"
     if not isinstance(result.loss, Tensor) or result.loss.ndim:
@@ -339,7 +339,7 @@ def _require_ranks(config: TrainConfig, data: Data) -> None:
 
 
 def _require_epochs(config: TrainConfig, n: int, keeper: Keeper) -> None:
-    """Raise ``InputError`` if a run would end before the epochs it has completed."""
+    """Raise ``InputError`` if a run would end before the epochs that it has completed."""
     per_epoch = len(_turns(config, n, 0))
     if keeper.done.step > config.epochs * per_epoch:
         done = -(-keeper.done.step // per_epoch)
@@ -349,7 +349,7 @@ def _require_epochs(config: TrainConfig, n: int, keeper: Keeper) -> None:
 
 
 def _turns(config: TrainConfig, n: int, epoch: int) -> list[list[Tensor]]:
-    """Return the rows of every batch by step of an epoch; batches that do not fill the last step are left out."""
+    """Return the batches of each step of an epoch; batches that do not fill the last step are left out."""
     rows = batches(n, config.batch_size, epoch=epoch, seed=config.seed, stream=config.stream)
     each = config.accumulate
     return [rows[start : start + each] for start in range(0, len(rows) - each + 1, each)]

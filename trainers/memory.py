@@ -1,4 +1,4 @@
-"""Device memory in training, and what to lower when it runs out."""
+"""Device memory in training, and which option to lower when it runs out."""
 
 import torch
 from torch import Tensor
@@ -34,13 +34,7 @@ def hold(images: TrainingSet, device: torch.device) -> Tensor:
 
 
 def ran_out(config: TrainConfig, data: TrainingSet | ImageStream | CachedFeatures, device: torch.device) -> InputError:
-    """Return the error for running out of memory: caused by the images held, or by the step.
-
-    Args:
-        config: the recipe.
-        data: what is trained on; images are held on the device whole, features by the epoch.
-        device: where memory ran out.
-    """
+    """Return the out-of-memory error, which names the images held on the device or the step as the cause."""
     room = device_memory(device)
     if isinstance(data, TrainingSet) and room is not None and data.pixels.nbytes > MOST_HELD * room:
         return InputError(f"memory ran out on {device}: {_taken(data, device)}, next to the network; {FEWER}")

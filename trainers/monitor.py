@@ -14,7 +14,7 @@ COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a run: the step, and the measures since the last report."""
+    """Progress of a run: the step, and the mean measures since the last report."""
 
     step: int
     steps: int
@@ -29,13 +29,13 @@ class Epoch:
     """A finished epoch.
 
     Attributes:
-        step: steps of the run that are done.
+        step: number of steps done.
         number: of the epoch, from 1.
-        epochs: of the run.
-        lr: rate of its last step.
-        measures: their means over its steps; ``gradient_norm`` is of all weights together, before it is clipped.
-        model: as it is now, in evaluation mode; not to be changed.
-        earlier: of ``RunState``.
+        epochs: number of epochs of the run.
+        lr: learning rate of its last step.
+        measures: means over its steps; ``gradient_norm`` is the global norm before clipping.
+        model: in evaluation mode; must not be changed.
+        earlier: see ``RunState``.
     """
 
     step: int
@@ -51,7 +51,7 @@ class Course(Protocol):
     """Observes a run without changing it."""
 
     def begin(self, step: int) -> None:
-        """Called when the run continues after a step; 0 at its start."""
+        """Called when the run starts (step 0) or resumes after a step."""
 
     def add(self, epoch: Epoch) -> None:
         """Called after an epoch, before its state is saved."""
@@ -59,11 +59,11 @@ class Course(Protocol):
 
 @dataclass(frozen=True)
 class Monitor:
-    """The state and the reports of a run.
+    """Callbacks of a run, and how often its state is saved.
 
     Attributes:
-        save_every: seconds between two states.
-        course: follows the run by the epoch.
+        save_every: seconds between two saves.
+        course: called after every epoch.
         report: called with the progress about once a second.
     """
 
@@ -96,10 +96,10 @@ class Sums:
 
 
 def warn(measures: dict[str, float]) -> str | None:
-    """Return a warning about the run, or None.
+    """Return a warning if embeddings collapse or kappa vanishes, or None.
 
-    ``spread`` is the standard deviation of the unit embeddings times sqrt(M): 1 where they fill the sphere, 0 where
-    all images have become the same point (Chen & He 2021, sec. 4.1).
+    ``spread`` is the standard deviation of the unit embeddings times sqrt(M): 1 if they are uniform on the sphere, 0 if
+    all are equal (Chen & He 2021, sec. 4.1).
     """
     if measures.get("spread", 1.0) < COLLAPSED:
         return f"the embeddings collapse: their spread is {measures['spread']:.3f} of 1; lower --lr, or use more views"

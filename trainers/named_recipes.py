@@ -20,10 +20,10 @@ class NamedRecipe:
     """One recipe of a method.
 
     Attributes:
-        name: of the data set.
-        source: the paper, section and table that state it.
-        paper: what was reached with it there, or empty.
-        ours: which values the source does not state, or where this package differs; or empty.
+        name: of the dataset.
+        source: paper, section and table that state it.
+        paper: result that the paper reports for it, or empty.
+        ours: values that the source does not state, or where this package differs; or empty.
         options: of ``curate train`` by name, as typed.
         settings: of the method.
         backbone_set: options of the network.
@@ -52,7 +52,7 @@ class NamedRecipe:
 
 
 def recipes_of(method: str) -> dict[str, NamedRecipe]:
-    """Return the recipes of a method by name; empty for most."""
+    """Return the recipes of a method by name; may be empty."""
     file = FOLDER / f"{method}.toml"
     if not file.is_file():
         return {}
@@ -60,11 +60,7 @@ def recipes_of(method: str) -> dict[str, NamedRecipe]:
 
 
 def named_recipe(method: str, name: str) -> NamedRecipe:
-    """Return a recipe by name.
-
-    Raises:
-        InputError: if the method has none of that name.
-    """
+    """Return a recipe by name; raises InputError if the method has no recipe of that name."""
     known = recipes_of(method)
     if name not in known:
         listed = ", ".join(known) or "none"

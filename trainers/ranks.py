@@ -1,8 +1,8 @@
-"""Several processes that train one model, each on a device: ranks and communication.
+"""Distributed training: several processes (ranks) train one model, each on its own device.
 
-Each process (rank) reads its part of every batch through the backbone. The features of all parts are gathered, so that
-heads, losses, queues and centres see the whole batch on every rank, as a single process would; then gradients are
-added up. PyTorch's collectives do the work; processes are found by the variables that ``torchrun`` sets.
+Each rank runs its part of every batch through the backbone. The features of all parts are gathered, so that heads,
+losses, queues and centres see the whole batch on every rank, as in a single process; then gradients are summed.
+PyTorch's collectives do the communication; ranks are configured by the variables that ``torchrun`` sets.
 """
 
 import json
@@ -43,14 +43,14 @@ class LostError(InputError):
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a run, from the view of one.
+    """The process group of a run, seen from one process.
 
     Attributes:
-        rank: number of this process, from 0; 0 alone reads images into memory, prints and writes.
-        size: how many there are.
-        local: number of this process on its machine.
-        n_local: how many are on its machine.
-        store: texts that all can read.
+        rank: of this process, from 0; only rank 0 reads images into memory, prints and writes.
+        size: number of processes.
+        local: rank of this process on its machine.
+        n_local: number of processes on its machine.
+        store: key-value store of texts that all processes can read.
         parent: process that started this one.
     """
 
@@ -69,17 +69,17 @@ _used: Counter[str] = Counter()  # how often a name was given to ``first`` in th
 
 
 def group() -> Group:
-    """Return the processes of this run; a single one unless ``joined``."""
+    """Return the process group of this run; a single process unless ``joined``."""
     return _group
 
 
 def is_first() -> bool:
-    """Return whether this process is the one that prints and writes."""
+    """Return whether this is the process that prints and writes."""
     return _group.rank == 0
 
 
 def cores() -> int:
-    """Return this process's share of the machine's cores."""
+    """Return the number of this process's share of the machine's cores."""
     return max(1, (os.cpu_count() or 1) // _group.n_local)
 
 
@@ -87,16 +87,15 @@ def cores() -> int:
 def joined(device: str) -> Iterator[str]:
     """Join the processes started by ``torchrun``, ``--devices`` or Ray Train, if any; yield this process's device.
 
-    A process group that is open already, as in Ray Train, is used and stays open.
-
-    Of an error that several processes meet, the first to say so raises it; the others end in silence.
+    An existing process group, as in Ray Train, is used and stays open. If several processes meet an error, only the
+    first to report it raises it; the others exit silently.
 
     Args:
-        device: as requested: ``auto``, ``cpu``, ``cuda``; of several GPUs each process takes one.
+        device: requested device: ``auto``, ``cpu`` or ``cuda``; each process takes one of several GPUs.
 
     Raises:
-        InputError: if the processes are more than the GPUs of the machine, another one has ended, or an open group
-            cannot pass what is on the CPU.
+        InputError: if there are more processes than GPUs on the machine, another process has ended, or an existing
+            group cannot communicate CPU tensors.
     """
     global _group
     size = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
@@ -116,7 +115,7 @@ def joined(device: str) -> Iterator[str]:
                 f"expected an open process group with gloo for the CPU, got {dist.get_backend_config()}; pass "
                 "TorchConfig(backend='cpu:gloo,cuda:nccl') to Ray Train"
             )
-        with _peers():
+        with _short_peer_errors():
             if not is_open:
                 dist.init_process_group(backend, store=within, rank=_group.rank, world_size=size, timeout=PATIENCE)
         yield taken
@@ -124,12 +123,12 @@ def joined(device: str) -> Iterator[str]:
         if not is_open:
             dist.destroy_process_group()
     except BaseException as error:
-        raise _last_word(error, store) from None
+        raise _final_error(error, store) from None
     finally:
         _group = _ALONE
 
 
-def _last_word(error: BaseException, store: dist.Store) -> BaseException:
+def _final_error(error: BaseException, store: dist.Store) -> BaseException:
     """Return the error that ends this process, or a silent exit if another process reports the cause."""
     if isinstance(error, dist.DistError):
         error = LostError(error)
@@ -148,7 +147,7 @@ def claims(store: dist.Store) -> bool:
 
 
 def run_store(store: dist.Store, number: int = 1) -> dist.Store:
-    """Return the part of a store shared by the runs of the same number in each process."""
+    """Return a sub-store shared by the runs of the same number in each process."""
     return dist.PrefixStore(f"curate/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{number}", store)
 
 
@@ -158,7 +157,7 @@ def _new_store(size: int) -> dist.Store:
         host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
         has_host = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or dist.is_initialized()
         is_host = os.environ.get("RANK") == "0" and not has_host
-        with _peers():
+        with _short_peer_errors():
             _stores.append(dist.TCPStore(host, port, size, is_host, timeout=ARRIVAL, wait_for_workers=False))
             _stores[0].set_timeout(PATIENCE)
     _stores.append(run_store(_stores[0], len(_stores)))
@@ -166,7 +165,7 @@ def _new_store(size: int) -> dist.Store:
 
 
 def _environment_group(size: int, store: dist.Store) -> Group:
-    """Return the process group described by the environment."""
+    """Return the process group described by the environment variables."""
     rank, local = (int(os.environ.get(name, "0")) for name in ("RANK", "LOCAL_RANK"))
     n_local = int(os.environ.get("LOCAL_WORLD_SIZE", str(size)))
     return Group(rank, size, local, n_local, store, os.getppid())
@@ -185,8 +184,8 @@ def _device_of(device: str, members: Group) -> str:
 
 
 @contextmanager
-def _peers() -> Iterator[None]:
-    """Turn torch's error about a lost process into one line."""
+def _short_peer_errors() -> Iterator[None]:
+    """Convert torch's error about a lost process to one line."""
     try:
         yield
     except RuntimeError as error:
@@ -194,7 +193,7 @@ def _peers() -> Iterator[None]:
 
 
 def part(n: int) -> slice:
-    """Return which of n consecutive images belong to this process."""
+    """Return the slice of n consecutive images that belongs to this process."""
     each = n // _group.size
     return slice(_group.rank * each, (_group.rank + 1) * each)
 
@@ -202,13 +201,9 @@ def part(n: int) -> slice:
 def gather(mine: Tensor, dim: int = 0) -> Tensor:
     """Return the parts of all processes, concatenated along a dimension; gradients flow to every part.
 
-    The loss of the whole batch is computed from it alike in every process, over their number, since gradients are
-    summed over them afterwards. So the gradient of a part is a slice of what each process has already, times their
-    number: as large as in one process, which float16 needs.
-
-    Args:
-        mine: of the same shape in every process.
-        dim: along which the parts lie.
+    All parts have the same shape. Every process computes the same loss from the result, divided by the number of
+    processes, since gradients are summed afterwards. The gradient of a part is therefore a slice of the local gradient
+    times the number of processes: as large as in one process, which float16 needs.
     """
     return mine if _group.size == 1 else _Gather.apply(mine, dim)
 
@@ -218,7 +213,7 @@ class _Gather(torch.autograd.Function):
     def forward(ctx: Any, mine: Tensor, dim: int) -> Tensor:
         ctx.dim, ctx.n = dim, mine.shape[dim]
         parts = [torch.empty_like(mine, memory_format=torch.contiguous_format) for _ in range(_group.size)]
-        with _peers():
+        with _short_peer_errors():
             dist.all_gather(parts, mine.contiguous())
         return torch.cat(parts, dim)
 
@@ -240,7 +235,7 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
     for dtype in {grad.dtype for grad in grads}:
         alike = [grad for grad in grads if grad.dtype == dtype]
         flat = torch.cat([grad.flatten() for grad in alike])
-        with _peers():
+        with _short_peer_errors():
             dist.all_reduce(flat)
         for grad, total in zip(alike, flat.split([grad.numel() for grad in alike]), strict=True):
             grad.copy_(total.view_as(grad))
@@ -249,7 +244,7 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
 def summed(values: Tensor) -> Tensor:
     """Return the sum over the processes of values without gradient."""
     if _group.size > 1:
-        with _peers():
+        with _short_peer_errors():
             dist.all_reduce(values)
     return values
 
@@ -258,7 +253,7 @@ def synchronized(backbone: nn.Module) -> nn.Module:
     """Return a network whose batch normalisation is synchronised over all processes.
 
     Raises:
-        InputError: on a CPU, for which PyTorch has no such normalisation.
+        InputError: on a CPU, for which PyTorch has no synchronised batch normalisation.
     """
     is_normalised = any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in backbone.modules())
     if _group.size == 1 or not is_normalised:
@@ -277,22 +272,22 @@ def send(values: Tensor) -> None:
     """Broadcast the values of the first process, in place; on the CPU."""
     if _group.size > 1:
         for some in values.split(max(1, SENT // max(1, values[:1].nbytes))):
-            with _peers():
+            with _short_peer_errors():
                 dist.broadcast(some, 0)
 
 
 def first(name: str, make: Callable[[], str]) -> str:
-    """Return the result of the first process; the others wait for it.
+    """Return the text made by the first process; the others wait for it.
 
     Args:
-        name: of the text; each process asks for the same names in the same order.
-        make: called in the first process alone.
+        name: key of the text; all processes request the same names in the same order.
+        make: called in the first process only.
     """
     if _group.store is None:
         return make()
     _used[name] += 1
     key, text = f"{name}/{_used[name]}", make() if _group.rank == 0 else ""
-    with _peers():
+    with _short_peer_errors():
         if _group.rank:
             return _group.store.get(key).decode()
         _group.store.set(key, text)
@@ -300,23 +295,23 @@ def first(name: str, make: Callable[[], str]) -> str:
 
 
 def publish(name: str, text: str) -> None:
-    """Publish a text of this process for the first one, replacing an earlier text."""
+    """Publish a text of this process for the first process, replacing an earlier text."""
     if _group.store is not None:
-        with _peers():
+        with _short_peer_errors():
             _group.store.set(f"{name}/{_group.rank}", text)
 
 
 def published(name: str) -> list[str]:
-    """Return the values that the other processes have published so far."""
+    """Return the texts that the other processes have published so far."""
     if _group.store is None:
         return []
     names = [f"{name}/{other}" for other in range(_group.size) if other != _group.rank]
-    with _peers():
+    with _short_peer_errors():
         return [_group.store.get(each).decode() for each in names if _group.store.check([each])]
 
 
 def require_same(facts: Mapping[str, Any]) -> None:
-    """Raise ``InputError`` unless this process has the same facts as the first one, as plain JSON values."""
+    """Raise ``InputError`` unless this process has the same JSON facts as the first one."""
     text = json.dumps(facts)
     ours = json.loads(first("facts", lambda: text))
     for name, value in json.loads(text).items():

@@ -28,9 +28,9 @@ class Start:
 
     Attributes:
         backbone: architecture, by timm's name.
-        model: weights, heads and preprocessing to begin with; None for random weights.
-        about: what the model card and the training state say of it, as plain JSON values.
-        options: of the backbone, as requested; ``model`` has them already.
+        model: initial weights, heads and preprocessing; None for random weights.
+        about: its description in the model card and the training state, as JSON values.
+        options: requested options of the backbone; ``model`` is already built with them.
     """
 
     backbone: str
@@ -42,7 +42,7 @@ class Start:
         """Return the view size in pixels: as requested, else the start's.
 
         Raises:
-            InputError: if a frozen start is requested another size than its own.
+            InputError: if another size than its own is requested for a frozen start.
         """
         if self.model is None:
             return side or RANDOM_SIZE
@@ -59,7 +59,7 @@ class Start:
         """Digest of the backbone: architecture, weights and preprocessing, without heads.
 
         Raises:
-            InputError: for random weights, whose features have no second use.
+            InputError: for random weights, whose features cannot be reproduced.
         """
         if self.model is None:
             raise InputError(
@@ -70,7 +70,7 @@ class Start:
 
 
 def backbone_digest(model: ScoringModel) -> str:
-    """Return sha256 over what determines a model's features: architecture, preprocessing and backbone weights."""
+    """Return the sha256 of architecture, preprocessing and backbone weights, which determine the features."""
     spec = model.spec
     facts: list[Any] = [spec.backbone, spec.backbone_options, spec.preprocessing.to_json()]
     for part in spec.parts:
@@ -89,13 +89,13 @@ def find_start(text: str | None, *, size: int | None = None, settings: Mapping[s
     """Return the start named by ``--backbone``.
 
     Args:
-        text: ``timm:NAME`` for the weights that timm publishes, ``timm:NAME@FILE`` for those in a file, a checkpoint or
-            the name of a shipped model, any other timm name for random weights; None for the default's.
-        size: side of what a published model is to see; by default what its weights were made for.
-        settings: options of the network, for random weights and those that timm publishes.
+        text: ``timm:NAME`` for weights that timm publishes, ``timm:NAME@FILE`` for weights in a file, a checkpoint or
+            the name of a shipped model, any other timm name for random weights; None for the default.
+        size: image size of a published model; by default the size that its weights were trained for.
+        settings: options of the network, for random and published weights.
 
     Raises:
-        InputError: if there is no such thing, its weights are not available, or a checkpoint gets options.
+        InputError: if there is no such model, its weights are not available, or a checkpoint gets options.
     """
     typed = dict(settings or {})
     if text is None:
@@ -127,11 +127,11 @@ def start_of(cache: CachedFeatures, text: str | None) -> Start:
 
     Args:
         cache: an open cache.
-        text: what ``--backbone`` names; None takes the model that the cache names if it is one that ships: a path out
-            of a file from elsewhere is not followed.
+        text: value of ``--backbone``; None for the model that the cache names, if it is a shipped one: a path in an
+            untrusted file is not followed.
 
     Raises:
-        InputError: if the model is not available, or its features would be others than those in the cache.
+        InputError: if the model is not available, or its features differ from those in the cache.
     """
     made_from = cache.about.get("made_from", {})
     name = str(made_from.get("name"))

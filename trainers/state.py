@@ -28,14 +28,15 @@ class RunState:
     """The progress of a run.
 
     Attributes:
-        step: steps done.
-        sums: name -> sum of a measure over the steps of the current epoch.
-        n: steps that the sums are over.
-        failures: row and status of each image that could not be used, where images are read in each epoch.
-        diverged: the step at which the loss was no longer finite, where the run ended so; it can go on from here
-            with a lower learning rate.
-        scale: of the loss, in float16; empty in another precision.
-        earlier: ``epochs`` and ``lr`` of steps that were to be of another run: until which ``step``, in order.
+        step: number of steps done.
+        sums: sum of each measure over the steps of the current epoch.
+        n: number of these steps.
+        failures: row number and status of each unusable image, if images are read in each epoch.
+        diverged: the step at which the loss was not finite, if the run ended so; it can resume from here with a lower
+            learning rate.
+        scale: state of the float16 loss scaling; empty for other precisions.
+        earlier: earlier values of ``epochs`` and ``lr`` of this run, each with the ``step`` up to which it applied, in
+            order.
     """
 
     step: int = 0
@@ -60,17 +61,16 @@ def save_state(
 
 
 def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer) -> RunState:
-    """Restore a run, and return its progress; zero without a state.
+    """Restore a run and return its progress; step 0 if there is no state.
 
     Args:
         path: of the state.
-        identity: what the run is made of: recipe, data, start; it must be what the state was saved with, but for the
-            number of epochs, which may be another.
-        modules: whose weights to restore.
-        optimizer: whose memory (momentum and the like) to restore.
+        identity: recipe, data and start of the run; must equal the saved identity except for the number of epochs.
+        modules: modules whose weights are restored.
+        optimizer: optimiser whose state is restored.
 
     Raises:
-        InputError: if the state is of another run (the first difference is named), or damaged.
+        InputError: if the state belongs to another run (the first difference is named), or is damaged.
     """
     if not path.exists():
         return RunState()
@@ -102,7 +102,7 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
 
 
 def _difference(name: str, before: Any, requested: Any) -> tuple[str, Any, Any]:
-    """Return the first name under which two values differ, such as ``settings.temperature``, and both values."""
+    """Return the first differing name, such as ``settings.temperature``, and both values."""
     if isinstance(before, dict) and isinstance(requested, dict):
         for key in {**before, **requested}:
             if before.get(key) != requested.get(key):
@@ -111,7 +111,7 @@ def _difference(name: str, before: Any, requested: Any) -> tuple[str, Any, Any]:
 
 
 def kept_earlier(path: Path) -> list[dict[str, Any]]:
-    """Return ``RunState.earlier`` of a state; empty where there is none."""
+    """Return ``RunState.earlier`` of a saved state; empty if there is none."""
     if not path.exists():
         return []
     with safe_open(path, "pt") as file:
@@ -119,7 +119,7 @@ def kept_earlier(path: Path) -> list[dict[str, Any]]:
 
 
 def kept_identity(path: Path) -> dict[str, Any]:
-    """Return the identity of a saved run; empty without a state, or for one that ``load_state`` refuses."""
+    """Return the identity of a saved run; empty without a state, or if ``load_state`` would refuse it."""
     if not path.exists():
         return {}
     try:
@@ -130,7 +130,7 @@ def kept_identity(path: Path) -> dict[str, Any]:
 
 
 def note_divergence(path: Path, step: int) -> int | None:
-    """Record in a state that the run diverged after it, and return its step; None without a state."""
+    """Record in the saved state that the run diverged at ``step``, and return its step; None without a state."""
     if not path.exists():
         return None
     identity, done, tensors = _read(path)
@@ -140,12 +140,9 @@ def note_divergence(path: Path, step: int) -> int | None:
 
 
 class HeldSignals:
-    """Holds back the first Ctrl-C or SIGTERM until a step is complete; a second one ends the process at once.
+    """Delays the first Ctrl-C or SIGTERM until a step is complete; a second one ends the process at once.
 
-    Signals that the process ignores stay ignored. Nothing is held back in other threads than the main one.
-
-    Attributes:
-        caught: the signal that waits; None without one.
+    Signals that the process ignores stay ignored. Does nothing outside the main thread.
     """
 
     def __init__(self) -> None:
@@ -174,7 +171,7 @@ class HeldSignals:
         self._restore()
 
     def deliver(self) -> None:
-        """Send the process the signal that waits."""
+        """Send the process the delayed signal."""
         if self.caught is not None:
             number, self.caught = self.caught, None
             signal.raise_signal(number)
@@ -190,12 +187,12 @@ class Keeper:
     """Saves the state of a run at intervals and on a signal, and reports how to resume when the run must stop.
 
     Args:
-        path: of the state; one that is there is loaded.
-        identity: what the run is made of.
+        path: of the state; an existing one is loaded.
+        identity: recipe, data and start of the run.
         modules: everything with weights.
-        optimizer: whose memory belongs to the state.
-        every: seconds between two states.
-        cause: what makes the run likely to diverge, and what to do, if that is known; see ``small_map``.
+        optimizer: optimiser whose state is saved.
+        every: seconds between two saves.
+        cause: likely cause of a divergence and its remedy, if known; see ``small_map``.
     """
 
     def __init__(
@@ -215,11 +212,11 @@ class Keeper:
         self._saved = time.monotonic()
 
     def is_due(self, now: float) -> bool:
-        """Return whether it is time to save, or a signal waits for it."""
+        """Return whether it is time to save, or a signal waits."""
         return now - self._saved > self.every or self.signals.caught is not None
 
     def keep(self, done: RunState, now: float, rate: float) -> None:
-        """Save the state and deliver a signal that waits; weights that are not finite end the run as ``stop`` does."""
+        """Save the state and deliver a delayed signal; weights that are not finite end the run as in ``stop``."""
         if not all(value.isfinite().all() for value in self.modules.parameters()):
             self.stop(done.step - 1, "the weights are no longer finite", rate)
         save_state(self.path, self.identity, self.modules, self.optimizer, done)
@@ -227,12 +224,12 @@ class Keeper:
         self.signals.deliver()
 
     def stop(self, step: int, what: str, rate: float) -> NoReturn:
-        """Raise the ``InputError`` of a diverged run; the last good state stays, for a lower rate."""
+        """Raise the ``InputError`` of a diverged run; the last good state is kept, for a lower learning rate."""
         advice = ranks.first("diverged", lambda: self._diverged(step))
         raise InputError(f"{what} at step {step}, with lr {rate:g}; expected a number{advice}")
 
     def _diverged(self, step: int) -> str:
-        """Record in the state that the run diverged; return what to do."""
+        """Record the divergence in the saved state; return the next step for the user."""
         kept = note_divergence(self.path, step)
         if self.cause is not None:
             return f": {self.cause}"

@@ -34,18 +34,19 @@ class ImageStream:
     """Images that are read again in every epoch.
 
     Attributes:
-        n: how many images there are, those that cannot be read among them.
-        readers: rows, as many at a time as are mixed -> what reads each of them, in their order; a reader returns the
-            bytes or raises an error with a ``status``.
+        n: number of images, including unreadable ones.
+        readers: arrays of row numbers -> an iterator with a reader of each row; a reader returns the bytes or raises an
+            error with a ``status``.
         preprocessing: of the model to be trained.
         labels: int64, shape (N,), or None.
-        classes: the label that each number represents.
-        losses: float64, shape (N,), what the user computed for each image, or None.
-        workers: decoding threads; by default one a core of this process's share.
-        white: the value that is white in images of 16 bits.
-        marks: of batches that are being decoded, in the folder of the run.
-        check: called with rows and statuses of each batch; raises where images failed because their source went away.
-        failures: status -> how many images could not be used, filled by the run.
+        classes: the class names that labels index.
+        losses: float64, shape (N,), computed by the user, or None.
+        workers: decoding threads; by default one per core of this process's share.
+        white: the value of white in 16-bit images.
+        marks: files in the run's folder that mark batches being decoded.
+        check: called with rows and statuses of each batch; raises if images failed because their source became
+            unavailable.
+        failures: number of unusable images by status, filled during the run.
     """
 
     n: int
@@ -63,7 +64,7 @@ class ImageStream:
 
 @dataclass(frozen=True)
 class CropGroup:
-    """Crops of one size for every image: their number, side and share of the area."""
+    """Crops of one size: number per image, side in pixels and bounds of their share of the area."""
 
     count: int
     side: int
@@ -75,9 +76,9 @@ class CroppedBatch:
     """The crops of one batch.
 
     Attributes:
-        rows: number of each image, shape (N,); where one could not be used, of the image in its place.
-        groups: uint8, shape (V, N, 3, S, S), one tensor for each group of crops, in memory order (V, N, S, S, 3).
-        failures: row -> status of the images that could not be used.
+        rows: row number of each image, shape (N,); an unusable image is replaced by another, whose number is here.
+        groups: uint8, shape (V, N, 3, S, S), one tensor per group of crops, in memory order (V, N, S, S, 3).
+        failures: row -> status of unusable images.
     """
 
     rows: Tensor
@@ -86,19 +87,17 @@ class CroppedBatch:
 
 
 class CroppedBatches:
-    """Decodes batches in training order, ahead of the run.
-
-    Of several processes each decodes its part of every batch.
+    """Decodes batches in training order, ahead of the run; in a distributed run each process decodes its part.
 
     Args:
         images: to read.
         groups: crops of each image.
         plain: whether the square that the model scores comes first.
         seed: of the run.
-        batch_size: images in a batch.
-        per_epoch: batches in an epoch; rows after them sit it out.
-        epochs: of the run.
-        pinned: whether the crops lie where a GPU fetches them without waiting.
+        batch_size: images per batch.
+        per_epoch: batches per epoch; remaining rows are left out.
+        epochs: number of epochs.
+        pinned: whether crops are in pinned memory, from which a GPU copies asynchronously.
     """
 
     def __init__(
@@ -134,8 +133,8 @@ class CroppedBatches:
         """Return a batch by its number; batches must be taken in order.
 
         Raises:
-            InputError: if the source went away, or none of the images can be used.
-            ValueError: for any other number.
+            InputError: if the source became unavailable, or no image of the batch is usable.
+            ValueError: for a number out of order.
         """
         if self._feeder is None:
             self._next = number
@@ -185,7 +184,7 @@ class CroppedBatches:
             self._ready.put(pending)
 
     def _noted(self, first: int, rows: list[int]) -> Iterator[Tensor]:
-        """Yield the rows of a batch and of all after it, window by window; ``rows`` grows by them."""
+        """Yield the rows of a batch and of all later batches, window by window; appends them to ``rows``."""
         for epoch in range(first // self._per_epoch, self._epochs):
             skipped = max(0, first - epoch * self._per_epoch) * self._batch_size
             left, at = self._per_epoch * self._batch_size, 0
@@ -208,7 +207,7 @@ class CroppedBatches:
         return _Pending(number, rows, number // self._per_epoch, arrays, ["ok"] * len(rows), supervised)
 
     def _mark(self, number: int) -> int:
-        """Return an identifier that no other process makes."""
+        """Return an identifier that is unique among all processes."""
         return number * ranks.group().size + ranks.group().rank
 
     def _decode_some(self, pending: "_Pending", start: int, readers: list[Reader]) -> None:

@@ -1,4 +1,4 @@
-"""The features of a step: from images that are augmented and go through the backbone, or from a cache."""
+"""The features of a step: of augmented images that go through the backbone, or from a cache."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -31,10 +31,10 @@ class Seen:
     """The views of a batch, gathered from all processes.
 
     Attributes:
-        features: of every view that is read, shape (V, N, D), float32; standard views come first.
+        features: of every view except unread ones, shape (V, N, D), float32; standard views come first.
         pixels: as ``Batch.pixels``.
-        rows: numbers of the images, where another stands in for one that could not be used; None for those requested.
-        failures: row -> status of those that could not be used.
+        rows: row numbers, where an unusable image was replaced by another; None for the requested rows.
+        failures: row -> status of unusable images.
     """
 
     features: Tensor
@@ -47,18 +47,18 @@ class Views(Protocol):
     """Provides the views of a batch."""
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
-        """Return every view of these images."""
+        """Return every view of the images with these row numbers."""
 
 
 class _Reading:
-    """Runs views through the backbone, each resolution at once, and gathers the results of all processes."""
+    """Runs views through the backbone, one call per resolution, and gathers the results of all processes."""
 
     def __init__(self, config: TrainConfig, model: ScoringModel, method: Method[Any], backbone: Backbone) -> None:
         self._config, self._model, self._backbone = config, model, backbone
         self._n_unread, self._reads_pixels = method.n_unread, method.reads_pixels(config.settings)
 
     def __call__(self, standard: list[Tensor], small: list[Tensor]) -> Seen:
-        """Run views, each of shape (V, N, 3, S, S) for some views of an image, float in [0, 255]."""
+        """Run lists of views of shape (V, N, 3, S, S), float in [0, 255]; ``small`` are low-resolution ones."""
         features, pixels = [], []
         device, n = standard[0].device, standard[0].shape[1]
         with autocast(device, self._config.precision):
@@ -78,11 +78,11 @@ class ImageViews:
 
     Args:
         config: the recipe.
-        images: moved to ``device`` whole.
-        model: whose normalisation to use.
-        method: how many views it asks for.
-        backbone: the model's own, compiled or not.
-        device: where everything happens.
+        images: moved to ``device`` at once.
+        model: provides the normalisation.
+        method: provides the number of views.
+        backbone: the model's, compiled or not.
+        device: where views are augmented and run.
     """
 
     def __init__(
@@ -120,12 +120,9 @@ class ImageViews:
 
 
 def _together(count: int, n_pixels: int, device: torch.device) -> list[int]:
-    """Return how many of ``count`` views are augmented at once; the same in all processes of a run.
+    """Return how many of ``count`` views per image are augmented at once; the same in all processes of a run.
 
-    Args:
-        count: views of each image.
-        n_pixels: of one view of all images of the batch.
-        device: where they are changed; a CPU is fastest with one at a time.
+    A CPU is fastest with one at a time. ``n_pixels`` is the number of pixels of one view of all images of the batch.
     """
     most = max(1, AT_ONCE // n_pixels) if count and device.type == "cuda" else 1
     return [min(most, count - start) for start in range(0, count, most)]
@@ -134,23 +131,24 @@ def _together(count: int, n_pixels: int, device: torch.device) -> list[int]:
 def _parts(n: int, recipe: Augmentation) -> tuple[slice, slice]:
     """Return which of n images a process augments, and which of these it runs.
 
-    How many numbers damage draws depends on all images of a batch, so that every process damages all of them.
+    The number of random draws of damage depends on all images of a batch, so with it every process augments all of
+    them.
     """
     mine = ranks.part(n)
     return (slice(None), mine) if recipe.damage else (mine, slice(None))
 
 
 class StreamedViews:
-    """Takes crops of images decoded ahead, augments them further and runs them through the backbone.
+    """Takes crops of images decoded ahead, augments them and runs them through the backbone.
 
     Args:
         config: the recipe.
-        images: read while the run goes on.
-        per_epoch: batches in an epoch.
-        model: whose normalisation to use.
-        method: how many views it asks for.
-        backbone: the model's own, compiled or not.
-        device: where the views are changed and read.
+        images: read during the run.
+        per_epoch: batches per epoch.
+        model: provides the normalisation.
+        method: provides the number of views.
+        backbone: the model's, compiled or not.
+        device: where views are augmented and run.
     """
 
     def __init__(
@@ -183,7 +181,7 @@ class StreamedViews:
         )
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
-        """Take the crops of this step, determined by seed, step and images, and run the views made of them."""
+        """Take the crops of this step, determined by seed, step and images, augment and run them."""
         recipe, batch = self._config.augmentation, self._batches.take(step)
         drawn, part = _parts(len(rows), recipe)
         draw = Draw(len(rows), self._device, self._config.seed * 1_000_003 + step, drawn)
@@ -220,14 +218,14 @@ def _among(crops: Tensor, part: slice, n: int) -> Tensor:
 class CachedViews:
     """Takes an image's views from different epochs of a cache.
 
-    Epochs stay in memory while one more takes less than half of what is free; then those that were read first go, and
-    are read again when their turn comes. As many as a step needs are there in any case.
+    An epoch stays in memory if another one takes less than half of the free memory; else the oldest are dropped and
+    read again when needed. The epochs of the current step are always held.
 
     Args:
         config: the recipe.
         cache: features of every image in several epochs.
-        method: how many views it asks for; low-resolution views there are not counted.
-        device: where the features go.
+        method: provides the number of views, without low-resolution ones.
+        device: of the features.
 
     Raises:
         InputError: if the cache has fewer epochs than the method has views.
@@ -282,7 +280,7 @@ def views_of(
     backbone: Backbone,
     device: torch.device,
 ) -> Views:
-    """Return a reader of the views of some data; the arguments are the same as of its class."""
+    """Return the views of some data, of the class for its type; arguments as of that class."""
     if isinstance(data, CachedFeatures):
         return CachedViews(config, data, method, device=device)
     if isinstance(data, TrainingSet):

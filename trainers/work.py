@@ -1,4 +1,4 @@
-"""The folder of a training run, next to its model: lock and progress."""
+"""The folder of a training run, next to its model: lock and state."""
 
 import errno
 from contextlib import suppress
@@ -15,20 +15,20 @@ FINISHED = "finished"  # the digest of the model that the state has become
 
 
 class TrainingFolder(HeldFolder):
-    """``.NAME.work`` next to the model NAME; only one live process holds it: a context manager.
+    """Context manager of ``.NAME.work`` next to the model NAME, locked by one live process.
 
-    It stays where a run leaves a state in it, to go on from, and goes with the last of it. A state whose model has its
-    name is of nothing that could go on: the caller that holds the folder next removes it.
+    The folder stays while it has a state to resume from, and is removed otherwise. A state whose model was already
+    saved cannot be resumed: the next process that locks the folder removes it.
 
     Args:
-        out: the model; missing folders above it are made.
-        keep: leave the state of a finished run, to go on with more epochs.
+        out: the model; missing parent folders are created.
+        keep: keep the state of a finished run, to add epochs later.
 
     Attributes:
-        state: where the run keeps its state.
+        state: file of the run's state.
 
     Raises:
-        InputError: on entering, if another live process holds the folder, or the place refuses.
+        InputError: on entering, if another live process holds the folder, or it cannot be created.
     """
 
     def __init__(self, out: Path, *, keep: bool = False) -> None:
@@ -57,8 +57,8 @@ class TrainingFolder(HeldFolder):
         finally:
             super().__exit__(*error)
 
-    def foretell(self, digest: str) -> None:
-        """Record which model the state has become, before the model is renamed; a kept state has not ended."""
+    def record_outcome(self, digest: str) -> None:
+        """Record which model the state has become, before the model is renamed; not for a kept state."""
         if self.keep:
             return
         with AtomicFile(self.folder / FINISHED, overwrite=True) as file:
@@ -81,7 +81,7 @@ class TrainingFolder(HeldFolder):
         return note.read_bytes() == digest.encode()
 
     def _leave(self) -> None:
-        """Remove the folder, the lock last, unless there is a state to resume; folders in it are left alone."""
+        """Remove the folder, the lock last, unless there is a state to resume; never removes sub-folders."""
         if self.state.exists():
             return
         for path in self.folder.iterdir():
@@ -105,7 +105,7 @@ def sweep_finished(out: Path) -> None:
     """Remove leftovers of a killed run whose model was finished.
 
     Raises:
-        InputError: if a live process is at work on that model.
+        InputError: if a live process uses the folder of that model.
     """
     if (folder := TrainingFolder(out)).folder.is_dir():
         with folder:

@@ -282,7 +282,9 @@ def _save(
         line("the backbone is stored as float32: as float16 it would compute other embeddings")
     dtype = torch.float32 if exact is None else torch.float16
     kept = exact or []
-    return save_checkpoint(work.out, model, card, dtype=dtype, exact=kept, foretell=work.foretell, overwrite=overwrite)
+    return save_checkpoint(
+        work.out, model, card, dtype=dtype, exact=kept, record_outcome=work.record_outcome, overwrite=overwrite
+    )
 
 
 def _start(typed: dict[str, Any]) -> "tuple[CachedFeatures | None, Start]":

@@ -57,7 +57,7 @@ S = TypeVar("S", bound=Settings)
 
 
 class Classes(Method[S]):
-    """The common part of the four: cross-entropy of the mean of their predicted distributions."""
+    """Base of the four classifiers: cross-entropy of the mean of their predicted distributions."""
 
     needs_labels = True
     n_standard = 1
@@ -70,11 +70,11 @@ class Classes(Method[S]):
     }
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return mean cross-entropy over the views, and the accuracy on them."""
+        """Return the mean cross-entropy and the accuracy over all views."""
         if labels is None or head is None:
             raise ValueError("a classifier needs labels, and its head")
-        teller: Any = head  # one of scoring.class_modules
-        log_p = teller.log_probabilities(features.flatten(0, 1))
+        classifier: Any = head  # one of scoring.class_modules
+        log_p = classifier.log_probabilities(features.flatten(0, 1))
         target = labels.repeat(features.shape[0])
         return Step(F.nll_loss(log_p, target), {"accuracy": (log_p.argmax(1) == target).float().mean()})
 
@@ -87,7 +87,7 @@ class Ensemble(Classes[EnsembleSettings]):
 
     @classmethod
     def head(cls, settings: EnsembleSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return the classifiers."""
+        """Return the ensemble of linear classifiers."""
         return EnsembleHeadSpec(n_classes, settings.members)
 
 
@@ -99,27 +99,27 @@ class MCDropout(Classes[DropoutSettings]):
 
     @classmethod
     def head(cls, settings: DropoutSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return the classifier and its dropout."""
+        """Return the classifier with its dropout."""
         return DropoutHeadSpec(n_classes, settings.dropout, settings.samples)
 
 
 class HetXL(Classes[HetXLSettings]):
-    """A classifier of features with noise of an image-dependent covariance (HET-XL)."""
+    """A linear classifier with Gaussian noise of image-dependent covariance on the logits (HET-XL)."""
 
     paper = "Collier et al. 2023, arXiv:2301.12860"
     Settings = HetXLSettings
 
     @classmethod
     def head(cls, settings: HetXLSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return the classifier and the maps to its noise."""
+        """Return the classifier and the layers that predict the noise covariance."""
         return HetXLHeadSpec(n_classes, settings.latent_dim, settings.rank, settings.samples)
 
 
 class SNGP(Classes[SNGPSettings]):
     """A Gaussian process by random features, uncertain far from the training images (SNGP).
 
-    The spectral normalisation of the backbone that the paper adds would change a backbone that others trained, and is
-    left out: on a frozen backbone distances are what they are.
+    The paper's spectral normalisation of the backbone is omitted, since it would change pretrained weights; so features
+    of a frozen backbone need not preserve distances.
     """
 
     paper = "Liu et al. 2020, arXiv:2006.10108"
@@ -132,17 +132,17 @@ class SNGP(Classes[SNGPSettings]):
 
     @classmethod
     def head(cls, settings: SNGPSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return the classifier of random features and the precision of its weights."""
+        """Return the random-feature classifier and the precision matrix of its weights."""
         return SNGPHeadSpec(n_classes, settings.features, settings.length, settings.ridge, settings.mean_field)
 
     def before_step(self, batch: Batch) -> None:
-        """Start a new sum of the precision at each pass over the images."""
+        """Reset the precision matrix at the start of each pass over the images."""
         self._begins_pass = batch.begins_pass
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return mean cross-entropy, and add the first view of each image to the precision of this pass."""
-        teller: Any = head
+        """Return the mean cross-entropy; add the first view of each image to the precision matrix."""
+        classifier: Any = head
         if self._begins_pass:
-            teller.forget()
-        teller.add(features[0].detach())
+            classifier.forget()
+        classifier.add(features[0].detach())
         return super().forward(features, head, labels)

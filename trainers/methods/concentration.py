@@ -1,4 +1,4 @@
-"""Mean direction and concentration: mu and kappa of an image, from features and a head."""
+"""Mean direction mu and concentration kappa of an image, from its features and a head."""
 
 import math
 
@@ -14,11 +14,11 @@ SOURCES = ("head", "norm")  # of kappa
 
 
 def kappa_head(source: str, start: float, latent_dim: int) -> KappaHeadSpec | NormHeadSpec:
-    """Return a head for kappa alone, or a projection whose length is kappa; an untrained one returns about ``start``.
+    """Return a head for kappa, or a projection whose norm is kappa; untrained, kappa is about ``start``.
 
     Args:
-        source: of ``SOURCES``.
-        start: > 0.
+        source: one of ``SOURCES``.
+        start: initial kappa, > 0.
         latent_dim: M, the width of the projection.
     """
     if source == "norm":
@@ -28,10 +28,10 @@ def kappa_head(source: str, start: float, latent_dim: int) -> KappaHeadSpec | No
 
 
 def mu_and_kappa(features: Tensor, head: nn.Module | None, projector: nn.Module | None) -> tuple[Tensor, Tensor | None]:
-    """Return mu, unit vectors (B, M), and kappa (B,), or None without a head, of features (B, D).
+    """Return unit vectors mu (B, M), and kappa (B,) or None without a head, from features (B, D).
 
     Raises:
-        ValueError: if there is neither a head that projects nor a projector.
+        ValueError: if there is neither a projecting head nor a projector.
     """
     if isinstance(head, NormHead):
         projected = head.project(features)

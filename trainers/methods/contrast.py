@@ -10,17 +10,16 @@ Rows = Tensor | slice
 
 @dataclass(frozen=True)
 class Contrast:
-    """Pairs of an anchor and its positive among B items, and the weight of every item as a negative.
+    """Pairs of an anchor and its positive among B items (one view of one image each), and the weights of negatives.
 
-    An item is one view of one image. No anchor is its own negative, nor is its positive: those weights are 0, so
-    nothing leaks from a row to itself whatever the loss.
+    In each row, the weights of the anchor and of its positive are 0.
 
     Attributes:
-        anchors: rows of the anchors, P of them: int64 of shape (P,), or a slice where they lie side by side.
-        positives: rows of their positives, too.
-        weights: shape (P, N), float, >= 0, with a sum above 0 in every row. 1 is a negative, 0 none; between them is
-            the probability that the item would be drawn as one. The losses divide by the sum of the row, which is M.
-        among: the N items that have a weight; all B by default.
+        anchors: item numbers of the P anchors: int64 of shape (P,), or a slice if consecutive.
+        positives: item numbers of their positives, in the same format.
+        weights: shape (P, N), float, >= 0; each row has a sum above 0, by which the losses divide. 1 is a negative, 0
+            is none; a value between is the probability that the item is drawn as a negative.
+        among: numbers of the N items that have a weight; by default all B.
     """
 
     anchors: Rows
@@ -49,17 +48,17 @@ def of_views(
     device: torch.device | None = None,
     generator: torch.Generator | None = None,
 ) -> Contrast:
-    """Use views of one image as positives, and views of all other images as negatives.
+    """Return pairs whose positives are views of the same image, and negatives are views of all other images.
 
     Args:
-        n_views: views of an image, >= 2; every ordered pair of two views is a pair.
-        n_images: images, >= 2; item ``v * n_images + i`` is view v of image i.
-        negatives: how many of the negatives to keep, drawn again for every anchor; all of them where None.
-        device: where the result lives.
+        n_views: views per image, >= 2; every ordered pair of two views is a pair.
+        n_images: number of images, >= 2; item ``v * n_images + i`` is view v of image i.
+        negatives: number of negatives drawn for each anchor; None for all.
+        device: of the result.
         generator: for the draw.
 
     Raises:
-        ValueError: if there is nothing to compare with, or fewer negatives than requested.
+        ValueError: if there are fewer than two views or images, or fewer negatives than requested.
     """
     if n_views < 2 or n_images < 2:
         raise ValueError(f"expected at least 2 views of 2 images, got {n_views} views of {n_images}")
@@ -79,15 +78,15 @@ def of_views(
 def of_labels(
     labels: Tensor, *, negatives: int | None = None, generator: torch.Generator | None = None
 ) -> Contrast | None:
-    """Use a random other item of the class as the positive, and all items of other classes as negatives.
+    """Return pairs whose positive is a random other item of the class, and negatives all items of other classes.
 
     Args:
-        labels: one for every item, shape (B,), int64; views of one image share it.
-        negatives: how many negatives to keep for an anchor, at random; all where None, or where it has no more.
+        labels: one per item, shape (B,), int64; views of one image share it.
+        negatives: number of negatives drawn for each anchor; None for all, also if there are fewer.
         generator: for the draws.
 
     Returns:
-        An anchor for each item that has a positive and a negative; None where no item has both.
+        One anchor for each item with a positive and a negative; None if there is none.
     """
     same = labels[:, None] == labels
     candidates = same.float().fill_diagonal_(0)
@@ -99,20 +98,20 @@ def of_labels(
 
 
 def of_votes(votes: Tensor, *, generator: torch.Generator | None = None) -> Contrast | None:
-    """Draw positives with the probability that two votes agree.
+    """Return pairs whose positive is drawn with the probability that the votes of two items agree.
 
-    A class c is drawn from the votes on the anchor, the positive from all other items in proportion to their share of
-    votes for c. Every other item is a negative with its probability of not being c.
+    A class c is drawn from the anchor's votes, then the positive from all other items in proportion to their vote share
+    of c. Every other item is a negative with its probability of not being c.
 
     Args:
-        votes: counts or shares of votes, shape (B, C), >= 0, each row with a sum above 0.
+        votes: counts or shares, shape (B, C), >= 0, each row with a sum above 0.
         generator: for the draws.
 
     Returns:
-        An anchor for each item whose class another one has votes for; None if absent.
+        One anchor for each item whose drawn class has votes on another item; None if there is none.
 
-    Source: Kirchhof et al. 2023 (MCInfoNCE), appendix C.1; the negatives are weighted by their probability, which is
-    what drawing them would give on average.
+    Source: Kirchhof et al. 2023 (MCInfoNCE), appendix C.1; negatives are weighted by their probability instead of
+    drawn, which has the same expectation.
     """
     shares = votes.float() / votes.float().sum(1, keepdim=True)
     chosen = torch.multinomial(shares, 1, generator=generator).squeeze(1)  # (B,)
@@ -130,7 +129,7 @@ def of_votes(votes: Tensor, *, generator: torch.Generator | None = None) -> Cont
 
 
 def _keep(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
-    """Keep ``count`` random negatives per row; each row must have as many."""
+    """Keep ``count`` random negatives per row; every row must have at least as many."""
     if count is None:
         return weights
     fewest = int((weights > 0).sum(1).min())

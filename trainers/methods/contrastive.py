@@ -1,7 +1,7 @@
 """MCInfoNCE, InfoNCE, SimCLR, HIB and ELK as methods, which differ only in the loss.
 
-Each image has mu, the direction of a projection of its features, and kappa, from a head or from the length of that
-projection. Positives are views of one image, images of one class, or images whose votes agree.
+Mu is the direction of a projection of the features; kappa comes from a head or is the norm of that projection.
+Positives are views of one image, images of one class, or images whose votes agree.
 """
 
 from dataclasses import dataclass
@@ -85,7 +85,7 @@ class InfoNCESettings(ContrastiveSettings):
 
 @dataclass(frozen=True)
 class SimCLRSettings(ContrastiveSettings):
-    """The settings of SimCLR; the temperature is its best one for CIFAR-10."""
+    """The settings of SimCLR; the temperature is the paper's best for CIFAR-10."""
 
     latent_dim: int = _latent_dim(128)
     temperature: float = setting(0.5, "by which cosines are divided", above=0, most=1e3)
@@ -102,7 +102,7 @@ class HIBSettings(KappaSettings):
 
 @dataclass(frozen=True)
 class ELKSettings(KappaSettings):
-    """The settings of ELK; its kernel is already a log-likelihood: at 16 times it, kappa falls to about 1."""
+    """The settings of ELK; its kernel is already a log-likelihood: scaled by 16, kappa falls to about 1."""
 
     kappa_pos: float = _kappa_pos(1.0)  # docs/studies/cifar10h.md
     denominator: str = _denominator()
@@ -113,7 +113,7 @@ K = TypeVar("K", bound=KappaSettings)
 
 
 class Contrastive(Method[C]):
-    """The common part of the five methods: mu and pairs; each adds its loss."""
+    """Base of the five methods: computes mu and the pairs; subclasses define the loss."""
 
     defaults: ClassVar = {"optimizer": "adamw", "lr": 1e-3, "schedule": "cosine", "warmup": 0.05}
 
@@ -147,14 +147,14 @@ class Contrastive(Method[C]):
         return Step(self.loss(*self.in_phase(mu, kappa), pairs), measures)
 
     def in_phase(self, mu: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return mu and kappa; both are trained in every step."""
+        """Return mu and kappa, both with gradients."""
         return mu, kappa
 
     def pairs(self, n_views: int, n: int, labels: Tensor | None, device: torch.device) -> Contrast | None:
-        """Return the pairs of a batch; None if labels form no pair.
+        """Return the pairs of a batch; None if the labels form no pair.
 
         Raises:
-            InputError: if there is a single image, labels are missing, or there are fewer negatives than requested.
+            InputError: if there is only one image, labels are missing, or there are fewer negatives than requested.
         """
         negatives = self.settings.negatives or None
         if self.settings.positives == "views":
@@ -171,29 +171,29 @@ class Contrastive(Method[C]):
         return contrast.of_labels(labels.repeat(n_views), negatives=negatives)
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
-        """Return the loss of this method."""
+        """Return the loss of this method, a scalar."""
         raise TypeError(f"{type(self).__name__} has no loss")
 
 
 class WithKappa(Contrastive[K]):
-    """The common part of the three methods with kappa: where it comes from, and the phases."""
+    """Base of the three methods with kappa: source of kappa and training phases."""
 
     share = 0.0  # of all steps, done
 
     @classmethod
     def head(cls, settings: K, size: int, n_classes: int = 2) -> HeadSpec | None:
-        """Return a kappa head, or a projection whose length is kappa; both start near ``kappa_init``."""
+        """Return a kappa head, or a projection whose norm is kappa; both start near ``kappa_init``."""
         return kappa_head(settings.kappa, settings.kappa_init, settings.latent_dim)
 
     def before_step(self, batch: Batch) -> None:
-        """Note the progress of the run, which decides the phase."""
+        """Store the progress of the run, which determines the phase."""
         self.share = batch.share
 
     def in_phase(self, mu: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return mu and kappa, detaching the one that is not trained in this phase.
+        """Return mu and kappa; the one that is not trained in this phase is detached.
 
-        With kappa from the norm, the second phase still moves the projection that gives mu, through its length alone;
-        and with a backbone that is not frozen, it moves that for kappa.
+        If kappa is the norm of the projection, the kappa phase still changes the projection through its norm; a
+        backbone that is not frozen changes in both phases.
         """
         if kappa is None or not self.settings.phases:
             return mu, kappa
@@ -207,13 +207,13 @@ def _present(kappa: Tensor | None) -> Tensor:
 
 
 class MCInfoNCE(WithKappa[MCInfoNCESettings]):
-    """InfoNCE over draws from each image's distribution: kappa is the certainty of mu."""
+    """InfoNCE over draws from each image's vMF distribution; kappa is the certainty."""
 
     paper = "Kirchhof et al. 2023, arXiv:2302.02865"
     Settings = MCInfoNCESettings
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
-        """Return equation 7, or the variant of the settings."""
+        """Return the loss of equation 7, or its variant by the settings."""
         settings = self.settings
         return contrastive_losses.mcinfonce(
             *(mu, _present(kappa), pairs),
@@ -232,7 +232,7 @@ class InfoNCE(Contrastive[InfoNCESettings]):
 
     @classmethod
     def head(cls, settings: InfoNCESettings, size: int, n_classes: int = 2) -> HeadSpec | None:
-        """Return the projection if its length is used as kappa, which the loss does not depend on."""
+        """Return the projection if its norm is used as kappa; the loss does not depend on the norm."""
         return kappa_head("norm", 1.0, settings.latent_dim) if settings.norm else None
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
@@ -242,7 +242,7 @@ class InfoNCE(Contrastive[InfoNCESettings]):
 
 
 class SimCLR(Contrastive[SimCLRSettings]):
-    """InfoNCE as NT-Xent: the other views of a batch are the negatives, cosines over a temperature."""
+    """InfoNCE as NT-Xent: negatives are all views of other images in the batch; similarity is cosine / temperature."""
 
     paper = "Chen et al. 2020, arXiv:2002.05709"
     Settings = SimCLRSettings
@@ -254,13 +254,13 @@ class SimCLR(Contrastive[SimCLRSettings]):
 
 
 class HIB(WithKappa[HIBSettings]):
-    """Hedged instance embeddings: the probability that two images match, averaged over draws."""
+    """Hedged instance embeddings: the match probability of two images, averaged over draws."""
 
     paper = "Oh et al. 2019, arXiv:1810.00319"
     Settings = HIBSettings
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
-        """Return equation 54."""
+        """Return the loss of equation 54."""
         settings = self.settings
         return contrastive_losses.hib(
             mu, _present(kappa), pairs, a=settings.hib_a, b=settings.hib_b, samples=settings.samples
@@ -268,13 +268,13 @@ class HIB(WithKappa[HIBSettings]):
 
 
 class ELK(WithKappa[ELKSettings]):
-    """InfoNCE with the expected likelihood of two distributions as the similarity, without draws."""
+    """InfoNCE with the expected likelihood kernel of two distributions as similarity, in closed form."""
 
     paper = "Kirchhof et al. 2022, arXiv:2207.03784"
     Settings = ELKSettings
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
-        """Return equation 55."""
+        """Return the loss of equation 55."""
         settings = self.settings
         return contrastive_losses.elk(
             mu, _present(kappa), pairs, kappa_pos=settings.kappa_pos, denominator=settings.denominator

@@ -1,7 +1,7 @@
 """MCInfoNCE, InfoNCE, contrastive HIB and contrastive ELK as pure functions of mu and kappa.
 
-All four compare B items, each a von Mises-Fisher distribution (mu, kappa), as a ``Contrast`` says. Memory is bounded:
-no S x B x B table is ever built, only blocks of it, and the backward pass computes them again.
+All four compare B items, each a von Mises-Fisher distribution (mu, kappa), by the pairs of a ``Contrast``. Memory is
+bounded: S x B x B tables are computed in blocks, which the backward pass computes again.
 
 Source: Kirchhof et al. 2023 (MCInfoNCE), eq. 5-7, 54 and 55.
 """
@@ -22,12 +22,12 @@ BLOCK_GPU = 2**27  # 512 MB: few large launches
 
 
 def infonce(mu: Tensor, contrast: Contrast, *, kappa_pos: float, denominator: str = "eq7") -> Tensor:
-    """Return InfoNCE of point embeddings, the limit of MCInfoNCE for kappa = inf; lower if positives are nearer.
+    """Return InfoNCE of point embeddings, the limit of MCInfoNCE for kappa = inf; lower if positives are closer.
 
     Args:
         mu: unit vectors, shape (B, M).
         contrast: the pairs and their negatives.
-        kappa_pos: concentration of positives around one another, > 0; one over the temperature.
+        kappa_pos: concentration of positives around one another, > 0; the inverse temperature.
         denominator: see ``mcinfonce``.
 
     Returns:
@@ -61,11 +61,11 @@ def mcinfonce(
         kappa: concentrations, shape (B,), >= 0; inf gives InfoNCE.
         contrast: the pairs and their negatives.
         kappa_pos: k, > 0.
-        samples: S, draws of an item. Few of them bias kappa upwards (Figure 3 of the paper).
-        denominator: which D.
-        cross: average over all S x S pairs of a draw of the anchor and one of its positive, where equation 7 takes the
-            S pairs of the same number. The expectation of equation 5 is the same, the draws are independent either
-            way, and the bias of few samples shrinks: 16 crossed do nearly what 128 in step do, at next to no cost.
+        samples: S, number of draws per item. A small S biases kappa upwards (Figure 3 of the paper).
+        denominator: which D of the three.
+        cross: average over all S x S pairs of a draw of the anchor and a draw of its positive, instead of the S pairs
+            with equal index of equation 7. The expectation of equation 5 is the same and the bias of small S is lower:
+            16 crossed draws are almost as good as 128 paired ones, at little extra cost.
         generator: for the draws.
 
     Returns:
@@ -89,10 +89,10 @@ def mcinfonce_of_samples(
     cross: bool = False,
     block: int | None = None,
 ) -> Tensor:
-    """Return MCInfoNCE of given draws, shape (S, B, M).
+    """Return MCInfoNCE of given draws z, shape (S, B, M); other arguments are as in ``mcinfonce``.
 
-    ``block`` is how many numbers the largest temporary table holds, if one row of N of them fits; by default 2^19 on a
-    CPU and 2^27 on a GPU. Everything else is as in ``mcinfonce``.
+    ``block`` is the largest number of elements of a temporary table, at least one row of N; by default 2^19 on a CPU
+    and 2^27 on a GPU.
     """
     _check(z, contrast)
     anchors = z[:, contrast.anchors]  # (S, P, M)
@@ -112,7 +112,7 @@ def mcinfonce_of_samples(
     chunks = zip(
         *(of_rows.split(step, dim=1) for of_rows in (anchors, positives, negative)), log_total.split(step), strict=True
     )
-    return -torch.cat([_again(rows, *chunk, single_block=step >= len(contrast)) for chunk in chunks]).mean()
+    return -torch.cat([_checkpointed(rows, *chunk, single_block=step >= len(contrast)) for chunk in chunks]).mean()
 
 
 def elk(
@@ -124,7 +124,7 @@ def elk(
     denominator: str = "eq7",
     block: int | None = None,
 ) -> Tensor:
-    """Return contrastive ELK: InfoNCE with the log expected likelihood of two distributions instead of the cosine.
+    """Return contrastive ELK: InfoNCE with the log expected likelihood kernel instead of the cosine.
 
     Args:
         mu: unit vectors, shape (B, M).
@@ -132,7 +132,7 @@ def elk(
         contrast: the pairs and their negatives.
         kappa_pos: factor of the log kernel, > 0.
         denominator: see ``mcinfonce``.
-        block: see ``mcinfonce_of_samples``; here of float64.
+        block: see ``mcinfonce_of_samples``; elements are float64.
 
     Returns:
         Scalar, nats, in the dtype of ``mu``. No draws are needed: the kernel has a closed form.
@@ -152,7 +152,7 @@ def elk(
 
     step = max(1, _block(mu, block) // len(other_mu))
     chunks = zip(anchor_mu.split(step), anchor_kappa.split(step), log_weights.split(step), strict=True)
-    negative = torch.cat([_again(rows, *chunk, single_block=step >= len(contrast)) for chunk in chunks])
+    negative = torch.cat([_checkpointed(rows, *chunk, single_block=step >= len(contrast)) for chunk in chunks])
     ratio = _log_ratio(positive, negative, contrast.weights.double().sum(1).log(), denominator)
     return -ratio.mean().to(mu.dtype)
 
@@ -168,7 +168,7 @@ def hib(
     generator: torch.Generator | None = None,
     block: int | None = None,
 ) -> Tensor:
-    """Return contrastive hedged instance embeddings: each pair is a match with the mean of s(a z.z' + b) over draws.
+    """Return contrastive hedged instance embeddings: match probability is the mean of s(a z.z' + b) over draws.
 
     -mean_i [ log mean_s s(a z_is.p_is + b) + 1/W_i sum_m w_im log mean_s (1 - s(a z_is.n_ms + b)) ], s the sigmoid.
     The means are inside the logarithms, as in equation 54; the regulariser of the original is left out, as there.
@@ -179,9 +179,9 @@ def hib(
         contrast: the pairs and their negatives.
         a: slope, > 0.
         b: offset.
-        samples: S, draws of an item.
+        samples: S, number of draws per item.
         generator: for the draws.
-        block: see ``mcinfonce_of_samples``; held to if S x N numbers fit.
+        block: see ``mcinfonce_of_samples``; exceeded if one S x N table is larger.
 
     Returns:
         Scalar, nats, in the dtype of ``mu``.
@@ -201,12 +201,12 @@ def hib(
 
     step = max(1, _block(z, block) // others[:, :, 0].numel())
     chunks = zip(anchors.split(step, dim=1), weights.split(step), strict=True)
-    negative = torch.cat([_again(rows, *chunk, single_block=step >= len(contrast)) for chunk in chunks])
+    negative = torch.cat([_checkpointed(rows, *chunk, single_block=step >= len(contrast)) for chunk in chunks])
     return -(positive + negative).mean()
 
 
-def _again(function: Any, *tensors: Tensor, single_block: bool) -> Tensor:
-    """Call a function of tensors with checkpointing: its intermediate results are recomputed in the backward pass."""
+def _checkpointed(function: Any, *tensors: Tensor, single_block: bool) -> Tensor:
+    """Call a function of tensors with checkpointing: intermediate results are recomputed in the backward pass."""
     if single_block:
         return function(*tensors)
     return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
@@ -225,7 +225,7 @@ def _check(z: Tensor, contrast: Contrast) -> None:
 
 
 def _log_ratio(positive: Tensor, negative: Tensor, log_total: Tensor, denominator: str) -> Tensor:
-    """Return log( e^positive / D ) from the log of the weighted sum over the negatives and the log of its weights."""
+    """Return log(e^positive / D) from log of the weighted sum over negatives and log of the total weight."""
     if denominator == "eq7":
         return positive - torch.logaddexp(positive, negative) + log_total
     if denominator == "authors":
@@ -264,7 +264,7 @@ class _NegativeSum(torch.autograd.Function):
 
 
 def _blocks(anchors: Tensor, z: Tensor, block: int) -> list[tuple[slice, slice]]:
-    """Return slices of draws and anchors whose tables hold at most ``block`` numbers, or one row."""
+    """Return slices of draws and anchors whose tables have at most ``block`` elements, or one row."""
     n_samples, n_anchors = anchors.shape[:2]
     rows = min(n_anchors, max(1, block // z.shape[1]))
     draws = min(n_samples, max(1, block // (rows * z.shape[1]))) if rows == n_anchors else 1

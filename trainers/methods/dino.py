@@ -1,4 +1,4 @@
-"""DINO: views are assigned to the same prototypes by a student and by a sharper, centred teacher."""
+"""DINO: a student predicts the prototype assignment of a sharpened, centred teacher for another view."""
 
 import math
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
 
 def dino_loss(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean cross-entropy of a view under the teacher's output for another view of the image.
+    """Return the mean cross-entropy of a view's student output under the teacher output of another view, in nats.
 
-    -mean over pairs i != j and images of sum_k softmax(teacher_i)_k log softmax(student_j / T)_k, in nats.
+    -mean over view pairs i != j and images of sum_k softmax(teacher_i)_k log softmax(student_j / T)_k.
 
     Args:
-        student: of every view, shape (V, N, K).
-        teacher: of the first views, already centred and sharpened, shape (T, N, K), T <= V, V >= 2; a constant.
+        student: logits of every view, shape (V, N, K).
+        teacher: logits of the first views, already centred and sharpened, shape (T, N, K), T <= V, V >= 2; no gradient.
         temperature: of the student, > 0.
 
     Raises:
@@ -42,7 +42,7 @@ def dino_loss(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor
 
 @dataclass(frozen=True)
 class DINOSettings(Settings):
-    """The settings of DINO; its defaults are appendix B of Nakamura et al. 2023, which has no momentum teacher."""
+    """The settings of DINO; defaults are from Nakamura et al. 2023, appendix B (without momentum teacher)."""
 
     prototypes: int = setting(
         4096,
@@ -91,11 +91,11 @@ class DINO(Method[DINOSettings]):
 
     @classmethod
     def reads_pixels(cls, settings: DINOSettings) -> bool:
-        """Return whether the teacher is a copy, which reads the views itself."""
+        """Return whether the teacher is a momentum copy, which reads the views itself."""
         return settings.momentum > 0
 
     def before_step(self, batch: Batch) -> None:
-        """Run the standard views through a teacher that is a copy, and update its momentum."""
+        """Run the standard views through a momentum teacher, and update its momentum."""
         if self.teacher is None:
             return
         rest = (1 - self.settings.momentum) * (math.cos(math.pi * batch.share) + 1) / 2
@@ -104,7 +104,7 @@ class DINO(Method[DINOSettings]):
         self.of_teacher = self.teacher(views.flatten(0, 1)).unflatten(0, views.shape[:2])
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return the loss over all pairs of a standard view and another one, then update the centre."""
+        """Return the loss over all pairs of a standard view and another view; update the centre."""
         if not isinstance(head, PrototypeHead):
             raise ValueError("DINO needs its head of prototypes")
         student = head.cosines(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # (V, N, K)
@@ -121,6 +121,6 @@ class DINO(Method[DINOSettings]):
         return Step(loss, {"undecided": undecided, "used": used})
 
     def after_step(self, step: int) -> None:
-        """Update a teacher that is a copy."""
+        """Update the momentum teacher, if any."""
         if self.teacher is not None:
             self.teacher.follow()

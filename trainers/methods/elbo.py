@@ -1,4 +1,4 @@
-"""The terms of evidence lower bounds as pure functions: diagonal Gaussians, in nats, not averaged."""
+"""The terms of evidence lower bounds as pure functions: diagonal Gaussians, in nats, summed over dimensions."""
 
 import math
 
@@ -10,15 +10,12 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 def log_likelihood(pixels: Tensor, decoded: Tensor, variance: float) -> Tensor:
-    """Return log N(x; decoder(z), variance) summed over the values of an image; higher is better.
+    """Return log N(x; decoder(z), variance) summed over the values of an image, in nats, shape (...).
 
     Args:
         pixels: x, shape (..., C, H, W).
-        decoded: the mean that the decoder gives, same shape.
+        decoded: mean predicted by the decoder, same shape.
         variance: of every value, > 0.
-
-    Returns:
-        Shape (...), nats.
 
     Source: Bizeul et al. 2024, arXiv:2402.01399, eq. 4, first term.
     """
@@ -27,14 +24,11 @@ def log_likelihood(pixels: Tensor, decoded: Tensor, variance: float) -> Tensor:
 
 
 def log_bernoulli(pixels: Tensor, decoded: Tensor) -> Tensor:
-    """Return the log-probability of values in [0, 1] under Bernoulli distributions, summed over an image.
+    """Return the log-likelihood of values in [0, 1] under Bernoulli distributions, summed over an image: nats, <= 0.
 
     Args:
         pixels: x, shape (..., C, H, W), in [0, 1].
-        decoded: probabilities that the decoder gives, same shape.
-
-    Returns:
-        Shape (...), nats, at most 0.
+        decoded: probabilities predicted by the decoder, same shape.
 
     Source: Kingma & Welling 2014, appendix C.1.
     """
@@ -42,16 +36,12 @@ def log_bernoulli(pixels: Tensor, decoded: Tensor) -> Tensor:
 
 
 def entropy(log_variance: Tensor) -> Tensor:
-    """Return the entropy of N(., diag e^log_variance): 1/2 sum_m (log 2 pi e + log_variance_m).
+    """Return the entropy of N(., diag e^log_variance), in nats, shape (...), from log variances of shape (..., M).
 
-    Args:
-        log_variance: shape (..., M).
+    It is 1/2 sum_m (log 2 pi e + log_variance_m).
 
-    Returns:
-        Shape (...), nats.
-
-    Source: Bizeul et al. 2024, eq. 4, second term, -log q(z|x) in expectation. Algorithm 1 of the paper, as printed,
-    minimises a sum in which 1/2 log|Sigma| stands with a plus, which would shrink the posterior without end.
+    Source: Bizeul et al. 2024, eq. 4, second term, the expectation of -log q(z|x). Algorithm 1 as printed minimises a
+    sum with +1/2 log|Sigma|, which would shrink the posterior without bound.
     """
     return 0.5 * (log_variance + LOG_2PI + 1).sum(-1)
 
@@ -61,7 +51,7 @@ def log_prior_of_set(
 ) -> Tensor:
     """Return E_q log p(z^1..z^J | y): the views of an image share a centre psi, which is integrated out.
 
-    p(z|y) = integral of p(psi) prod_j N(z^j; psi, variance) over psi. With a uniform p(psi) = 1 a dimension gives
+    p(z|y) = integral of p(psi) prod_j N(z^j; psi, variance) over psi. With a uniform p(psi) = 1, a dimension gives
 
         -1/2 [sum_j (z^j - zbar)^2 / variance + (J - 1) log(2 pi variance) + log J]
 
@@ -69,14 +59,14 @@ def log_prior_of_set(
 
         -1/2 [sum_j (z^j - zbar)^2 / variance + J zbar^2 / t + J log 2 pi + (J - 1) log variance + log t].
 
-    The expectation is over independent z^j ~ N(mean^j, diag e^log_variance^j), and exact: it adds (1 - 1/J) sum_j v^j
-    to the first sum, and sum_j v^j / J^2 to zbar^2.
+    The expectation over independent z^j ~ N(mean^j, diag e^log_variance^j) is exact: it adds (1 - 1/J) sum_j v^j to the
+    first sum, and sum_j v^j / J^2 to zbar^2.
 
     Args:
         mean: of q(z|x), shape (J, ..., M), J >= 2.
-        log_variance: of q(z|x), same shape; None for the density at z = mean itself.
+        log_variance: of q(z|x), same shape; None for the density at z = mean.
         variance: of p(z|psi), > 0.
-        centre_variance: of p(psi), > 0; 0 represents the uniform one.
+        centre_variance: of p(psi), > 0; 0 for a uniform p(psi).
 
     Returns:
         Shape (...), nats.
@@ -84,8 +74,8 @@ def log_prior_of_set(
     Raises:
         ValueError: for fewer than two views.
 
-    Source: Bizeul et al. 2024, eq. 9 and appendix A.4, which leave out the constants; algorithm 1 takes one draw
-    where we take the expectation.
+    Source: Bizeul et al. 2024, eq. 9 and appendix A.4, which omit the constants; algorithm 1 uses one draw instead of
+    the expectation.
     """
     views = len(mean)
     if views < 2:
@@ -113,14 +103,14 @@ def kl_to_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
 
 
 def kl(mean: Tensor, log_variance: Tensor, other_mean: Tensor, other_log_variance: Tensor) -> Tensor:
-    """Return KL between two diagonal Gaussians, shape (...), nats, >= 0, of shapes (..., M)."""
+    """Return KL between two diagonal Gaussians of shapes (..., M): shape (...), nats, >= 0."""
     gap = (mean - other_mean).square()
     ratio = (log_variance - other_log_variance).exp()
     return 0.5 * (ratio + gap * (-other_log_variance).exp() - 1 - log_variance + other_log_variance).sum(-1)
 
 
 def active(mean: Tensor) -> Tensor:
-    """Return the share of active dimensions: those where the variance of mu over N images exceeds 0.01.
+    """Return the share of active dimensions, whose mu has a variance above 0.01 over N images.
 
     Args:
         mean: of q(z|x), shape (N, M), N >= 2.

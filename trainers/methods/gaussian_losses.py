@@ -1,6 +1,6 @@
 """The losses of UMM as pure functions: images as diagonal Gaussians, and sets of draws from them.
 
-N images, C Gaussians an image, M dimensions, G draws an image. Means are unit vectors; so are draws.
+N images, C Gaussians per image, M dimensions, G draws per image. Means and draws are unit vectors.
 
 Source: Zhou et al. 2022 (UMM), arXiv:2107.08892, sec. 3.
 """
@@ -18,17 +18,14 @@ BLOCK_GPU = 2**27
 
 
 def draw(mean: Tensor, log_variance: Tensor, samples: int) -> Tensor:
-    """Return draws of every Gaussian, normalised to unit length, with gradients.
+    """Return draws of every Gaussian, normalised to unit length, with gradients, shape (N, C k, M).
 
-    As many from each of an image's Gaussians, which is less noisy than drawing from a random one.
+    Each of an image's Gaussians gives the same number of draws, which is less noisy than choosing one at random.
 
     Args:
         mean: shape (N, C, M).
         log_variance: same shape, of the diagonal.
         samples: k, draws of each Gaussian.
-
-    Returns:
-        Shape (N, C k, M).
 
     Source: eq. 3 and 4.
     """
@@ -38,11 +35,10 @@ def draw(mean: Tensor, log_variance: Tensor, samples: int) -> Tensor:
 
 
 def set_loss(sets: Tensor, others: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean cross-entropy of identifying the image of another view's set of draws.
+    """Return the mean cross-entropy of identifying an image by another view's set of draws, in nats.
 
-    -log e^{d(x_i, x'_i) / T} / sum_j e^{d(x_j, x'_i) / T}, in nats, with d the mean inner product of all pairs of a
-    draw of one set and a draw of the other. That is the inner product of the means of the sets, so that no table of
-    pairs is built.
+    -log e^{d(x_i, x'_i) / T} / sum_j e^{d(x_j, x'_i) / T}, where d is the mean inner product over all pairs of draws of
+    the two sets. It equals the inner product of the sets' means, so no table of pairs is built.
 
     Args:
         sets: draws of x, shape (N, G, M).
@@ -52,7 +48,7 @@ def set_loss(sets: Tensor, others: Tensor, *, temperature: float) -> Tensor:
     Raises:
         ValueError: if the shapes do not fit.
 
-    Source: eq. 5 to 7; there the sum over the images, here their mean.
+    Source: eq. 5 to 7, with the mean over images instead of their sum.
     """
     if sets.ndim != 3 or others.ndim != 3 or len(sets) != len(others) or sets.shape[2] != others.shape[2]:
         got = f"{tuple(sets.shape)} and {tuple(others.shape)}"
@@ -74,22 +70,21 @@ def symmetric_kl(mean: Tensor, log_variance: Tensor, other_mean: Tensor, other_l
 
 
 def ranking_loss(sets: Tensor, *, bins: int = 10) -> Tensor:
-    """Return 1 minus the mean average precision of every draw as a query among all the others; FastAP.
+    """Return 1 minus the mean average precision, with every draw as a query among all others (FastAP), in [0, 1].
 
-    Precision and recall are counted in a histogram of squared distances in [0, 4] with ``bins`` + 1 centres. A
-    distance belongs to the two centres next to it, the nearer the more, which has a gradient. The query itself is left
-    out. AP = sum_b h+_b H+_b / H_b / (G - 1), with h of one bin, H of all up to it and + of the query's own image.
+    Precision and recall come from a histogram of squared distances in [0, 4] with ``bins`` + 1 centres. A distance is
+    assigned to its two nearest centres by linear interpolation, which is differentiable. The query is excluded. AP =
+    sum_b h+_b H+_b / H_b / (G - 1): h is the count of one bin, H the cumulative count, + counts only draws of the
+    query's image.
+
+    Time is O((N G)^2 (B + M)); memory is bounded: cosines are computed in blocks, and again in the backward pass.
 
     Args:
-        sets: unit vectors, shape (N, G, M), G >= 2: a draw needs another its own one image.
+        sets: unit vectors, shape (N, G, M), G >= 2.
         bins: B, >= 1.
 
-    Returns:
-        Scalar in [0, 1]. Time O((N G)^2 (B + M)); memory is bounded: cosines are held in blocks, and computed again
-        for the gradient.
-
     Raises:
-        InputError: if there is nothing to find for a query.
+        InputError: if G < 2.
 
     Source: UMM, eq. 11 and 12; Cakir et al. 2019, "Deep Metric Learning to Rank", eq. 7 to 11.
     """
@@ -112,15 +107,12 @@ def ranking_loss(sets: Tensor, *, bins: int = 10) -> Tensor:
 
 
 def _ramp(cosine: Tensor, at: int, bins: int) -> Tensor:
-    """Return the soft count of a pair at or below centre number ``at``: 1 below it, 0 from the next centre on.
-
-    It is the running sum of triangles of which each is 1 at its own centre and 0 at the two next to it.
-    """
+    """Return the soft cumulative count of a pair up to centre number ``at``: 1 below it, 0 from the next centre on."""
     return ((cosine - 1) * (bins / 2) + at + 1).clamp(0, 1)  # a squared distance is 2 - 2 cosine, a bin is 4 / bins
 
 
 class _Within(torch.autograd.Function):
-    """Counts of the other rows within each centre of a histogram: unit vectors (B, M) -> (B, bins + 1)."""
+    """Cumulative histogram counts of the other rows: unit vectors (B, M) -> (B, bins + 1)."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, bins: int, rows: int) -> Tensor:
@@ -150,7 +142,7 @@ class _Within(torch.autograd.Function):
 
 
 def _others(z: Tensor, start: int, rows: int) -> Tensor:
-    """Return cosines of some rows with all, -3 for a row with itself, which is farther than any."""
+    """Return cosines of some rows with all; -3 for a row with itself, beyond the last bin."""
     cosine = z[start : start + rows] @ z.T
     cosine.diagonal(start).fill_(-3.0)
     return cosine

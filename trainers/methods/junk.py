@@ -13,14 +13,14 @@ from trainers.methods.settings import Augmentation, Settings, setting
 
 
 def damage_cross_entropy(intact: Tensor, damaged: Tensor) -> Tensor:
-    """Return the binary cross-entropy of a head that outputs u = -ln p, p being the probability of an intact image.
+    """Return the binary cross-entropy of a head that outputs u = -ln p, where p is the probability of an intact image.
 
     Args:
-        intact: u of images as they are, shape (N,), >= 0, in nats: what it costs is u.
-        damaged: u of damaged views, shape (M,), > 0: what it costs is -ln(1 - exp(-u)).
+        intact: u of intact images, shape (N,), >= 0, in nats; their loss is u.
+        damaged: u of corrupted views, shape (M,), > 0; their loss is -ln(1 - exp(-u)).
 
     Returns:
-        Scalar: the mean of the two means, so that several views of an image do not outweigh it.
+        Scalar: the mean of the two means, so that the number of views per image has no effect.
 
     >>> round(damage_cross_entropy(torch.tensor([0.0]), torch.tensor([0.6931472])).item(), 4)  # ln 2 / 2
     0.3466
@@ -29,7 +29,7 @@ def damage_cross_entropy(intact: Tensor, damaged: Tensor) -> Tensor:
 
 
 def pair_loss(intact: Tensor, damaged: Tensor, *, gap: float) -> Tensor:
-    """Return how far corrupted views are from lying ``gap`` above their own image: mean max(0, gap - (u_v - u)).
+    """Return the hinge loss of corrupted views below ``gap`` above their own image: mean max(0, gap - (u_v - u)).
 
     Args:
         intact: u of N images, shape (N,).
@@ -60,7 +60,7 @@ class JunkSettings(Settings):
 
 
 class Junk(Method[JunkSettings]):
-    """A head that separates images from junk: corrupted views of the same and of other images. No labels."""
+    """A head trained without labels to separate images from corrupted views of the same and other images."""
 
     Settings = JunkSettings
     n_plain = 1
@@ -78,12 +78,12 @@ class Junk(Method[JunkSettings]):
 
     @classmethod
     def head(cls, settings: JunkSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return a perceptron with two hidden layers of 256."""
+        """Return an MLP with two hidden layers of width 256."""
         return JunkHeadSpec(hidden=256)
 
     @classmethod
     def check_views(cls, augmentation: Augmentation) -> None:
-        """Raise ``InputError`` unless every view is corrupted: an intact one would be taught as junk."""
+        """Raise ``InputError`` unless every view is corrupted: an intact view would be trained as junk."""
         if augmentation.damage < 1:
             raise InputError(
                 "junk separates images from damaged views of them, so that every view must be damaged: expected --set "
@@ -94,8 +94,8 @@ class Junk(Method[JunkSettings]):
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the weighted sum of the cross-entropy of intact against corrupted views, and of the pair loss.
 
-        An image is compared with its own views so that what small, blurred originals have in common is not what the
-        head uses: their damaged views have it, too.
+        The pair loss compares an image with its own views, so that properties of small or blurred originals, which
+        their views share, cannot be used.
         """
         if head is None:
             raise ValueError("junk needs a head")
@@ -109,7 +109,7 @@ class Junk(Method[JunkSettings]):
         return Step(loss, {"whole": intact.detach().mean(), "damaged": damaged.detach().mean(), "ordered": above})
 
     def _noisy(self, features: Tensor) -> Tensor:
-        """Return features (B, D) with noise, against overfitting on a few thousand images."""
+        """Return features (B, D) with Gaussian noise, against overfitting on a few thousand images."""
         if not self.settings.noise:
             return features
         spread = features.std(0).square().mean().sqrt()

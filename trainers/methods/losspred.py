@@ -1,6 +1,6 @@
 """Loss prediction: a head that predicts the loss of a task on an image.
 
-The task is classification by a linear classifier on the features, or whatever gave the losses in the user's column.
+The task is classification by a linear classifier on the features, or any task whose losses are in a user column.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ FORMS = ("ranking", "l2")
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return -log p of the right class in nats, shape (N,), from logits (N, C) and labels (N,)."""
+    """Return -log p of the true class in nats, shape (N,), from logits (N, C) and labels (N,)."""
     return F.cross_entropy(logits, labels, reduction="none")
 
 
@@ -30,7 +30,7 @@ def brier(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def margin(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return 1 minus the lead of the right class over the best other one, shape (N,), in [0, 2]; 1 at a tie."""
+    """Return 1 minus the margin of the true class over the best other class, shape (N,), in [0, 2]; 1 at a tie."""
     probabilities = logits.softmax(1)
     right = probabilities.gather(1, labels[:, None]).squeeze(1)
     others = probabilities.scatter(1, labels[:, None], -1.0)
@@ -45,11 +45,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # to add a task loss,
 
 
 def l2_loss(predicted: Tensor, loss: Tensor) -> Tensor:
-    """Return the mean squared difference of prediction and loss, without gradient to the loss.
-
-    Args:
-        predicted: uncertainties, shape (N,), in the unit of the loss.
-        loss: of the task, shape (N,).
+    """Return the mean squared difference of predicted uncertainty and loss, shapes (N,); the loss gets no gradient.
 
     Raises:
         ValueError: if the shapes differ.
@@ -61,24 +57,23 @@ def l2_loss(predicted: Tensor, loss: Tensor) -> Tensor:
 
 
 def ranking_loss(predicted: Tensor, loss: Tensor, *, gap: float = 0.1, leeway: float = 0.0) -> Tensor:
-    """Return the pairwise ranking loss; 0 if each pair is ordered correctly by ``gap`` or more.
+    """Return the pairwise ranking loss; 0 if each pair is ordered correctly by at least ``gap``.
 
-    Of images 2i and 2i+1 the one with the larger loss is to be the more uncertain by at least ``gap``:
-    L = mean max(0, gap - s (u_2i - u_2i+1)), s = 1 where the loss of 2i is larger, else -1. A tie is thus -1, as in
-    the paper; since the order within a batch is random, ties pull in neither direction on average. An odd image at
-    the end has no partner and sits out.
+    Of images 2i and 2i+1, the one with the larger loss should be more uncertain by at least ``gap``: L = mean max(0,
+    gap - s (u_2i - u_2i+1)), s = 1 if the loss of 2i is larger, else -1. A tie gives -1, as in the paper; since the
+    order within a batch is random, its mean effect is 0. An unpaired last image is ignored.
 
     Args:
         predicted: uncertainties, shape (N,), N >= 2, in random order.
-        loss: of the task, shape (N,); only its order counts, and no gradient flows through it.
+        loss: of the task, shape (N,); only its order matters, and it gets no gradient.
         gap: margin, in the unit of the uncertainty.
         leeway: pairs whose losses differ by less are not ranked (s = 0).
 
     Raises:
         ValueError: if the shapes differ, or there is no pair.
 
-    Source: Kirchhof et al. 2024 (Pretrained Visual Uncertainties), eq. 3-5. As printed, eq. 3 multiplies the margin
-    by s and rewards the wrong order; this is the loss of Yoo & Kweon 2019, eq. 2, which it adopts.
+    Source: Kirchhof et al. 2024 (Pretrained Visual Uncertainties), eq. 3-5. As printed, eq. 3 multiplies the margin by
+    s and rewards the wrong order; this is the loss of Yoo & Kweon 2019, eq. 2, which it adopts.
 
     >>> ranking_loss(torch.tensor([1.0, 0.2]), torch.tensor([3.0, 0.5])).item()
     0.0
@@ -96,10 +91,7 @@ def ranking_loss(predicted: Tensor, loss: Tensor, *, gap: float = 0.1, leeway: f
 
 
 def fold_of(rows: Tensor, folds: int, seed: int) -> Tensor:
-    """Return the fold of each image, shape (N,), in [0, folds): a hash of its number and the seed.
-
-    Whatever epoch, view or batch an image comes in, its fold is the same.
-    """
+    """Return the cross-validation fold of each row number, shape (N,), in [0, folds); constant over epochs."""
     mixed = rows + ((seed + 1) * 0x9E3779B97F4A7C1 & 0x3FFFFFFFFFFFFFFF)  # splitmix64, cut so that no sign gets in
     for shift, factor in ((30, 0x3F58476D1CE4E5B9), (27, 0x14D049BB133111EB)):
         mixed = ((mixed ^ (mixed >> shift)) * factor) & 0x7FFFFFFFFFFFFFFF
@@ -166,7 +158,7 @@ class LossPred(Method[LossPredSettings]):
 
     @classmethod
     def head(cls, settings: LossPredSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return a perceptron; by default the published one, two hidden layers of 512."""
+        """Return an MLP; by default the published one, with two hidden layers of width 512."""
         return UncertaintyHeadSpec(settings.hidden, settings.depth)
 
     @classmethod
@@ -176,18 +168,18 @@ class LossPred(Method[LossPredSettings]):
 
     @classmethod
     def reads_losses(cls, settings: LossPredSettings) -> str | None:
-        """Return the column with the user's own losses; None without one."""
+        """Return the column with the user's losses, or None."""
         return settings.loss_column or None
 
     def before_step(self, batch: Batch) -> None:
-        """Note the numbers of the images, which decide their folds, and the user's losses."""
+        """Store the row numbers of the images, which determine their folds, and the user's losses."""
         self._batch = batch
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the classifiers' cross-entropy plus the weighted loss of the head.
 
-        The order of a batch is random, so neighbours make pairs, in each view; with ``within``, so do the plain image
-        and its view.
+        Neighbours in the randomly ordered batch form pairs, in each view; with ``within``, so do the plain image and
+        its view.
         """
         if head is None:
             raise ValueError("loss prediction needs an uncertainty head")
@@ -209,11 +201,11 @@ class LossPred(Method[LossPredSettings]):
         return Step(total + self.settings.weight * of_head, measures)
 
     def _rank(self, predicted: Tensor, task: Tensor, n_views: int) -> Tensor:
-        """Return the ranking loss of all pairs; pairs of one image weigh ``within``, pairs of two images the rest.
+        """Return the ranking loss; pairs of a plain image and its view have weight ``within``, others the rest.
 
-        In a pair of one image the view is to be the less certain, whatever the losses: it was made from the plain
-        image and cannot hold more of what that shows (the data processing inequality). This is our addition: loss
-        prediction alone leaves 5 to 20 % of blurred, noisy or covered images more certain than before.
+        A view should be less certain than its plain image, whatever the losses: it cannot contain more information
+        (data processing inequality). This is our addition: without it, 5 to 20 % of blurred, noisy or covered images
+        become more certain.
         """
         gap, leeway, within = self.settings.margin, self.settings.leeway, self.settings.within
         u, loss = predicted.view(n_views, -1), task.view(n_views, -1)
@@ -242,7 +234,7 @@ class LossPred(Method[LossPredSettings]):
 
 
 def _check_gradient(settings: LossPredSettings, task: Task) -> None:
-    """Raise ``InputError`` if nothing would train the backbone, or a frozen one is to be trained."""
+    """Raise ``InputError`` if nothing would train the backbone, or if a frozen backbone is to be trained."""
     if task.is_frozen and not settings.stop_gradient:
         raise InputError(
             "stop_gradient=false is for a backbone that trains, and --freeze or --cached freezes it; leave "
@@ -256,7 +248,7 @@ def _check_gradient(settings: LossPredSettings, task: Task) -> None:
 
 
 def share_ordered(predicted: Tensor, loss: Tensor) -> Tensor:
-    """Return the share of pairs 2i and 2i+1 whose uncertainties are ordered like their losses, in [0, 1]."""
+    """Return the share of pairs 2i, 2i+1 whose uncertainties are ordered like their losses, in [0, 1]."""
     even = len(predicted) // 2 * 2
     ours = predicted[0:even:2].detach() > predicted[1:even:2].detach()
     return (ours == (loss[0:even:2] > loss[1:even:2])).float().mean()

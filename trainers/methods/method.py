@@ -1,4 +1,4 @@
-"""The interface of a method for the training loop."""
+"""The interface between a training method and the training loop."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -16,8 +16,8 @@ class Step:
     """The result of one batch.
 
     Attributes:
-        loss: scalar, to be minimised.
-        measures: name -> scalar, shown while the run goes on and kept in the checkpoint.
+        loss: scalar to minimise.
+        measures: scalars by name, shown during the run and stored in the checkpoint.
     """
 
     loss: Tensor
@@ -26,14 +26,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Batch:
-    """Which images come next.
+    """The images of the next step.
 
     Attributes:
-        rows: number of each image within the data, shape (N,), int64; the same image keeps its number.
-        losses: what the user computed for each, shape (N,), float64, or None.
-        share: of all steps, how many are done, in [0, 1).
-        pixels: every view as the backbone reads it, normalised, one tensor (V, N, 3, S, S) for each resolution,
-            standard views first; empty where features come from a cache.
+        rows: row number of each image in the data, shape (N,), int64; the same in every epoch.
+        losses: computed by the user for each image, shape (N,), float64, or None.
+        share: share of all steps that are done, in [0, 1).
+        pixels: every view as the backbone reads it, normalised: one tensor (V, N, 3, S, S) per resolution, standard
+            views first; empty if features come from a cache.
         begins_pass: whether a pass over the images begins with this batch.
     """
 
@@ -49,17 +49,17 @@ class Task:
     """What the modules of a method are built for.
 
     Attributes:
-        width: of the features.
-        n_classes: of the labels, for methods that read them.
+        width: D, the feature width.
+        n_classes: number of classes, for methods that read labels.
         seed: of the run.
-        is_frozen: whether the backbone stays as it is.
+        is_frozen: whether the backbone is not trained.
         size: side of a standard view in pixels.
-        backbone: the one that learns, for methods that keep a copy of it; not to be registered as a module.
-        head: the one of this method, too.
+        backbone: the trained backbone, for methods that copy it; must not be registered as a submodule.
+        head: the method's head, for the same purpose.
         precision: of the backbone: fp32, bf16 or fp16.
-        n: how many images there are; 0 where it is unknown yet.
-        mean: of the channels in [0, 1], which was subtracted from the pixels of views.
-        std: of the same, which they were divided by then.
+        n: number of images; 0 if unknown.
+        mean: channel means in [0, 1] that were subtracted from the pixels of views.
+        std: channel standard deviations by which they were then divided.
     """
 
     width: int
@@ -79,17 +79,17 @@ class Method(nn.Module, Generic[S]):
     """A loss, and the modules that only training needs.
 
     Class attributes:
-        paper: where it was published, or empty.
+        paper: its publication, or empty.
         Settings: the class of its settings.
-        defaults: where its recipe differs from TrainConfig's defaults in what all methods share.
-        needs_labels: whether the data must have them.
-        needs_pixels: whether it reads ``Batch.pixels``, which a cache of features does not have.
-        n_unread: how many of the standard views, the last of them, it reads as pixels alone: they have no features.
-        embeds: whether the mu of its head, if that has one, is the embedding of a model whose backbone it moves.
-        n_standard: views of full resolution an image; low-resolution views come after them.
-        n_plain: how many of them show the image as it is scored, without augmentation; they come first.
-        n_small: low-resolution views an image, of ``small_size`` pixels a side.
-        keeps_batch: whether ``after_step`` stores what the batch was, so that a step must be of one batch.
+        defaults: fields of TrainConfig whose defaults differ for this method.
+        needs_labels: whether the data must have labels.
+        needs_pixels: whether it reads ``Batch.pixels``, which a feature cache does not have.
+        n_unread: number of standard views, at the end, that it reads as pixels only: they have no features.
+        embeds: whether the mu of its head, if any, is the embedding of a model whose backbone it trains.
+        n_standard: full-resolution views per image; low-resolution views come after them.
+        n_plain: number of unaugmented views among them; they come first.
+        n_small: low-resolution views per image, with a side of ``small_size`` pixels.
+        keeps_batch: whether ``after_step`` stores the batch, so that a step must consist of one batch.
     """
 
     paper: ClassVar[str] = ""
@@ -114,9 +114,9 @@ class Method(nn.Module, Generic[S]):
         """Return the trained head that the model keeps, or None.
 
         Args:
-            settings: its settings.
-            size: side of a standard view in pixels, for heads that make images.
-            n_classes: of the labels, for heads that predict classes.
+            settings: of the method.
+            size: side of a standard view in pixels, for heads that generate images.
+            n_classes: number of classes, for heads that predict them.
         """
         return None
 
@@ -137,33 +137,33 @@ class Method(nn.Module, Generic[S]):
 
     @classmethod
     def fitted(cls, settings: S, batch_size: int, n: int) -> S:
-        """Return the settings with amounts, such as a queue, reduced to what a batch and n images allow."""
+        """Return the settings with sizes, such as a queue's, reduced to what the batch size and n images allow."""
         return settings
 
     @classmethod
     def check_amount(cls, settings: S, batch_size: int, n: int) -> None:
-        """Raise ``InputError`` for batch sizes, or numbers of images n, that it cannot train with; most take any."""
+        """Raise ``InputError`` for a batch size or a number of images n that it cannot train with."""
 
     @classmethod
     def check_views(cls, augmentation: Augmentation) -> None:
-        """Raise ``InputError`` for views that it cannot train with; most take any."""
+        """Raise ``InputError`` for an augmentation that it cannot train with."""
 
     def rates(self) -> dict[str, float]:
-        """Return the multiple of lr for its own parameters by name, which get no weight decay; empty for most."""
+        """Return learning rates relative to lr of its parameters by name; these get no weight decay."""
         return {}
 
     def before_step(self, batch: Batch) -> None:
-        """Prepare for the images of the next features; a no-op for most methods."""
+        """Prepare for the images of the next features; by default does nothing."""
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss of a batch.
 
         Args:
-            features: of every view but those unread, shape (V, N, D), float32; the standard views come first.
-            head: the model's head of this method, features (B, D) -> (B,), or None where the method has none.
+            features: of every view except unread ones, shape (V, N, D), float32; standard views come first.
+            head: the model's head of this method, features (B, D) -> (B,), or None.
             labels: shape (N,), int64, or None.
         """
         raise TypeError(f"{type(self).__name__} has no loss")
 
     def after_step(self, step: int) -> None:
-        """Act after the optimiser's step of this number, such as updating a teacher; a no-op for most."""
+        """Called after each optimiser step, for example to update a teacher; by default does nothing."""

@@ -1,4 +1,4 @@
-"""MoCo v2: separate an image from earlier ones, embedded by a momentum encoder."""
+"""MoCo v2: separate an image from earlier images, embedded by a momentum encoder."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -17,14 +17,14 @@ MOST_GROUPS = 64
 
 
 def queue_loss(queries: Tensor, keys: Tensor, negatives: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean cross-entropy of identifying an image's own key among those in the queue.
+    """Return the mean cross-entropy of identifying an image's key among the keys of a queue, in nats.
 
-    -log e^{q.k / T} / (e^{q.k / T} + sum_j e^{q.n_j / T}), in nats.
+    -log e^{q.k / T} / (e^{q.k / T} + sum_j e^{q.n_j / T}).
 
     Args:
         queries: shape (N, M).
         keys: of the same images, same shape.
-        negatives: keys of others, shape (K, M).
+        negatives: keys of other images, shape (K, M).
         temperature: T, > 0.
 
     Raises:
@@ -42,7 +42,7 @@ def queue_loss(queries: Tensor, keys: Tensor, negatives: Tensor, *, temperature:
 
 @dataclass(frozen=True)
 class MoCoSettings(Settings):
-    """The settings of MoCo v2 with its defaults, except the queue (65,536 there, for a million images)."""
+    """The settings of MoCo v2; defaults are its own except the queue (65,536 for a million images)."""
 
     latent_dim: int = setting(
         128, "width M of the space in which images are compared, a sphere", least=2, most=MOST_WIDTH
@@ -62,7 +62,7 @@ class MoCoSettings(Settings):
 
 
 def fitted_groups(groups: int, batch_size: int) -> int:
-    """Return at most this many groups of keys with at least two images in each, and at least one."""
+    """Return the largest number of groups of keys, at most ``groups``, with two images in each; at least one."""
     return max(min(groups, batch_size // 2), 1)
 
 
@@ -102,13 +102,13 @@ class MoCo(Method[MoCoSettings]):
 
     @classmethod
     def fitted(cls, settings: MoCoSettings, batch_size: int, n: int) -> MoCoSettings:
-        """Return settings with a queue and groups that fit."""
+        """Return settings whose queue and groups fit the batch size and the number of images."""
         queue = fitted_queue(settings.queue, batch_size, n)
         return replace(settings, queue=queue, key_groups=fitted_groups(settings.key_groups, batch_size))
 
     @classmethod
     def check_amount(cls, settings: MoCoSettings, batch_size: int, n: int) -> None:
-        """Raise ``InputError`` unless the queue fits the batch and the data, and the groups the batch."""
+        """Raise ``InputError`` unless the queue fits batch and data, and the groups fit the batch."""
         check_queue(settings.queue, batch_size, n)
         check_groups(settings.key_groups, batch_size)
 
@@ -117,7 +117,7 @@ class MoCo(Method[MoCoSettings]):
         self.keys = F.normalize(self.slow(batch.pixels[0][1]).float(), dim=1)  # (N, M)
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return the cross-entropy of the first view's own key among the queue's."""
+        """Return the cross-entropy of identifying the first view's key among the queue's."""
         queries = F.normalize(self.projector(features[0]).float(), dim=1)
         loss = queue_loss(queries, self.keys, self.queue.keys, temperature=self.settings.temperature)
         with torch.no_grad():
@@ -125,6 +125,6 @@ class MoCo(Method[MoCoSettings]):
             return Step(loss, {"cosine": cosine, "spread": spread(queries)})
 
     def after_step(self, step: int) -> None:
-        """Update the momentum encoder, and put the keys of this batch into the queue."""
+        """Update the momentum encoder, and push the keys of this batch to the queue."""
         self.slow.follow()
         self.queue.push(self.keys)

@@ -1,6 +1,6 @@
 """The two parts of momentum contrast: a momentum encoder, and a queue of its outputs.
 
-Both are modules of the method, so that they are in the state of a run and never in a checkpoint.
+Both are modules of the method, so the state of a run contains them, but a checkpoint does not.
 
 Source: He et al. 2020 (MoCo), arXiv:1911.05722, sec. 3.2 and 3.3.
 """
@@ -18,16 +18,16 @@ from trainers.half import autocast
 
 
 class MomentumEncoder(nn.Module):
-    """A copy of sequential modules whose weights follow the originals': w <- m w + (1 - m) original.
+    """A copy of sequential modules whose weights are a moving average: w <- m w + (1 - m) original.
 
-    It never gets a gradient. The originals are not registered: they belong to the caller that trains them.
+    It gets no gradient. The originals are not registered as submodules: the caller trains them.
 
     Args:
-        live: what learns, the backbone first; each reads what the one before gives.
-        momentum: m, in [0, 1); 0 makes it the original one step later.
-        groups: into how many parts a batch is split, shuffled, so that batch normalisation sees each part on its own.
-            Else the statistics of the batch separate a key from its query, and little is learned (sec. 3.3).
-        precision: in which pixels are read, as by the backbone.
+        live: the trained modules, in order of execution, the backbone first.
+        momentum: m, in [0, 1); with 0 it is the original of the step before.
+        groups: number of shuffled parts of a batch, each normalised separately. Otherwise the batch statistics reveal
+            the key of a query, and little is learned (sec. 3.3).
+        precision: of the forward pass: fp32, bf16 or fp16.
     """
 
     def __init__(self, live: Sequence[nn.Module], *, momentum: float, groups: int = 1, precision: str = "fp32") -> None:
@@ -40,8 +40,8 @@ class MomentumEncoder(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the copies' outputs for views, shape (N, ...), from pixels as the backbone reads them (N, 3, S, S).
 
-        The copies run in the mode of the originals, so that what is frozen is frozen here. Of several processes each
-        reads some of the groups. Each then has other running statistics of them, which nothing reads.
+        The copies run in the mode of the originals. In a distributed run each process computes some of the groups, so
+        running statistics differ between processes; they are never used.
         """
         for copy, live in zip(self.copies, self._live, strict=True):
             for ours, original in zip(copy.modules(), live.modules(), strict=True):
@@ -67,7 +67,7 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Update towards the originals by one step."""
+        """Move the weights towards the originals by one step."""
         for copy, live in zip(self.copies, self._live, strict=True):
             for ours, original in zip(copy.parameters(), live.parameters(), strict=True):
                 ours.lerp_(original.to(ours.dtype), 1 - self.momentum)
@@ -78,11 +78,9 @@ def _depends_on_batch(module: nn.Module) -> bool:
 
 
 class Queue(nn.Module):
-    """The newest ``length`` keys, oldest dropped first; random directions until full.
+    """The newest ``length`` keys, shape (length, width), oldest dropped first; random directions until full.
 
-    Args:
-        length: K, a multiple of the batch.
-        width: M, of a key.
+    ``length`` is a multiple of the batch size.
     """
 
     keys: Tensor
@@ -95,14 +93,16 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def push(self, keys: Tensor) -> None:
-        """Replace the oldest keys by new ones, shape (N, M)."""
+        """Replace the oldest keys with new ones, shape (N, M)."""
         places = (self.at + torch.arange(len(keys), device=self.keys.device)) % len(self.keys)
         self.keys[places] = keys.to(self.keys.dtype)
         self.at.add_(len(keys)).remainder_(len(self.keys))
 
 
 def fitted_queue(length: int, batch_size: int, n: int) -> int:
-    """Return the longest queue up to this length that is a multiple of the batch, for n images; at least a batch.
+    """Return the longest queue, at most ``length``, that is a multiple of the batch size and holds no image twice.
+
+    It is at least one batch.
 
     >>> fitted_queue(4096, 256, 3000)
     2816
@@ -111,13 +111,7 @@ def fitted_queue(length: int, batch_size: int, n: int) -> int:
 
 
 def check_queue(length: int, batch_size: int, n: int) -> None:
-    """Raise ``InputError`` unless the queue is a multiple of the batch, and holds no image twice.
-
-    Args:
-        length: of the queue.
-        batch_size: of the recipe.
-        n: how many images there are, at least a batch.
-    """
+    """Raise ``InputError`` unless the queue length is a multiple of the batch size and holds none of n images twice."""
     advice = f"use --set queue={fitted_queue(length, batch_size, n)}, or another --batch-size"
     if length % batch_size:
         raise InputError(f"the queue must be a multiple of the batch, {batch_size} images, got {length}; {advice}")

@@ -1,8 +1,8 @@
-"""Deep metric learning with proxies: ProxyNCA++, ProxyAnchor, and classes that are distributions (nivMF).
+"""Deep metric learning with proxies: ProxyNCA++, ProxyAnchor, and classes as distributions (nivMF).
 
-A class has a proxy: a direction and, for ``nivmf``, concentrations, all learned at their own rates. An image has mu
-and kappa from one projection, its direction and its length; the length is a certainty in any of the methods, and the
-loss of ``nivmf`` reads it.
+Each class has a learned proxy: a direction and, for ``nivmf``, concentrations, each with its own learning rate.
+Direction and norm of one projection of the features are mu and kappa. The norm is a certainty in all methods, but only
+the loss of ``nivmf`` uses it.
 """
 
 from dataclasses import dataclass
@@ -34,15 +34,15 @@ MOST_SHARE = 1e6
 
 
 def proxy_nca(distances: Tensor, labels: Tensor, temperature: Tensor | float) -> Tensor:
-    """Return -log of the softmax weight e^(-d/t) of the right class, averaged over images, in nats.
+    """Return -log of the softmax weight e^(-d/t) of the true class, averaged over images, in nats.
 
     Args:
-        distances: of images from classes, shape (B, C).
+        distances: of images to classes, shape (B, C).
         labels: shape (B,), int64, in [0, C).
         temperature: t, > 0.
 
     Source: Teh, DeVries & Taylor 2020 (ProxyNCA++), arXiv:2004.01113, eq. 6; Kirchhof et al. 2022, arXiv:2207.03784,
-    eq. 2. As printed there, the sign of the loss is missing.
+    eq. 2, which as printed lacks the sign of the loss.
     """
     return F.cross_entropy(-distances / temperature, labels)
 
@@ -50,8 +50,8 @@ def proxy_nca(distances: Tensor, labels: Tensor, temperature: Tensor | float) ->
 def proxy_anchor(cosines: Tensor, labels: Tensor, *, alpha: float = 32.0, delta: float = 0.1) -> Tensor:
     """Return the Proxy-Anchor loss: proxies pull the hardest images of their class and push the hardest others.
 
-    mean over classes of the batch of log(1 + sum over their images of e^(-alpha (s - delta))), and mean over all
-    classes of log(1 + sum over images of others of e^(alpha (s + delta))).
+    Mean over classes in the batch of log(1 + sum over their images of e^(-alpha (s - delta))), plus mean over all
+    classes of log(1 + sum over images of other classes of e^(alpha (s + delta))).
 
     Args:
         cosines: s, of images and proxies, shape (B, C).
@@ -88,7 +88,7 @@ class ProxySettings(Settings):
 
 @dataclass(frozen=True)
 class ProxyNCASettings(ProxySettings):
-    """The settings of ProxyNCA++; its temperature of 1/9 is of squared distances, which are 2 - 2 cos."""
+    """The settings of ProxyNCA++; the temperature 1/9 applies to squared distances, 2 - 2 cos."""
 
     temperature: float = setting(1 / 18, "by which cosines are divided", above=0, most=1e3)
 
@@ -103,7 +103,7 @@ class ProxyAnchorSettings(ProxySettings):
 
 @dataclass(frozen=True)
 class NivMFSettings(ProxySettings):
-    """The settings of nivMF. A kappa of 1,000 is a mean cosine of 0.78 in 512 dimensions; one of 50 would be 0.1."""
+    """The settings of nivMF. In 512 dimensions, kappa 1,000 is a mean cosine of 0.78, kappa 50 of 0.1."""
 
     distance: str = setting("el-nivmf", "distance between image and class", choices=DISTANCES)
     density: str = setting("exact", "density of a class: exact, or as in the paper", choices=("exact", "published"))
@@ -124,7 +124,7 @@ P = TypeVar("P", bound=ProxySettings)
 
 
 class Proxies(Method[P]):
-    """The common part of the three methods: proxies, and mu and kappa of images; each adds its loss."""
+    """Base of the three methods: proxies, and mu and kappa of images; subclasses define the loss."""
 
     needs_labels = True
     embeds = True
@@ -145,15 +145,15 @@ class Proxies(Method[P]):
 
     @classmethod
     def head(cls, settings: P, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return a projection whose direction is the embedding and whose length is kappa."""
+        """Return a projection whose direction is the embedding and whose norm is kappa."""
         return NormHeadSpec(settings.latent_dim)
 
     def rates(self) -> dict[str, float]:
-        """Return the learning rate of the directions as a multiple of lr."""
+        """Return the learning rate of the proxy directions relative to lr."""
         return {"directions": self.settings.proxy_lr}
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return the loss of a batch over all its views, and the share of images whose nearest proxy is correct."""
+        """Return the loss over all views of a batch, and the accuracy of the nearest proxy."""
         if labels is None:
             raise ValueError("proxies need labels")
         mu, kappa = mu_and_kappa(features.flatten(0, 1), head, self.projector)
@@ -179,7 +179,7 @@ class ProxyNCA(Proxies[ProxyNCASettings]):
     Settings = ProxyNCASettings
 
     def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return equation 6 of the paper; norms are ignored."""
+        """Return equation 6 of the paper; norms are not used."""
         cosine = images.mu @ proxy_mu.T
         return proxy_nca(-cosine, labels, self.settings.temperature), {}
 
@@ -191,13 +191,13 @@ class ProxyAnchor(Proxies[ProxyAnchorSettings]):
     Settings = ProxyAnchorSettings
 
     def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return equation 4 of the paper; norms are ignored."""
+        """Return equation 4 of the paper; norms are not used."""
         settings = self.settings
         return proxy_anchor(images.mu @ proxy_mu.T, labels, alpha=settings.alpha, delta=settings.delta), {}
 
 
 class NivMF(Proxies[NivMFSettings]):
-    """Classes as von Mises-Fisher distributions, non-isotropic ones by default, and images as von Mises-Fisher ones."""
+    """Classes as von Mises-Fisher distributions, by default non-isotropic, and images as isotropic ones."""
 
     paper = "Kirchhof et al. 2022, arXiv:2207.03784"
     Settings = NivMFSettings
@@ -213,16 +213,16 @@ class NivMF(Proxies[NivMFSettings]):
 
     @classmethod
     def head(cls, settings: NivMFSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return a kappa head, or a projection whose length is kappa; both start near ``kappa_init``."""
+        """Return a kappa head, or a projection whose norm is kappa; both start near ``kappa_init``."""
         return kappa_head(settings.kappa, settings.kappa_init, settings.latent_dim)
 
     def rates(self) -> dict[str, float]:
-        """Return the learning rates of proxies, their kappas and the temperature as multiples of lr."""
+        """Return the learning rates of proxies, their kappas and the temperature relative to lr."""
         multiples = {"log_kappas": self.settings.kappa_lr, "log_temperature": self.settings.temperature_lr}
         return super().rates() | multiples
 
     def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return equation 6 of the paper, or with guidance equation 7."""
+        """Return the loss of equation 6 of the paper, or with guidance of equation 7."""
         kappas, temperature = self.log_kappas.exp(), self.log_temperature.exp()
         far = self.distance(Directions(proxy_mu, kappas), images)
         total = proxy_nca(far, labels, temperature)
@@ -231,7 +231,7 @@ class NivMF(Proxies[NivMFSettings]):
         return total, {"proxy_kappa": kappas.detach().mean(), "temperature": temperature.detach()}
 
     def distance(self, proxies: Directions, images: Directions) -> Tensor:
-        """Return the distance of images to classes, shape (B, C)."""
+        """Return the distances of images to classes, shape (B, C)."""
         name, published = self.settings.distance, self.settings.density == "published"
         if name in ISOTROPIC:
             return ISOTROPIC[name](Directions(proxies.mu, proxies.kappa.squeeze(1)), images)

@@ -1,4 +1,4 @@
-"""The settings of methods, whose fields document their meaning and range; and how a view is drawn from an image."""
+"""The settings of methods, whose fields document their meaning and range; and the augmentation of a view."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -16,12 +16,12 @@ class About:
 
     Attributes:
         meaning: with the unit, for display.
-        choices: the words that it takes, for a setting of words.
-        least: the smallest number, itself allowed.
-        above: the bound below, itself not allowed.
-        most: the largest number, itself allowed.
-        below: the bound above, itself not allowed.
-        cached: the one value that it has where features come from a cache, for settings of views.
+        choices: allowed words of a text setting.
+        least: minimum, inclusive.
+        above: minimum, exclusive.
+        most: maximum, inclusive.
+        below: maximum, exclusive.
+        cached: its only allowed value if features come from a cache, for settings of views.
     """
 
     meaning: str
@@ -34,7 +34,7 @@ class About:
 
     @property
     def values(self) -> str:
-        """The allowed values in words; empty if any value of its type is allowed."""
+        """The allowed values in words; empty if every value of the type is allowed."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         bounds = (("at least", self.least), ("above", self.above), ("at most", self.most), ("below", self.below))
@@ -42,7 +42,7 @@ class About:
 
     @property
     def is_of_views(self) -> bool:
-        """Whether it concerns views of images, which a cache already has."""
+        """Whether the setting concerns views of images, which are fixed in a cache."""
         return self.cached is not LATER
 
     def allows(self, value: Any) -> bool:
@@ -61,16 +61,16 @@ class About:
 
 
 def setting(default: Any, meaning: str, **allowed: Any) -> Any:
-    """Return the field of a setting; ``allowed`` are attributes of ``About``."""
+    """Return a dataclass field of a setting; ``allowed`` are attributes of ``About``."""
     return field(default=default, metadata={"about": About(meaning, **allowed)})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a method without any, and the base class of all others.
+    """Base class of all settings, and the settings of a method without any.
 
     Raises:
-        InputError: for a value that a setting does not take.
+        InputError: for a value that is not allowed.
     """
 
     def __post_init__(self) -> None:
@@ -118,11 +118,11 @@ def _number(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How a view is drawn from an image. The defaults are SimSiam's, which appendix B of VI-SimSiam keeps.
+    """How a view is drawn from an image. Defaults are SimSiam's, which VI-SimSiam keeps (appendix B).
 
-    ``corrupt`` is this project's addition: the probability of noise, and of a grey box, on a view. SimSiam's views hold
-    neither, so a kappa head that was trained without them says nothing about such images. ``damage`` is, too: the
-    probability that a view is left with little to learn from, in one of the ways of ``trainers.augment``.
+    ``corrupt`` and ``damage`` are this project's additions. ``corrupt`` is the probability of noise, and of a grey box,
+    on a view: SimSiam's views have neither, so kappa trained on them is undefined for such images. ``damage`` is the
+    probability that a view gets one of the corruptions of ``trainers.augment``.
     """
 
     scale: tuple[float, float] = (0.2, 1.0)  # share of the area that a standard view shows

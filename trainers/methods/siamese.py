@@ -1,6 +1,6 @@
 """SimSiam and VI-SimSiam: two views that predict each other, without negatives.
 
-They differ in the loss alone. Both project features to z, predict mu from z, and stop the gradient through the target.
+They differ only in the loss. Both project features to z, predict mu from z, and stop the gradient of the target.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class SiameseSettings(Settings):
 
 
 def projector(width: int, hidden_dim: int, latent_dim: int) -> nn.Sequential:
-    """Return features (B, D) -> latent (B, M): Linear, BN, ReLU, Linear, as in DirectPred."""
+    """Return layers from features (B, D) to latents (B, M): Linear, BN, ReLU, Linear, as in DirectPred."""
     return nn.Sequential(
         nn.Linear(width, hidden_dim),
         nn.BatchNorm1d(hidden_dim),
@@ -58,22 +58,22 @@ class MLPPredictor(nn.Sequential):
         )
 
     def follow(self, z: Tensor) -> None:
-        """Receive a batch of z; a learned predictor ignores it."""
+        """Called with each batch of z; a learned predictor ignores it."""
 
     def renew(self) -> None:
-        """Recompute the weights; a learned predictor is trained by the optimiser."""
+        """Recompute the weights; a learned predictor is trained by the optimiser instead."""
 
 
 class DirectPredictor(nn.Module):
     """A linear predictor computed from the correlation F of z instead of being learned.
 
-    W = Q diag(max(sqrt(e) + eps, 1e-4)) Q^T, where e are F's eigenvalues over the largest, and F is a running mean
-    of z z^T for z of unit length, not centred.
+    W = Q diag(max(sqrt(e) + eps, 1e-4)) Q^T, where Q and e are F's eigenvectors and eigenvalues (divided by the
+    largest), and F is a running mean of z z^T for z of unit length, not centred.
 
     Source: Nakamura et al. 2023, eq. 23-24, where z lies on the sphere; Tian, Chen & Ganguli 2021, "Understanding
-    self-supervised learning dynamics without contrastive pairs" (DirectPred), sec. 4; rho and eps as its authors run
-    it. They take z at its length, next to a slow copy of the network as the target: without one, as here, nothing is
-    learned from such an F (docs/studies/training.md).
+    self-supervised learning dynamics without contrastive pairs" (DirectPred), sec. 4; rho and eps from its authors'
+    code. Their z is not normalised, and a momentum copy of the network is the target: without the copy, as here, an F
+    of unnormalised z learns nothing (docs/studies/training.md).
     """
 
     correlation: Tensor
@@ -93,7 +93,7 @@ class DirectPredictor(nn.Module):
 
     @torch.no_grad()
     def follow(self, z: Tensor) -> None:
-        """Add the directions of a batch of z, shape (B, M), to the running correlation."""
+        """Update the running correlation with the directions of a batch of z, shape (B, M)."""
         unit = F.normalize(z.detach().float(), dim=1)
         batch = unit.T @ unit / len(unit)
         rho = torch.where(self.seen == 0, 0.0, self.rho)
@@ -109,10 +109,7 @@ class DirectPredictor(nn.Module):
 
 
 def simsiam_loss(cosine: Tensor) -> Tensor:
-    """Return minus the mean cosine of prediction and target.
-
-    Args:
-        cosine: any shape, in [-1, 1].
+    """Return minus the mean cosine of prediction and target, for cosines of any shape.
 
     Source: Chen & He 2021, eq. 1-2, over all pairs of a target and another view.
     """
@@ -120,10 +117,10 @@ def simsiam_loss(cosine: Tensor) -> Tensor:
 
 
 def visimsiam_loss(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
-    """Return the mean negative log-likelihood of the targets per degree of freedom of the sphere.
+    """Return the mean negative log-likelihood of the targets divided by M - 1, the dimension of the sphere.
 
-    L = -mean log PS(z; mu, kappa) / (M - 1). The division changes no minimum; it makes one learning rate right for
-    every M, where the bare likelihood has gradients that grow with kappa, itself of the order of M.
+    L = -mean log PS(z; mu, kappa) / (M - 1). The division changes no minimum, but makes one learning rate suit every M:
+    gradients of the likelihood grow with kappa, which is of the order of M.
 
     Args:
         cosine: z.mu of a target without gradient and its prediction, any shape, in [-1, 1].
@@ -136,7 +133,7 @@ def visimsiam_loss(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
 
 
 def pairs(n_views: int, n_standard: int) -> tuple[list[int], list[int]]:
-    """Return every (target, other view) pair; targets are standard views only, as in multi-crop.
+    """Return the targets and the other views of all (target, other view) pairs; targets are standard views only.
 
     >>> pairs(3, 2)
     ([0, 0, 1, 1], [1, 2, 0, 2])
@@ -146,8 +143,8 @@ def pairs(n_views: int, n_standard: int) -> tuple[list[int], list[int]]:
 
 
 @lru_cache(maxsize=32)
-def _places(n_views: int, n_standard: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return ``pairs`` as tensors; cached, since a copy to a GPU waits for all its work."""
+def _pair_tensors(n_views: int, n_standard: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return ``pairs`` as tensors; cached, since a copy to a GPU waits for its queue."""
     targets, others = pairs(n_views, n_standard)
     with torch.inference_mode(False):
         return torch.tensor(targets, device=device), torch.tensor(others, device=device)
@@ -177,26 +174,26 @@ class SimSiam(Method[SiameseSettings]):
         return F.normalize(z, dim=1).view(n_views, n, -1), F.normalize(mu, dim=1).view(n_views, n, -1)
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return the loss over all pairs of a standard view and another one."""
+        """Return the loss over all pairs of a standard view and another view."""
         z, mu = self.predict(features)
-        target, other = _places(len(features), self.n_standard, features.device)
+        target, other = _pair_tensors(len(features), self.n_standard, features.device)
         cosine = (z[target].detach() * mu[other]).sum(-1)  # (pairs, N)
         measures = {"cosine": cosine.detach().mean(), "spread": spread(z[0].detach())}
         kappa = None if head is None else head(features.flatten(0, 1)).view(features.shape[:2])[other]
         return self.loss(cosine, kappa, z.shape[-1], measures)
 
     def loss(self, cosine: Tensor, kappa: Tensor | None, dim: int, measures: dict[str, Tensor]) -> Step:
-        """Return the step of this method from the common quantities."""
+        """Return the loss of this method, with measures, from the cosines of the pairs."""
         return Step(simsiam_loss(cosine), measures)
 
     def after_step(self, step: int) -> None:
-        """Recompute a DirectPred predictor every so many steps."""
+        """Recompute a DirectPred predictor at a fixed interval of steps."""
         if step % self.settings.predictor_every == 0:
             self.predictor.renew()
 
 
 class VISimSiam(SimSiam):
-    """SimSiam as variational inference: the kappa head estimates how far a prediction can be trusted."""
+    """SimSiam as variational inference: kappa is the concentration of the predicted distribution."""
 
     paper = "Nakamura et al. 2023, arXiv:2203.11437"
     defaults: ClassVar = {}

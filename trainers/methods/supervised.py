@@ -1,4 +1,4 @@
-"""Cross-entropy on labels: a backbone to start other methods from."""
+"""Cross-entropy on labels: trains a backbone from which other methods start."""
 
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ class Supervised(Method[Settings]):
         return ClassifierHeadSpec(n_classes)
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return mean cross-entropy over the views, and the accuracy on them."""
+        """Return the mean cross-entropy and the accuracy over all views."""
         if labels is None or head is None:
             raise ValueError("cross-entropy needs labels, and its head")
         logits = head(features.flatten(0, 1))

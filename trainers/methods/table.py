@@ -1,4 +1,4 @@
-"""Every method by name, imported when it is used, so that help can list all at no cost."""
+"""The registry of methods by name; a method is imported when it is used, so that help is fast."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ WHERE: dict[str, str] = {  # to add a method, add a line
 
 
 class MethodTable(Lazy[Any]):
-    """The built-in methods, then methods of other packages by the entry point group ``curate.methods``."""
+    """The built-in methods, then those of other packages from the entry point group ``curate.methods``."""
 
     def __getitem__(self, name: str) -> Any:
         if name in self.where:

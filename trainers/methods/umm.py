@@ -1,8 +1,8 @@
 """UMM: an image is a Gaussian, or a mixture, separated from other images by draws from it.
 
-Three learners say what the other view of an image is, and what it is separated from: both views go through the network
-and the other images of the batch are the negatives (end-to-end), a slow copy reads the other view and a queue holds
-sets of earlier batches (moco), or a bank holds what the network said of every image before (bank).
+Three variants provide the other view of an image and the negatives. End-to-end: the network reads both views; negatives
+are the other images of the batch. moco: a momentum encoder reads the other view; a queue stores sets of earlier
+batches. bank: a memory bank stores the last predictions for every image.
 """
 
 import math
@@ -30,10 +30,10 @@ BANK_MOMENTUM = 0.5  # of an entry of the bank: Wu et al. 2018, as their code ru
 
 @dataclass(frozen=True)
 class UMMSettings(Settings):
-    """The settings of UMM; the defaults are its CIFAR-10 runs' where the paper gives a value.
+    """The settings of UMM; defaults are its CIFAR-10 runs', where the paper gives a value.
 
-    But for ``lambda_n``, which is 10 there, of a scale that is not stated: so much of ours lets all images fall
-    together within a few hundred steps (docs/studies/training.md).
+    The paper's ``lambda_n`` of 10 has an unstated scale: with our loss it collapses all embeddings within a few hundred
+    steps (docs/studies/training.md).
     """
 
     latent_dim: int = setting(128, "width M of the Gaussians", least=2, most=MOST_WIDTH)
@@ -71,10 +71,10 @@ class UMMSettings(Settings):
 
 
 def schedule(text: str) -> list[tuple[float, int]]:
-    """Return the number of draws from each share of the steps on, in order.
+    """Return pairs (share of all steps, number of draws from there on), in order.
 
     Raises:
-        InputError: for a text that is no such list.
+        InputError: for text in another format.
 
     >>> schedule("5,3@0.5")
     [(0.0, 5), (0.5, 3)]
@@ -97,11 +97,7 @@ def schedule(text: str) -> list[tuple[float, int]]:
 
 
 class Bank(nn.Module):
-    """The last output for every image: its Gaussians, as a running mean; random directions at first.
-
-    Args:
-        n: images.
-        shape: C and M.
+    """Memory bank of each image's Gaussians as a running mean, n x (2, C, M); random directions at first.
 
     Source: Wu et al. 2018, arXiv:1805.01978, sec. 3.1.
     """
@@ -114,19 +110,19 @@ class Bank(nn.Module):
         self.register_buffer("held", torch.stack([mean, torch.full_like(mean, -math.log(shape[1]))], dim=1))
 
     def others(self, rows: Tensor, count: int) -> Tensor:
-        """Return Gaussians of other images than these, resampled, shape (count, 2, C, M)."""
+        """Return Gaussians of ``count`` random images other than these rows, shape (count, 2, C, M)."""
         order = torch.randperm(len(self.held), device=rows.device)
         return self.held[order[~torch.isin(order, rows)][:count]]
 
     @torch.no_grad()
     def follow(self, rows: Tensor, predicted: Tensor) -> None:
-        """Move the entries of these images half way to the new predictions, shape (N, 2, C, M)."""
+        """Move the entries of these rows half way to new predictions, shape (N, 2, C, M)."""
         mean, log_variance = torch.lerp(predicted, self.held[rows], BANK_MOMENTUM).unbind(1)
         self.held[rows] = torch.stack([F.normalize(mean, dim=-1), log_variance], dim=1)
 
 
 class UMM(Method[UMMSettings]):
-    """An image as a Gaussian, or a mixture: its covariance is the uncertainty."""
+    """An image as a Gaussian, or a mixture, whose covariance is the uncertainty."""
 
     paper = "Zhou et al. 2022, arXiv:2107.08892"
     Settings = UMMSettings
@@ -154,7 +150,7 @@ class UMM(Method[UMMSettings]):
 
     @classmethod
     def head(cls, settings: UMMSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return C Gaussians of M dimensions."""
+        """Return a head that predicts C Gaussians of M dimensions."""
         return GaussiansHeadSpec(settings.latent_dim, settings.branches)
 
     @classmethod
@@ -164,7 +160,7 @@ class UMM(Method[UMMSettings]):
 
     @classmethod
     def fitted(cls, settings: UMMSettings, batch_size: int, n: int) -> UMMSettings:
-        """Return settings with a queue and groups, or draws from the bank, that fit."""
+        """Return settings whose queue and groups, or draws from the bank, fit the batch and n images."""
         if settings.learner == "moco":
             queue = fitted_queue(settings.queue, batch_size, n)
             return replace(settings, queue=queue, key_groups=fitted_groups(settings.key_groups, batch_size))
@@ -188,16 +184,16 @@ class UMM(Method[UMMSettings]):
 
     @property
     def samples(self) -> int:
-        """The number of draws of each Gaussian in the next step."""
+        """Number of draws of each Gaussian in the next step."""
         return [k for start, k in schedule(self.settings.samples) if start <= self._batch.share][-1]
 
     def before_step(self, batch: Batch) -> None:
-        """Note the images, and run their other view through the momentum encoder."""
+        """Store the rows, and run the other view through the momentum encoder."""
         self._batch = batch
         self._other = None if self.slow is None else self.slow(batch.pixels[0][1])
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return L_S + lambda_n L_N + lambda_r L_R; L_S has a weight too."""
+        """Return the weighted sum of L_S, L_N (weight lambda_n) and L_R (lambda_r)."""
         if head is None:
             raise ValueError("UMM needs a head of Gaussians")
         n_read = self.n_standard - self.n_unread
@@ -211,7 +207,7 @@ class UMM(Method[UMMSettings]):
         return self.loss(predicted[0], predicted[1] if n_read == 2 else self.other())
 
     def other(self) -> Tensor:
-        """Return the other view's Gaussians, shape (N, 2, C, M), by the momentum encoder or from the bank."""
+        """Return the other view's Gaussians, shape (N, 2, C, M), from the momentum encoder or the bank."""
         if self.bank is not None:
             return self.bank.held[self._batch.rows]
         if self._other is None:
@@ -238,7 +234,7 @@ class UMM(Method[UMMSettings]):
         return Step(torch.stack(list(terms.values())).sum(), {**{k: v.detach() for k, v in terms.items()}, **shown})
 
     def set_loss(self, sets: Tensor, others: Tensor) -> Tensor:
-        """Return L_S against the batch, or against the queue or the bank, whose sets are represented by their means."""
+        """Return L_S against the batch, the queue or the bank; stored sets are represented by their means."""
         settings = self.settings
         if self.queue is not None:
             negatives = self.queue.keys

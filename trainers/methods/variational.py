@@ -1,7 +1,7 @@
 """SimVAE, VAE, beta-VAE and CR-VAE: a posterior of each view, and a decoder that reconstructs it.
 
-They share the head with its decoder, the views and the likelihood, and differ in what holds the posterior: log p(z|y)
-of the views of an image together, the divergence from N(0, I), or that and the divergence between two views.
+They share head, decoder, views and likelihood, and differ in the regulariser of the posterior: log p(z|y) of all views
+of an image, the KL to N(0, I), or this KL and a KL between two views.
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class Encoded:
 
     Attributes:
         mean: of q(z|x), shape (V, N, M).
-        log_variance: the same.
+        log_variance: of q(z|x), same shape.
         likelihood: log p(x|z) at one draw of z, shape (V, N), nats.
     """
 
@@ -87,7 +87,7 @@ V = TypeVar("V", bound=VariationalSettings)
 
 
 class Variational(Method[V]):
-    """The common part of the four methods: posterior, draw, decoder and likelihood; each adds its bound."""
+    """Base of the four methods: posterior, draw, decoder and likelihood; subclasses define the bound."""
 
     needs_pixels = True
     embeds = True
@@ -111,18 +111,18 @@ class Variational(Method[V]):
 
     @classmethod
     def head(cls, settings: V, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return a posterior with a decoder to images of this size."""
+        """Return a posterior head with a decoder to images of this size."""
         return PosteriorHeadSpec(settings.latent_dim, size, settings.channels)
 
     def before_step(self, batch: Batch) -> None:
-        """Keep the views of the next features, in [0, 1], as targets of the decoder."""
+        """Store the views of the next features, in [0, 1], as targets of the decoder."""
         self._seen = batch.pixels[0] * self.std + self.mean
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return minus the bound, in nats per view and value of an image.
 
-        The mean over images, views and the 3 S^2 values, where the paper sums over them, makes one learning rate right
-        for every batch, number of views and size; Adam, which the paper uses, does not see the difference.
+        The mean over images, views and 3 S^2 values, which the paper sums, lets one learning rate suit every batch
+        size, number of views and image size; the paper's optimiser, Adam, is invariant to the scale.
         """
         if not isinstance(head, PosteriorHead):
             raise ValueError(f"{type(self).__name__} needs a posterior head")
@@ -146,12 +146,12 @@ class Variational(Method[V]):
         return Step(-bound.mean() / (len(seen) * seen[0, 0].numel()), shown)
 
     def bound(self, seen: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the bound of each image with all its views, shape (N,), nats, and its terms for display."""
+        """Return the evidence lower bound of each image over all views, shape (N,), nats, and its terms."""
         raise TypeError(f"{type(self).__name__} has no bound")
 
 
 class SimVAE(Variational[SimVAESettings]):
-    """Views of an image reconstructed from posteriors around one centre, which is integrated out."""
+    """Reconstructs views of an image from posteriors around a common centre, which is integrated out."""
 
     paper = "Bizeul et al. 2024, arXiv:2402.01399"
     Settings = SimVAESettings
@@ -188,17 +188,17 @@ class VAE(Variational[VariationalSettings]):
 
 
 class CRVAE(Variational[CRVAESettings]):
-    """A VAE of images and their views whose posteriors are pulled together."""
+    """A VAE of images and their views, whose posteriors are pulled together by a KL term."""
 
     paper = "Sinha & Dieng 2021, arXiv:2105.14859"
     Settings = CRVAESettings
     n_plain = 1
 
     def bound(self, seen: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the VAE's bound of the image and of its views, less lambda sum_j KL(q(z|x^j) || q(z|x)).
+        """Return the VAE's bound of the image and of its views, minus lambda sum_j KL(q(z|x^j) || q(z|x)).
 
-        The mean over the views represents the expectation over changes of the image, which is the first of them: the
-        image and the mean of its views count alike.
+        The first view is the image. The mean over the other views estimates the expectation over augmentations, so the
+        image and its views have equal weight.
         """
         mean, log_variance = seen.mean, seen.log_variance
         kl = elbo.kl_to_standard(mean, log_variance)

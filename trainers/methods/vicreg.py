@@ -1,4 +1,4 @@
-"""VICReg: views of an image agree, while every dimension keeps its variance and dimensions are decorrelated."""
+"""VICReg: views of an image agree, while dimensions keep their variance and are decorrelated."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -16,7 +16,7 @@ LEAST_VARIANCE = 1e-4  # added below the root, so that its slope stays finite
 
 
 class Terms(NamedTuple):
-    """The three terms of VICReg, scalars, each >= 0 and lower where better."""
+    """The three terms of VICReg, scalars >= 0; lower is better."""
 
     invariance: Tensor
     variance: Tensor
@@ -26,9 +26,9 @@ class Terms(NamedTuple):
 def vicreg_terms(x: Tensor, y: Tensor) -> Terms:
     """Return the three terms of two views' embeddings.
 
-    invariance = mean over all numbers of (x - y)^2; variance = mean over numbers of max(0, 1 - s), s the standard
-    deviation over the batch, sqrt(var + 1e-4) with N - 1, half the sum of both views; covariance = sum of the squared
-    covariances of different numbers, over D, summed over both views.
+    invariance = mean over all values of (x - y)^2; variance = mean over dimensions of max(0, 1 - s), where s = sqrt(var
+    + 1e-4) over the batch with N - 1, averaged over both views; covariance = sum of squared covariances of different
+    dimensions, divided by D, summed over both views.
 
     Args:
         x: of one view, shape (N, D), N >= 2; neither normalised nor centred.
@@ -37,7 +37,7 @@ def vicreg_terms(x: Tensor, y: Tensor) -> Terms:
     Raises:
         ValueError: if the shapes do not fit.
 
-    Source: Bardes, Ponce & LeCun 2022, arXiv:2105.04906, eq. 1-5; half the variance term, as its authors run it.
+    Source: Bardes, Ponce & LeCun 2022, arXiv:2105.04906, eq. 1-5; half the variance term, as in its authors' code.
     """
     if x.ndim != 2 or x.shape != y.shape or len(x) < 2:
         raise ValueError(f"expected two shapes (N, D), N at least 2, got {tuple(x.shape)} and {tuple(y.shape)}")
@@ -52,7 +52,7 @@ def vicreg_terms(x: Tensor, y: Tensor) -> Terms:
 
 @dataclass(frozen=True)
 class VICRegSettings(Settings):
-    """The settings of VICReg; the weights are the paper's, whose expander is 8,192 wide throughout."""
+    """The settings of VICReg; the weights are the paper's, whose expander is 8,192 wide in all layers."""
 
     latent_dim: int = setting(2048, "width D of the expanded embedding; 8,192 in the paper", least=2, most=MOST_WIDTH)
     hidden_dim: int = setting(2048, "width of the two hidden layers of the expander", least=1, most=MOST_WIDTH)
@@ -70,7 +70,7 @@ class VICRegSettings(Settings):
 
 
 def expander(width: int, hidden_dim: int, latent_dim: int) -> nn.Sequential:
-    """Return features (B, D) -> (B, M): Linear, BN, ReLU, twice, and a Linear without bias, as in the authors' code."""
+    """Return layers (B, D) -> (B, M): twice Linear, BN, ReLU, then Linear without bias, as in the authors' code."""
     layers: list[nn.Module] = []
     for before in (width, hidden_dim):
         layers += [nn.Linear(before, hidden_dim), nn.BatchNorm1d(hidden_dim), nn.ReLU()]
@@ -78,7 +78,7 @@ def expander(width: int, hidden_dim: int, latent_dim: int) -> nn.Sequential:
 
 
 class VICReg(Method[VICRegSettings]):
-    """Two views agree; variance and decorrelation, not negatives, prevent collapse. No uncertainty."""
+    """Two views agree; variance and decorrelation terms, not negatives, prevent collapse. No uncertainty."""
 
     paper = "Bardes et al. 2022, arXiv:2105.04906"
     Settings = VICRegSettings
