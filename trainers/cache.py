@@ -2,7 +2,7 @@
 
 An epoch's file has the columns ``key``, ``label`` (if there are labels), ``loss`` (if the user computed losses) and
 ``features``, the pooled output of the backbone, not normalised. Epoch 0 has features of the images as scored; every
-other epoch those of one random view of each image.
+other epoch features of one random view of each image.
 """
 
 import hashlib

@@ -56,7 +56,7 @@ def train(
     """Train a model; resume from ``state`` if it holds an earlier run of the same recipe.
 
     In a distributed run (``trainers.ranks``), each process reads its part of every batch on its device; the result
-    equals that of one process up to rounding. Only the first process writes the state and reports.
+    equals a run of one process up to rounding. Only the first process writes the state and reports.
 
     Args:
         config: the recipe.

@@ -314,7 +314,7 @@ class ChildImage:
         return raster, reply["warning"]
 
     def close(self) -> None:
-        """Tell the decoder, if it still waits, that nothing follows."""
+        """Inform the decoder, if it still waits, that nothing follows."""
         if self._child is not None:
             with suppress(Lost):
                 self._ask({"what": "nothing"})

@@ -40,7 +40,7 @@ WHERE: dict[str, str] = {  # to add a method, add a line
 
 
 class MethodTable(Lazy[Any]):
-    """The built-in methods, then those of other packages from the entry point group ``curate.methods``."""
+    """The built-in methods, then methods of other packages from the entry point group ``curate.methods``."""
 
     def __getitem__(self, name: str) -> Any:
         if name in self.where:
