@@ -1,1 +1,1 @@
-"""Scores as probabilities: maps fitted on judged rows, stored, applied to tables and verified."""
+"""Scores as probabilities: calibration maps fitted on labelled rows, stored, applied to tables and verified."""

@@ -39,17 +39,17 @@ STREAM_ROWS = 16_384
 
 @dataclass(frozen=True)
 class Calibration:
-    """Maps from one column of one model's tables to the probability of being bad.
+    """Maps from a score column of one model's tables to the probability that a row is bad.
 
     Attributes:
-        target: what the probability is of, a name in ``TARGETS``.
+        target: the event, a name in ``TARGETS``.
         score: the column and its direction.
-        model: digest of the model that made the table; empty where the table does not say.
-        dataset: digest of what a column that looks at the dataset was fitted to; empty where nothing says it.
-        fitted: the range of the scores that it was fitted on.
-        rate: share of bad rows among those.
+        model: digest of the model that scored the table; empty if not recorded.
+        dataset: digest of the dataset to which a relative column was fitted; empty if not recorded.
+        fitted: range of the scores on which the maps were fitted.
+        rate: share of bad rows among these.
         maps: by name in ``CALIBRATORS``.
-        about: what else a reader should know, as plain JSON: table, truth, settings, and how good it was.
+        about: further facts as JSON values: table, truth, settings, accuracy.
     """
 
     target: str
@@ -62,7 +62,7 @@ class Calibration:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON, with a digest of its content."""
+        """Return it as JSON values, with a digest of its content."""
         record = {
             "kind": KIND,
             "target": self.target,
@@ -82,11 +82,7 @@ class Calibration:
         return str(self.to_json()["digest"])
 
     def refuse_another(self, table: Table) -> None:
-        """Refuse a table scored by another model, or without the column.
-
-        Raises:
-            InputError: naming both models; also where one is known and the other is not.
-        """
+        """Raise ``InputError`` for a table of another model, or without the column, or if one model is unknown."""
         table.require([self.score.column])
         model = model_of(table.stored)
         if model != self.model:
@@ -100,7 +96,7 @@ class Calibration:
             )
 
     def of_another_dataset(self, table: Table) -> str:
-        """Return why scores may not be comparable although the model is the same; empty if they are."""
+        """Return why scores of the same model may not be comparable; empty if they are."""
         column = self.score.column
         if column not in OF_THE_DATASET or (self.dataset and dataset_of(table) == self.dataset):
             return ""
@@ -111,7 +107,7 @@ class Calibration:
 
 
 def dataset_of(table: Table) -> str:
-    """Return the digest of the dataset that the columns of a table were fitted to; empty if not recorded."""
+    """Return the digest of the dataset to which the table's columns were fitted; empty if not recorded."""
     model = table.metadata.get("model")
     for place in (table.metadata.get("fit"), model.get("fit") if isinstance(model, dict) else None):
         if isinstance(place, dict) and isinstance(place.get("digest"), str):
@@ -133,11 +129,7 @@ def write_calibration(path: Path, calibration: Calibration, *, overwrite: bool) 
 
 
 def read_calibration(path: str | Path) -> Calibration:
-    """Read a calibration, and check that it was not changed.
-
-    Raises:
-        InputError: for a file that is missing, too large, no calibration, or changed.
-    """
+    """Read a calibration; InputError for a file that is missing, too large, not a calibration, or changed."""
     path = Path(path)
     record = read_json(path, what="a calibration that curate calibrate wrote", most=MOST_BYTES)
     if not is_calibration(record):
@@ -146,11 +138,7 @@ def read_calibration(path: str | Path) -> Calibration:
 
 
 def calibration_from(record: Mapping[str, Any], where: str) -> Calibration:
-    """Return the calibration that ``Calibration.to_json`` wrote.
-
-    Raises:
-        InputError: naming ``where``, if it is invalid, or changed.
-    """
+    """Return the calibration that ``to_json`` wrote; InputError names ``where`` if it is invalid or changed."""
     rest = {name: value for name, value in record.items() if name != "digest"}
     try:
         if _digest(rest) != record["digest"]:
@@ -196,11 +184,11 @@ class AppliedCalibration:
     """The result of applying a calibration.
 
     Attributes:
-        path: the table that was written.
-        rows: of it.
-        without: rows without a score, which have no probability.
-        outside: rows next to the range that was judged.
-        receipt: what was done, as a file.
+        path: the table written.
+        rows: number of its rows.
+        without: number of rows without a score, which have no probability.
+        outside: number of rows outside of the range of the fitted scores.
+        receipt: path of the receipt.
     """
 
     path: AnyPath
@@ -225,12 +213,12 @@ def apply_calibration(
         out: NAME.parquet; the receipt is NAME.receipt.json. Both appear together, or none.
         table: scored by the calibration's model.
         calibration: to apply.
-        files: table, what is next to it, and receipt, by which they get their names.
-        companions: written files that get their names with these.
-        overwrite: replace what is there.
+        files: file set to which table and receipt are added before it is renamed.
+        companions: other written files that are renamed with them.
+        overwrite: replace existing files.
 
     Raises:
-        InputError: for a table of another model, or a place that refuses.
+        InputError: for a table of another model, or a path that cannot be written.
     """
     calibration.refuse_another(table)
     table = table.stored
@@ -267,12 +255,12 @@ def apply_calibration(
 
 
 def digest_of(table: Table, calibration: Calibration) -> RowDigest:
-    """Return an empty digest of the data read from a table: key and score of each row."""
+    """Return an empty digest for the key and score of each row."""
     return RowDigest(pa.schema([table.schema.field(name) for name in (KEY, calibration.score.column)]))
 
 
 def probabilities(batch: pa.RecordBatch, calibration: Calibration) -> tuple[np.ndarray, dict[str, pa.Array]]:
-    """Return the scores of N rows as float64, and the probabilities by name; null without a score."""
+    """Return the scores of N rows as float64, and their probabilities by name; null without a score."""
     column = batch.column(calibration.score.column)
     values = np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
     has_score = np.isfinite(values)

@@ -1,4 +1,4 @@
-"""Calibrate a score: probabilities that a row is bad, fitted on judged rows, and their accuracy."""
+"""Calibrate a score: probabilities that a row is bad, fitted on labelled rows, and their accuracy."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -44,14 +44,14 @@ MOST_REPEATS = 100_000
 
 @dataclass(frozen=True)
 class CalibrationResult(Printed):
-    """A calibration, its quality on held-out rows, and the files written.
+    """A calibration, its accuracy on held-out rows, and the files written.
 
     Attributes:
-        calibration: the maps, and all that belongs to them.
-        fitted_before: whether it was read, and nothing fitted.
+        calibration: the fitted or read calibration.
+        fitted_before: whether it was read from a file instead of fitted.
         path: the calibration that was written, or None.
         applied: the table that was written, or None.
-        note: why it may not fit the table that it was applied to; empty where it does.
+        note: why it may not suit the table it was applied to; empty if it does.
     """
 
     calibration: Calibration
@@ -62,7 +62,7 @@ class CalibrationResult(Printed):
 
     @property
     def measured(self) -> Mapping[str, Measured]:
-        """Map, or ``constant``, -> the fields of ``curate.statistics.calibration.Calibrated``, as plain JSON."""
+        """Fields of ``curate.statistics.calibration.Calibrated`` as JSON values, by map or ``constant``."""
         measured: Mapping[str, Measured] = self.calibration.about["accuracy"]
         return measured
 
@@ -102,7 +102,7 @@ class CalibrationResult(Printed):
         return lines
 
     def figure(self) -> "Figure":
-        """Return the share of good rows over the predicted probability of good, in tenths of the rows, worst first."""
+        """Return a plot of the share of good rows over the predicted probability of good, in ten bins of equal size."""
         from curate.plots.judged import Band
         from curate.plots.reliability import Reliability
 
@@ -162,16 +162,15 @@ def _interval(value: Any) -> str:
 def run_calibrate(options: CalibrateOptions) -> CalibrationResult:
     """Turn a score into the probability that an image is bad; write the calibration, the table, or neither.
 
-    Two monotone maps are fitted on all judged rows, isotonic and logistic. How good they are is measured on
-    predictions that were made for each row by maps of the other four fifths, next to the share of bad rows there, a
-    constant. The same rows give the same calibration, whatever their order.
+    Two monotone maps are fitted on all labelled rows, isotonic and logistic. They are evaluated on out-of-fold
+    predictions of five folds, against the constant base rate. The result does not depend on the order of rows.
 
     Returns:
-        how good the maps are, and what was written.
+        The accuracy of the maps, and the files written.
 
     Raises:
-        InputError: for a table, column, label or output that cannot be used, a table of another model, or rows from
-            which nothing can be fitted; nothing is written then.
+        InputError: for a table, column, label or output that cannot be used, a table of another model, or rows to which
+            nothing can be fitted; then nothing is written.
     """
     files = several(options.audit)
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)
@@ -206,7 +205,7 @@ calibrate = callable_of(CalibrateOptions, run_calibrate)
 
 
 def fit_judged(table: Table, judged: JudgedRows, target: str, *, repeats: int, seed: int) -> Calibration:
-    """Return the calibration of judged rows, measured on held-out predictions."""
+    """Return the calibration of labelled rows, evaluated on held-out predictions."""
     from curate.statistics.calibration import calibrated
     from curate.statistics.calibrators import CALIBRATORS, cross_fitted
 
@@ -247,7 +246,7 @@ def _rate(judged: JudgedRows, rows: np.ndarray) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Return lists instead of tuples, as read back from JSON."""
+    """Return tuples as lists, as read back from JSON."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
@@ -265,7 +264,7 @@ def _places(table: Table, out: str | Path | None, apply: str | AnyPath | None) -
 
 
 def _files(places: tuple[Path | None, AnyPath | None], *, overwrite: bool) -> FileSet:
-    """Return calibration, table and receipt, as far as they are written, as one file set."""
+    """Return the requested outputs (calibration, table, receipt) as one file set."""
     out, apply = places
     beside = [] if out is None else [out]
     return file_set(beside if apply is None else [apply, *beside, receipt_beside(apply)], overwrite=overwrite)

@@ -43,12 +43,12 @@ class JudgedImages:
     """M images and their verdicts.
 
     Attributes:
-        keys: each once.
+        keys: of the images, unique.
         badness: in [0, 1], shape (M,).
-        weights: rows that each represents, shape (M,); all 1 where nothing says how they were drawn.
-        values: the score of each when it was drawn, shape (M,); None where nothing says it.
-        column: of the score; None where nothing says it.
-        source: the files and their digests, as plain JSON.
+        weights: number of rows that each represents, shape (M,); all 1 if the sampling is unknown.
+        values: score of each at the time of sampling, shape (M,); None if unknown.
+        column: of the score; None if unknown.
+        source: the files and their digests, as JSON values.
     """
 
     keys: list[str]
@@ -60,12 +60,12 @@ class JudgedImages:
 
 
 def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
-    """Read the verdicts.
+    """Read verdicts.
 
     Args:
-        files: of ``curate review plan``, with their verdicts or exports of Label Studio; or CSV, TSV, JSON lines or
-            Parquet files with the columns ``key`` and ``answer`` (good, bad or unsure), one a judge.
-        judges: how several answers are joined, a name in ``JUDGES``.
+        files: verdicts on a sample of ``curate review plan`` or exports of Label Studio; or CSV, TSV, JSON lines or
+            Parquet files with the columns ``key`` and ``answer`` (good, bad or unsure), one per judge.
+        judges: how answers of several judges are combined, a name in ``JUDGES``.
 
     Raises:
         InputError: for a file, column, key or word that cannot be used, or files of both kinds.
@@ -88,8 +88,7 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
 def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> JudgedImages:
     """Return verdicts, each weighted by the rows of its stratum over the number judged there.
 
-    Zones are in one another, so an audit of two draws the inner one twice as thickly: strata are what lies between
-    their ends.
+    Zones are nested, so a sample of two zones draws the inner one twice as densely: strata lie between their ends.
     """
     ends = np.array([zone.among for zone in verdicts.zones], np.int64)
     ranks = np.array([verdict.rank for verdict in verdicts.judged], np.int64)
@@ -128,26 +127,26 @@ def _of_files(paths: Sequence[Path], judges: str, read: dict[str, Any]) -> Judge
 
 @dataclass(frozen=True)
 class ScoreColumn:
-    """A column, and whether its high values are uncertain (1) or its low ones (-1)."""
+    """A column, and whether its high (1) or low (-1) values are uncertain."""
 
     column: str
     sign: int
 
     def doubt(self, values: NDArray) -> Floats:
-        """Return values turned so that high is uncertain."""
+        """Return values with the sign for which high is uncertain."""
         return self.sign * np.asarray(values, np.float64)
 
 
 @dataclass(frozen=True)
 class Truth:
-    """How bad rows are known; exactly one of the first three.
+    """Source of the outcomes; exactly one of the first three is set.
 
     Attributes:
-        bad: condition that is true of bad rows, false of good ones, and without a value where it is not known.
-        audit: files of the verdicts.
-        label: column of classes, in ``labelled`` where that is given; bad is a nearest neighbour of another class.
+        bad: condition that is true for bad rows, false for good ones, and null if unknown.
+        audit: files of verdicts.
+        label: column of classes, in ``labelled`` if given; a row is bad if its nearest neighbour has another class.
         labelled: file of keys and classes, or a folder of rounds.
-        judges: how answers of several annotators are joined.
+        judges: how answers of several annotators are combined.
     """
 
     bad: str | None = None
@@ -182,14 +181,14 @@ class JudgedRows:
     """M rows with a score and a known outcome, in the order of the hashes of their keys.
 
     Attributes:
-        score: what they were scored by.
-        values: shape (M,).
+        score: column and direction.
+        values: scores, shape (M,).
         bad: in [0, 1], shape (M,).
-        weights: mean 1, shape (M,): of how many rows each represents.
+        weights: relative number of rows that each represents, mean 1, shape (M,).
         hashes: of the keys, shape (M,).
-        source: who said so, as plain JSON.
-        digest: of the rows of the table that were read.
-        left_out: why rows are not among them -> how many.
+        source: of the outcomes, as JSON values.
+        digest: of the table's rows that were read.
+        left_out: number of excluded rows by reason.
     """
 
     score: ScoreColumn
@@ -212,12 +211,12 @@ def judged_rows(table: Table, column: str | None, truth: Truth) -> JudgedRows:
 
     Args:
         table: scored.
-        column: of the score, or ``max:COLUMN`` where high values are certain and ``min:COLUMN`` where they are
-            doubtful; None for the audit's, or the table's default.
-        truth: which rows are bad.
+        column: of the score, or ``max:COLUMN`` if high values are certain and ``min:COLUMN`` if low values are; None
+            for the sample's column, or the table's default.
+        truth: source of the outcomes.
 
     Raises:
-        InputError: for columns, keys or labels that cannot be used, or rows from which nothing can be fitted.
+        InputError: for columns, keys or labels that cannot be used, or rows to which nothing can be fitted.
     """
     answers = read_answers(truth.audit, judges=truth.judges) if truth.audit else None
     score = _score(table, column, answers)
@@ -232,11 +231,7 @@ def judged_rows(table: Table, column: str | None, truth: Truth) -> JudgedRows:
 
 
 def score_of(text: str, table: Table) -> ScoreColumn:
-    """Return the column and direction as typed; a user's own column is certain where it is high.
-
-    Raises:
-        InputError: for a column that the table lacks.
-    """
+    """Return column and direction as typed; a user column is certain where high; InputError if it is missing."""
     for prefix, sign in ((MAX, -1), (MIN, 1)):
         if text.startswith(prefix):
             table.require([text.removeprefix(prefix)])
@@ -324,7 +319,7 @@ def _judged(
     left_out: dict[str, int],
     weights: Floats | None = None,
 ) -> JudgedRows:
-    """Return rows ``at``, ascending, without those that have no score; copies of an image count once."""
+    """Return rows ``at``, ascending, without rows that have no score; copies of an image count once."""
     values = rows.numbers[score.column]
     has_score = rows.ok & np.isfinite(values)
     kept = at[has_score[at]]
@@ -342,7 +337,7 @@ def _judged(
 
 
 def _check(judged: JudgedRows) -> None:
-    """Refuse rows on which no map can be fitted and evaluated."""
+    """Raise ``InputError`` for rows on which no map can be fitted and evaluated."""
     n, bad = len(judged.values), int((judged.bad > 0).sum())
     good = int((judged.bad < 1).sum())
     out = "".join(f", {count:,} more {why}" for why, count in judged.left_out.items())

@@ -1,4 +1,4 @@
-"""Verification of a calibration, or of a table with one applied: made again and compared."""
+"""Verification of a calibration, or of a table with one applied: repeat it and compare."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -26,11 +26,11 @@ from scoring.errors import InputError
 
 @dataclass
 class CalibrationVerification(VerificationResult):
-    """The result of calibrating again.
+    """The result of repeating a calibration.
 
     Attributes:
-        rows: that were judged, or of the table that was written.
-        problems: what differs, one sentence each.
+        rows: number of labelled rows, or rows of the written table.
+        problems: differences, one sentence each.
     """
 
     rows: int
@@ -43,7 +43,7 @@ class CalibrationVerification(VerificationResult):
 
 
 def of_calibration(path: str | AnyPath) -> dict[str, Any] | None:
-    """Return the content of a JSON file that is a calibration or the receipt of one; None otherwise."""
+    """Return the JSON content of a calibration, or of a receipt of one; None for other files."""
     path = path_to_read(path)
     if path.suffix != ".json" or not path.is_file() or path.stat().st_size > MAX_BYTES:
         return None
@@ -56,11 +56,11 @@ def of_calibration(path: str | AnyPath) -> dict[str, Any] | None:
 
 
 def verify_calibration(path: str | AnyPath, table: str | AnyPath | None = None) -> CalibrationVerification:
-    """Fit a calibration again to its table, or apply the one in a receipt again, and compare.
+    """Fit a calibration again to its table, or apply the calibration of a receipt again, and compare.
 
     Args:
-        path: of ``curate calibrate``: NAME.json, or the NAME.receipt.json of ``--apply``.
-        table: what it was fitted or applied to, if that has moved since.
+        path: written by ``curate calibrate``: NAME.json, or NAME.receipt.json of ``--apply``.
+        table: table that it was fitted or applied to, if it was moved.
 
     Raises:
         InputError: if a file is missing or cannot be used.

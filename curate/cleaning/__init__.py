@@ -1,1 +1,1 @@
-"""From a folder to a reviewed dataset: the steps as a pipeline, run, and the outcome of every image."""
+"""From a folder to a reviewed dataset: builds a pipeline, runs it, and reports the outcome of every image."""

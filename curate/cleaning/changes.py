@@ -1,4 +1,4 @@
-"""The outcome of every image of a cleaned folder, and what changed since the previous run."""
+"""The outcome of every image of a cleaned folder, and its changes since the previous run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,16 +31,16 @@ N_NAMED = 5
 
 @dataclass(frozen=True)
 class Changes:
-    """What differs between two cleanings of one folder.
+    """Differences between two cleanings of one folder, as numbers of images.
 
     Attributes:
-        new: images that were not there the time before.
-        new_kept: of these.
-        gone: images that were there.
-        renamed: images that were there under another key.
-        dropped: rule -> images that were kept and no longer are, the most first.
-        kept: images that are kept and were not.
-        named: key and reason of the first that were kept and no longer are.
+        new: added since the previous run.
+        new_kept: added and kept.
+        gone: removed since the previous run.
+        renamed: same bytes under another key.
+        dropped: previously kept and now dropped, by rule, largest first.
+        kept: previously dropped and now kept.
+        named: key and reason of the first images that are no longer kept.
     """
 
     new: int
@@ -56,7 +56,7 @@ class Changes:
         return bool(self.new or self.gone or self.renamed or self.dropped or self.kept)
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints."""
+        """Return the printed lines."""
         rules = ", ".join(f"{rule} {n:,}" for rule, n in self.dropped.items())
         rows = [
             ("new", self.new, f"{self.new_kept:,} of them kept" if self.new else ""),
@@ -71,13 +71,9 @@ class Changes:
 
 
 def note_outcomes(out: Path) -> Changes | None:
-    """Write the outcome of every image, keep the previous file next to it, and return what differs.
+    """Write the outcome of every image to a cleaned folder, keep the previous file, and return the differences.
 
-    Args:
-        out: a cleaned folder.
-
-    Returns:
-        None for the first time, and where no image is new, gone, renamed, or decided otherwise.
+    None on the first run, or without differences.
     """
     now, before = _outcomes(out), None
     if (out / NOW).is_file():
@@ -91,9 +87,9 @@ def note_outcomes(out: Path) -> Changes | None:
 
 
 def compare(before: pl.DataFrame, now: pl.DataFrame) -> Changes:
-    """Return what differs between two tables of outcomes: key, decision, rule, reason and sha256.
+    """Return the differences of two tables of outcomes: key, decision, rule, reason and sha256.
 
-    Images are the same by key and bytes, else by bytes alone where they were renamed, else by key alone.
+    Images are matched by key and bytes, then by bytes alone (renamed), then by key alone.
     """
     before, now = before.filter(PRESENT), now.filter(PRESENT)
     same, renamed, before, new = _matched(before, now)
@@ -116,7 +112,7 @@ def compare(before: pl.DataFrame, now: pl.DataFrame) -> Changes:
 
 
 def _matched(before: pl.DataFrame, now: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
-    """The images that are the same, those that were renamed, and the other rows of both tables."""
+    """Return the matched images, the renamed ones, and the unmatched rows of both tables."""
     before = before.with_row_index("old")
     same = now.join(before, on=[KEY, SHA256], nulls_equal=True, suffix="_before")
     before, new = before.join(same, on="old", how="anti"), now.join(same, on=KEY, how="anti")
@@ -126,11 +122,7 @@ def _matched(before: pl.DataFrame, now: pl.DataFrame) -> tuple[pl.DataFrame, ...
 
 
 def note_renamed(out: Path) -> None:
-    """Record renamed images in the verdicts of a review, once they are scored.
-
-    Args:
-        out: a cleaned folder.
-    """
+    """Update the keys of renamed images in the verdicts of a cleaned folder's review, after scoring."""
     file = out / VERDICTS
     if not all((out / name).is_file() for name in (VERDICTS, NOW, SCORES)):
         return
@@ -150,7 +142,7 @@ def note_renamed(out: Path) -> None:
 
 
 def _moved(before: pl.DataFrame, by: Line) -> pl.DataFrame:
-    """The outcomes with the new keys of renamed images, replacing rows that had these keys."""
+    """Return the outcomes with the new keys of renamed images, which replace rows with these keys."""
     before = before.with_columns(image=pl.col(SHA256).str.slice(0, SHORT))
     pairs = pl.DataFrame(
         {KEY: by.keys, "image": by.images, "now": by.beside}, dict.fromkeys((KEY, "image", "now"), pl.String)
@@ -161,7 +153,7 @@ def _moved(before: pl.DataFrame, by: Line) -> pl.DataFrame:
 
 
 def _noted(out: Path) -> pl.DataFrame:
-    """The outcomes of the previous run; other versions stored no digests."""
+    """Return the outcomes of the previous run; other versions stored no digests."""
     try:
         table = open_table(out / NOW, require=[KEY, *MEANINGS])
         rows = pl.DataFrame(table.read([name for name in SCHEMA.names if name in table.schema.names]))
@@ -171,7 +163,7 @@ def _noted(out: Path) -> pl.DataFrame:
 
 
 def _outcomes(out: Path) -> pl.DataFrame:
-    """The decision of the last step that read each image, in the order of the scores."""
+    """Return the decision of the last step that read each image, in the order of the scores."""
     decisions = [(out / step).with_suffix(".decisions.parquet") for step in (SUBSET, f"{STEPS_FOLDER}/usable.parquet")]
     names = [KEY, *MEANINGS]
     steps = [pl.DataFrame(open_table(path, require=names).read(names)) for path in decisions]

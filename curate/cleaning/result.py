@@ -20,30 +20,30 @@ class CleanResult(Printed):
     """The outcome of every image: images = unreadable + unusable + copies + dropped_in_review + kept.
 
     Attributes:
-        images: in the source.
-        unreadable: that could not be scored; None, as the next three, in a dry run that has to score first.
-        unusable: dropped, for they are unusable in every domain.
-        copies: dropped, for a copy of each is kept.
+        images: number of images in the source.
+        unreadable: images that could not be scored; None, as the next three, in a dry run that has to score first.
+        unusable: images dropped as unusable in every domain.
+        copies: images dropped as copies of a kept image.
         kept: rows of the subset.
         to_review: kept rows with an open finding; None in a dry run.
-        unreadable_by: status -> images.
-        unusable_by: kind of issue -> images.
-        copies_by: what found them -> images.
-        review_by: kind of finding -> rows, the largest consequence first; a row may have several.
-        changed_since: images that changed since a reviewer decided about them, which no longer counts.
+        unreadable_by: number of images by status.
+        unusable_by: number of images by kind of issue.
+        copies_by: number of images by the finder of the copy.
+        review_by: number of rows by kind of finding, by decreasing consequence; a row may have several.
+        changed_since: images that changed after a reviewer's decision, which is ignored.
         emptied: classes of readable images of which none is kept.
-        folder: where all lies.
-        subset: the kept rows.
-        report: the page.
+        folder: output folder.
+        subset: table of the kept rows.
+        report: HTML page.
         review: folder of the findings.
-        pipeline: the steps, to edit and to run.
+        pipeline: file of the steps, which can be edited and run.
         receipt: over all steps; None in a dry run.
-        export: the subset for another tool; None where none was requested.
-        source: where the images are, for a subset that names no file; None where it names them.
-        no_junk: why junk was not looked for; empty where it was, or in a dry run.
-        steps: what became of each.
-        gone: that were in the source and no longer are, not among ``images``; None as ``unreadable``.
-        changes: what differs from the time before; None for the first time, and where nothing does.
+        export: the subset in another format; None if not requested.
+        source: location of the images, for a subset without file paths; None otherwise.
+        no_junk: why junk was not searched; empty if it was, or in a dry run.
+        steps: outcome of each step.
+        gone: images no longer in the source, not counted in ``images``; None as ``unreadable``.
+        changes: differences from the previous run; None on the first run, or without differences.
         dropped_in_review: images that a reviewer dropped; None without decisions, or as ``kept``.
         dry_run: whether nothing was written.
     """
@@ -81,7 +81,7 @@ class CleanResult(Printed):
         return any(step.state in (DONE, TO_DO) for step in self.steps)
 
     def account(self) -> list[tuple[str, int | str, str]]:
-        """Return the table of all images: each outcome, its number of images, and their kinds."""
+        """Return table rows: each outcome, its number of images, and their kinds."""
         return [
             ("images in", self.images, ""),
             *([("gone", self.gone, "no longer in the source, and not counted above")] if self.gone else []),
@@ -111,12 +111,12 @@ class CleanResult(Printed):
 
 
 def total(kinds: Mapping[str, int] | None) -> int | None:
-    """Return how many images some kinds have together; None where that is not known."""
+    """Return the sum of the counts; None if they are unknown."""
     return None if kinds is None else sum(kinds.values())
 
 
 def lost_in(stage: Stage, *, failed: bool) -> dict[str, int]:
-    """The rows of a stage that failed, by status, or were dropped, by kind."""
+    """Return the number of a stage's rows that failed, by status, or were dropped, by kind."""
     word = OUTCOMES[FAILED]
     lost = {}
     for why, rows in stage.lost.items():

@@ -1,4 +1,4 @@
-"""Clean a source: its steps as a pipeline, run by the engine of ``curate run``, and the outcome of every image."""
+"""Clean a source: write its steps as a pipeline, run it, and report the outcome of every image."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -55,12 +55,12 @@ SCORING = ("score", "against")
 
 
 class Stopped(InputError):
-    """A step failed, and its command has printed why.
+    """A step failed; its command has already printed the reason.
 
     Args:
-        step: its name.
-        code: its exit code.
-        advice: what to do.
+        step: name of the step.
+        code: exit code.
+        advice: next step for the user.
     """
 
     def __init__(self, step: str, code: int, advice: str) -> None:
@@ -71,13 +71,11 @@ class Stopped(InputError):
 def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     """Write the steps to ``curate.toml`` in the folder, run those that are not up to date, and count every image.
 
-    Args:
-        options: what is requested.
-        commands: what runs a command.
+    ``commands`` runs a command by its name.
 
     Raises:
         InputError: for a source, folder or option that cannot be used; nothing is written then.
-        Stopped: where a step did not end well; what was done before it is kept.
+        Stopped: if a step failed; results of earlier steps are kept.
         RuntimeError: if the counts do not add up.
     """
     source, out = [str(place) for place in several(options.source)], Path(options.out)
@@ -129,7 +127,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
 def _run(
     cleaning: Cleaning, file: Path, commands: Commands, again: list[str], announce: Callable[[str], None]
 ) -> PipelineResult:
-    """Run the steps; check labels only if the kept images have classes, and leave the file as it was run."""
+    """Run the steps; check labels only if the kept images have classes; write the file as it was run."""
     pipeline = parse_pipeline(file, cleaning.text())
     until = None if cleaning.label is None else "unique"
     begun = run_pipeline(pipeline, commands, until=until, again=again, announce=announce)
@@ -145,7 +143,7 @@ def _run(
 
 
 def _made_elsewhere(scores: Path) -> str:
-    """Return which setting of a scored table another version made differently; an empty text for none."""
+    """Return the setting in which another version scored the table differently; empty if none."""
     try:
         settings = open_table(scores).metadata.get("settings")
     except InputError as error:
@@ -192,7 +190,7 @@ def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
 
 
 def _reading(options: CleanOptions, out: Path) -> dict[str, str | bool]:
-    """Return how the source is read, as options of ``curate score``."""
+    """Return the source options as options of ``curate score``."""
     reading: dict[str, str | bool] = {"label-from-folder": True} if options.label_from_folder else {}
     for name in READING:
         if (value := getattr(options, name.replace("-", "_"))) is not None:
@@ -201,7 +199,7 @@ def _reading(options: CleanOptions, out: Path) -> dict[str, str | bool]:
 
 
 def _decided(out: Path) -> Mapping[str, ImageDecision]:
-    """Return the decisions of a review of the folder by key; InputError if reviewers disagree or the folder differs."""
+    """Return a review's decisions by key; InputError if reviewers disagree or the folder differs."""
     file, scores = out / VERDICTS, out / SCORES
     decisions = read_verdicts(file).decisions() if file.is_file() else {}
     if decisions and scores.is_file() and not rows_with_keys(open_table(scores), list(decisions)):
@@ -213,10 +211,10 @@ def _decided(out: Path) -> Mapping[str, ImageDecision]:
 
 
 def _label(options: CleanOptions, manifest: Manifest) -> str | None:
-    """The column of classes: as named, else ``label`` where it holds two classes or more.
+    """Return the class column: the named one, else ``label`` if it has at least two classes.
 
     Raises:
-        InputError: for a named column that is not there, or has too few classes to find wrong labels.
+        InputError: for a named column that is missing, or has too few classes to find label errors.
     """
     if options.label is not None:
         if options.label not in manifest.schema.names:
@@ -239,7 +237,7 @@ def _label(options: CleanOptions, manifest: Manifest) -> str | None:
 
 
 def _has_classes(pieces: Iterable[pa.Table | pa.RecordBatch]) -> bool:
-    """Whether two labels or more have two rows or more each; ``pieces`` hold the column of labels."""
+    """Return whether at least two labels have at least two rows each; ``pieces`` hold the label column."""
     columns = [each.column(0) for each in pieces]
     chunks = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in columns]
     values = pa.chunked_array(chunks or [pa.nulls(0)])
@@ -250,7 +248,7 @@ def _has_classes(pieces: Iterable[pa.Table | pa.RecordBatch]) -> bool:
 
 
 def _refuse_edited(file: Path, text: str) -> None:
-    """Refuse to replace steps that were edited."""
+    """Refuse to replace steps that the user edited."""
     before = file.read_text("utf-8", "replace") if file.is_file() else text
     if before != text and is_edited(before):
         raise InputError(
@@ -275,14 +273,14 @@ def _advice(out: Path, step: str) -> str:
 
 
 def _why_no_junk(scores: Table) -> str:
-    """Return why no image of a scored table has ``p_junk``; an empty text where one has."""
+    """Return why no image of a scored table has ``p_junk``; empty if some image has."""
     if JUNK in scores.schema.names and any(len(batch.column(0).drop_null()) for batch in scores.batches([JUNK])):
         return ""
     return str(junk_facts(scores).get("problem") or f"there are fewer than {FEW_ROWS} different images")
 
 
 def _emptied(out: Path, label: str) -> list[str]:
-    """Return the classes that readable images have and the subset lacks, in their order."""
+    """Return the classes of readable images that the subset lacks, in class order."""
     kept = {str(name) for batch in open_table(out / SUBSET).batches([label]) for name in batch.column(0).to_pylist()}
     classes: dict[str, None] = {}
     for batch in open_table(out / SCORES).batches([label, STATUS]):
@@ -344,7 +342,7 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, opt
 
 
 def _open(findings: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The findings without a decision; a near copy comes with the image it resembles."""
+    """Return the findings without a decision; a near copy comes with the image it resembles."""
     left = [line for line in findings if not line[DECIDED]]
     originals = {line[LIKE] for line in left}
     return [line for line in left if line["kind"] != NEAR or line[LIKE] or line["key"] in originals]

@@ -1,4 +1,4 @@
-"""The steps of a cleaning as the file of a pipeline, which can be edited and run."""
+"""The steps of a cleaning as a pipeline file, which can be edited and run."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ NOTES = {
 
 
 def is_scored(place: str) -> bool:
-    """Return whether a path is a table of scores, or a subset of one."""
+    """Return whether a path is a score table or a subset of one."""
     path = Path(place)
     if scheme_of(place) is not None or not (path.is_file() or any(path.glob(PART_FILES))):
         return False
@@ -57,11 +57,7 @@ def is_scored(place: str) -> bool:
 
 
 def check_source(source: str, out: Path) -> None:
-    """Refuse a source that is scored already, or that overlaps with the output folder.
-
-    Raises:
-        InputError: naming both, and what to do.
-    """
+    """Raise ``InputError`` for a source that is already scored, or that overlaps with the output folder."""
     if not source:
         raise InputError("expected the images to clean, got an empty text; pass a folder")
     if scheme_of(source) is not None:
@@ -77,11 +73,7 @@ def check_source(source: str, out: Path) -> None:
 
 
 def check_out(out: Path) -> None:
-    """Refuse a place where no folder can be made or written to, or one that holds something else.
-
-    Raises:
-        InputError: naming what is there, and what to do.
-    """
+    """Raise ``InputError`` for a folder that cannot be created or written, or that contains something else."""
     if not out.exists() and not out.is_symlink():
         require_folder(out)
         return
@@ -99,12 +91,7 @@ def check_out(out: Path) -> None:
 
 
 def from_folder(place: str, folder: Path) -> str:
-    """Return a path, relative as typed or absolute, relative to another folder; a URL unchanged.
-
-    Args:
-        place: from the folder one is in.
-        folder: that is written.
-    """
+    """Return a path given from the current folder relative to ``folder`` or absolute, as typed; a URL unchanged."""
     if scheme_of(place) is not None or Path(place).is_absolute():
         return place
     try:
@@ -121,26 +108,26 @@ def from_current(place: str, folder: Path) -> str:
 
 
 def make_folder(out: Path) -> None:
-    """Make the folder, unless it exists."""
+    """Create the folder unless it exists."""
     with place_errors(out):
         out.mkdir(parents=True, exist_ok=True)
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """The source to be cleaned, and how; paths are relative to the output folder.
+    """The source to clean, and the settings; paths are relative to the output folder.
 
     Attributes:
-        source: the images: one place, or several.
+        source: one or several locations of images.
         model: that scores them.
-        label: column of classes; None without one.
-        reading: options of the step ``score`` that say how the source is read, such as ``root``.
-        against: other images or scores, in which a leak is looked for; None for none.
+        label: class column, or None.
+        reading: options of the step ``score`` on how to read the source, such as ``root``.
+        against: other images or scores in which leaks are searched, or None.
         against_scored: whether these are scored already.
-        export: format that the subset is handed on in; None for none.
+        export: format to which the subset is exported, or None.
         reads_source: whether steps that draw images need the source.
-        reviewed: whether decisions of a review are there.
-        checks_labels: whether suspected labels are looked for, where there is a column of classes.
+        reviewed: whether a review has decisions.
+        checks_labels: whether label errors are searched, if there is a class column.
     """
 
     source: str | list[str]
@@ -155,7 +142,7 @@ class Cleaning:
     checks_labels: bool = True
 
     def steps(self) -> dict[str, dict[str, Any]]:
-        """Return the steps by name, each with its options."""
+        """Return the options of each step by its name."""
         images = {"source": self.source} if self.reads_source else {}
         named = {} if self.label is None else {"label": self.label}
         scoring = {"source": self.source, "model": self.model, "add": True, **self.reading}
@@ -190,24 +177,24 @@ class Cleaning:
         return steps
 
     def text(self) -> str:
-        """Return the file of the pipeline: a line that shows whether it was edited, then the steps.
+        """Return the text of the pipeline file: a digest line that reveals edits, then the steps.
 
         Raises:
-            InputError: for a path that is no text.
+            InputError: for a path that is not valid text.
         """
-        lines = [f"folder = {_value(STEPS_FOLDER)}"]
+        lines = [f"folder = {_toml(STEPS_FOLDER)}"]
         for name, options in self.steps().items():
             lines += ["", *([f"# {NOTES[name]}"] if name in NOTES else []), f"[{name}]"]
-            lines += [f"{key} = {_value(value)}" for key, value in options.items()]
+            lines += [f"{key} = {_toml(value)}" for key, value in options.items()]
         text = "\n".join(lines) + "\n"
         return f"# Written by curate clean ({_digest(text)}). Edit it, then: curate run curate.toml\n{text}"
 
 
 def command_of(folder: Path) -> list[str] | None:
-    """Return the command that cleans into a folder again, from the current folder; None if its steps were edited.
+    """Return the command line that repeats a cleaning from the current folder; None if its steps were edited.
 
     Raises:
-        InputError: if the file of the steps is no TOML.
+        InputError: if the pipeline file is not valid TOML.
     """
     text = (folder / FILE).read_text("utf-8", "replace")
     if is_edited(text):
@@ -233,7 +220,7 @@ def command_of(folder: Path) -> list[str] | None:
 
 
 def read_steps(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the steps of the cleaning in a folder, by name; InputError if they are not TOML."""
+    """Return the steps of a cleaned folder by name; InputError if they are not valid TOML."""
     try:
         tables = tomllib.loads((folder / FILE).read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -242,7 +229,7 @@ def read_steps(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def is_edited(text: str) -> bool:
-    """Return whether the file of a pipeline was changed after a cleaning wrote it."""
+    """Return whether a pipeline file was changed after a cleaning wrote it."""
     mark = _MARK.match(text)
     return mark is None or mark[1] != _digest(text[mark.end() :])
 
@@ -251,8 +238,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _value(value: Any) -> str:
-    """A value as TOML."""
+def _toml(value: Any) -> str:
+    """Return a value as TOML."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -261,4 +248,4 @@ def _value(value: Any) -> str:
                 f"expected a path in UTF-8, got {value!r}, which curate.toml cannot hold; rename it"
             ) from None
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return f"[{', '.join(map(_value, value))}]" if isinstance(value, list) else json.dumps(value)
+    return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else json.dumps(value)

@@ -1,1 +1,1 @@
-"""Two scored tables next to one another: what differs, by how much, and whether the difference is significant."""
+"""Comparison of two scored tables: what differs, by how much, and whether the difference is significant."""

@@ -1,4 +1,4 @@
-"""How each column of two samples differs: numbers by their distributions, other values by their shares."""
+"""Differences of each column between two samples: numbers by their distributions, other values by their shares."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,12 +37,9 @@ NO_VALUE = "no value"
 
 
 def unlike(first: pa.DataType, second: pa.DataType, *, classes: bool) -> str:
-    """Return why columns of these types are not compared; empty if they are.
+    """Return why columns of these two types are not compared; empty if they are.
 
-    Args:
-        first: type in one table.
-        second: type in the other.
-        classes: whether numbers represent classes.
+    ``classes`` states whether numbers represent classes.
     """
     kinds = {is_number(kind) or pa.types.is_temporal(kind) for kind in (first, second)}
     if not all(is_plain(kind) for kind in (first, second)):
@@ -70,14 +67,14 @@ def shifts(
     repeats: int,
     seed: int,
 ) -> tuple[list[ColumnShift], dict[str, str]]:
-    """Return how columns differ, the most significant first, and column -> why it was not compared.
+    """Return the differences of columns, most significant first, and why others were not compared, by column.
 
     Args:
         samples: of both tables.
         names: columns that both have.
-        content: what each row of both shows.
+        content: image number of each row of both samples.
         label: column whose numbers represent classes.
-        repeats: permutations of a permutation test, at least.
+        repeats: minimum number of permutations of a test.
         seed: of the permutations.
     """
     is_b = np.repeat([False, True], [len(each) for each in samples])

@@ -1,4 +1,4 @@
-"""The result of a comparison of two tables, as a value, as JSON, and in words."""
+"""The result of comparing two tables, as a value, as JSON, and in words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ N_NAMED = 8  # columns
 
 @dataclass(frozen=True)
 class ValueShare:
-    """One value of a column and its share of the rows of both tables."""
+    """A value of a column, and its share of the rows of each table."""
 
     value: str
     first: float
@@ -28,17 +28,17 @@ class ValueShare:
 
 @dataclass(frozen=True)
 class ColumnShift:
-    """How one column differs.
+    """The difference of one column.
 
     Attributes:
         name: of the column.
         kind: ``numbers``, compared by their distribution functions, or ``values``, compared by their shares.
-        distance: Kolmogorov-Smirnov's of numbers, total variation of values; in [0, 1].
-        p: of a permutation test of the distance, and of missing values where there are any.
-        adjusted_p: by Holm over all columns.
-        missing: share of rows without a value in either table.
-        means: of numbers, in either table.
-        standardised: second mean less first in standard deviations, of numbers.
+        distance: Kolmogorov-Smirnov distance of numbers, total variation distance of values; in [0, 1].
+        p: of a permutation test of the distance, and of the share of missing values if any.
+        adjusted_p: adjusted by Holm over all columns.
+        missing: share of rows without a value in each table.
+        means: of numbers in each table.
+        standardised: of numbers, second mean minus first in standard deviations.
         moved: of values, those whose shares differ most.
     """
 
@@ -55,13 +55,13 @@ class ColumnShift:
 
 @dataclass(frozen=True)
 class LeftRange:
-    """Rows of one of the tables that lie outside the range that probabilities of bad were fitted on.
+    """Rows of one table outside of the score range on which its probabilities were calibrated.
 
     Attributes:
         table: 0 for the first, 1 for the second.
-        fitted: the range, and the column it is of.
-        outside: rows of the sample with a score, and those outside.
-        p: probability of as many, if these rows and those that were judged are drawn alike.
+        fitted: the range and its column.
+        outside: number of sampled rows with a score, and of those outside.
+        p: probability of at least as many if these rows and the calibration rows have the same distribution.
     """
 
     table: int
@@ -72,15 +72,15 @@ class LeftRange:
 
 @dataclass(frozen=True)
 class EmbeddingShift:
-    """How the embeddings differ.
+    """The difference of the embeddings.
 
     Attributes:
-        rows: of either table that are compared.
-        shared: distinct images that both samples hold.
-        auroc: probability that a row of the second table looks more like the second than one of the first does.
+        rows: number of compared rows of each table.
+        shared: number of distinct images in both samples.
+        auroc: of a classifier that separates the rows of the two tables.
         p: of its permutation test.
-        mmd: squared maximum mean discrepancy, less its value where both come from one distribution.
-        mmd_p: the same.
+        mmd: squared maximum mean discrepancy, minus its mean under equal distributions.
+        mmd_p: of its permutation test.
     """
 
     rows: tuple[int, int]
@@ -93,12 +93,12 @@ class EmbeddingShift:
 
 @dataclass(frozen=True)
 class DistinctiveRow:
-    """A row that is distinctive of its table.
+    """A row that a classifier attributes most clearly to its own table.
 
     Attributes:
         row: its number in its table.
         key: of the row.
-        score: how much it looks like its own table and not the other, in standard deviations.
+        score: classifier score in favour of its own table, in standard deviations.
     """
 
     row: int
@@ -112,12 +112,12 @@ class ClusterShare:
 
     Attributes:
         number: of the cluster.
-        rows: of either sample in it.
+        rows: number of its rows in each sample.
         first: share of the first table's rows, with a 95 % interval.
-        second: the same.
+        second: share of the second table's rows, with a 95 % interval.
         adjusted_p: of a permutation test that the shares differ, adjusted for all clusters.
-        lacking: ``first`` or ``second`` where that has a tenth of the other's share or less; else empty.
-        examples: rows nearest to its middle, of either table.
+        lacking: ``first`` or ``second`` if its share is at most a tenth of the other's; else empty.
+        examples: rows of each table nearest to the cluster's centre.
     """
 
     number: int
@@ -130,13 +130,13 @@ class ClusterShare:
 
 
 def short_names(tables: tuple[str, str]) -> list[str]:
-    """Return a short name for each table: its own, or first and second if these are equal."""
+    """Return a short name for each table: its file name, or first and second if these are equal."""
     names = [Path(name).stem for name in tables]
     return names if names[0] != names[1] else ["first", "second"]
 
 
 def of_tables(tables: tuple[str, str], rows: tuple[int, int], sampled: tuple[int, int]) -> list[str]:
-    """Return how many rows each table has, and how many of them are compared."""
+    """Return the number of rows of each table, and of compared rows."""
     return [
         f"{name}: {counted(n, 'row')}"
         + ("" if taken == n else f", {taken:,} of them compared (by a hash of their keys)")
@@ -145,19 +145,19 @@ def of_tables(tables: tuple[str, str], rows: tuple[int, int], sampled: tuple[int
 
 
 def of_columns(columns: Sequence[ColumnShift], names: Sequence[str]) -> list[str | Grid]:
-    """Return a table of how the columns differ."""
+    """Return a table of the column differences."""
     header = ["column", "distance", *names, "std. difference", "p"]
     return ["", Grid([_line(each) for each in columns], header=header)] if columns else []
 
 
 def not_compared(only_in: Sequence[Sequence[str]], left_out: Mapping[str, str], names: Sequence[str]) -> list[str]:
-    """Return which columns one table alone has, and which were left out."""
+    """Return the columns of only one table, and those that were left out."""
     alone = [f"only in {name}: {', '.join(only)}" for name, only in zip(names, only_in, strict=True) if only]
     return alone + [f"not compared: {column} {why}" for column, why in left_out.items()]
 
 
 def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[str | Grid]:
-    """Return the clusters whose shares differ by more than chance."""
+    """Return a table of the clusters whose shares differ significantly."""
     if not clusters:
         return []
     differing = [each for each in clusters if each.adjusted_p <= SIGNIFICANT]
@@ -179,7 +179,7 @@ def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[
 
 
 def of_rows(distinctive: Sequence[Sequence[DistinctiveRow]], names: Sequence[str]) -> list[str]:
-    """Return the rows of each table that are most unlike the other."""
+    """Return the most distinctive rows of each table."""
     return [
         f"most unlike {names[1 - side]}, in {names[side]}: {_keys(rows)}"
         for side, rows in enumerate(distinctive)
@@ -188,7 +188,7 @@ def of_rows(distinctive: Sequence[Sequence[DistinctiveRow]], names: Sequence[str
 
 
 def verdict_on_columns(columns: Sequence[ColumnShift]) -> list[str]:
-    """Return which columns differ by more than chance; nothing if none was compared."""
+    """Return which columns differ significantly; empty if none was compared."""
     if not columns:
         return []
     shifted = [each.name for each in columns if each.adjusted_p <= SIGNIFICANT]
@@ -215,7 +215,7 @@ def verdict_on_embeddings(shift: EmbeddingShift) -> list[str]:
 
 
 def gate(auroc: float, limit: float, *, failed: bool) -> str:
-    """Return whether the gate at a limit lets the embeddings pass, and why."""
+    """Return whether the AUROC passes the limit of ``--fail-above``, and why."""
     above = auroc > limit
     why = f"the AUROC is {'above' if above else 'not above'} it{' but can be chance' if above and not failed else ''}"
     return f"--fail-above {limit:g}: {'failed' if failed else 'passed'}, {why}"
@@ -258,21 +258,20 @@ class TableComparison(Printed):
     """The result of ``curate compare``, which it prints.
 
     Attributes:
-        tables: the two files.
-        rows: of either.
-        sampled: rows of either that are compared.
-        columns: most significant first.
-        only_in: columns that only one table has, of either.
-        left_out: column -> why it was not compared.
-        embedding: how the embeddings differ; None where they were not compared.
-        without_embedding: why not; empty where they were.
-        distinctive: the most distinctive rows, of either table.
+        tables: paths of the two files.
+        rows: number of rows of each.
+        sampled: number of compared rows of each.
+        columns: differences, most significant first.
+        only_in: columns that only one table has, of each.
+        left_out: why a column was not compared, by column.
+        embedding: difference of the embeddings; None if they were not compared.
+        without_embedding: why they were not compared; else empty.
+        distinctive: the most distinctive rows of each table.
         clusters: those that one side lacks first, then by difference.
-        failed: whether the embeddings differ by more than was allowed, and by more than chance.
-        settings: what decides the numbers.
-        notes: what is odd about the keys of either table, one sentence each.
-        left_range: where probabilities were calibrated: rows of either table that lie outside the range that was
-            judged.
+        failed: whether the embeddings differ significantly and by more than allowed.
+        settings: options that determine the numbers.
+        notes: on unusual keys of each table, one sentence each.
+        left_range: for calibrated probabilities, rows of each table outside of the calibrated range.
     """
 
     tables: tuple[str, str]
@@ -291,12 +290,12 @@ class TableComparison(Printed):
     left_range: list[LeftRange] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a number that does not exist is null."""
+        """Return JSON values; an undefined number is null."""
         record: dict[str, Any] = plain_json(self)
         return record
 
     def lines(self) -> list[str | Grid]:
-        """Return the printed lines: the verdict last, where a reviewer looks."""
+        """Return the printed lines; the verdict is last."""
         names = short_names(self.tables)
         return [
             *of_tables(self.tables, self.rows, self.sampled),

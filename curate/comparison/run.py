@@ -1,4 +1,4 @@
-"""Compare two scored tables: their columns, their embeddings, and what one has that the other lacks."""
+"""Compare two scored tables: columns, embeddings, and the images that only one of them has."""
 
 from collections.abc import Sequence
 
@@ -44,15 +44,15 @@ SETTINGS = ("sample", "repeats", "clusters", "top", "fail_above", "seed")  # wha
 def cluster_shares(
     samples: tuple[TableSample, TableSample], items: Items, k: int, *, repeats: int, seed: int
 ) -> list[ClusterShare]:
-    """Return the clusters that hold rows, those that one side lacks first, then by the difference of shares.
+    """Return the non-empty clusters, those that one side lacks first, then by the difference of shares.
 
-    Directions are taken from the mean of all items, so that what all share does not decide.
+    Embeddings are centred on the mean of all items and normalised before clustering.
 
     Args:
         samples: both, for the numbers of their rows.
         items: of both.
-        k: clusters; fewer where items are few.
-        repeats: permutations of the permutation test.
+        k: number of clusters; fewer if there are few items.
+        repeats: permutations of the test.
         seed: of clusters and permutations.
     """
     from scoring.search.kmeans import assign, spherical_kmeans  # torch, which other comparisons do without
@@ -83,14 +83,14 @@ def cluster_shares(
 def distinctive_rows(
     samples: tuple[TableSample, TableSample], items: Items, score: NDArray, side: int, n: int
 ) -> tuple[DistinctiveRow, ...]:
-    """Return the rows of one side with the highest finite scores of their items, highest first; each item once.
+    """Return the n rows of one side with the highest finite scores of their items, highest first; each item once.
 
     Args:
         samples: of both tables.
         items: of both.
-        score: of each item, shape (N,); -inf leaves it out.
+        score: of each item, shape (N,); -inf excludes it.
         side: 0 for the first table, 1 for the second.
-        n: rows.
+        n: number of rows.
     """
     sample, offset = samples[side], side * len(samples[0])
     of_row = items.of_row[offset : offset + len(sample)]
@@ -145,7 +145,7 @@ def run_compare(options: CompareOptions) -> TableComparison:
     has_embedding = all(EMBEDDING in each.schema.names for each in tables)
     if has_embedding and (not chosen or EMBEDDING in chosen):
         same_model(*tables, instead="choose columns to compare, such as --column width")
-    names = [[*common, *_beside(each, common)] for each in tables]
+    names = [[*common, *_identity_columns(each, common)] for each in tables]
     first, second = (
         sampled(each, columns, options.sample, seed=options.seed) for each, columns in zip(tables, names, strict=True)
     )
@@ -179,7 +179,7 @@ compare = callable_of(CompareOptions, run_compare)
 
 
 def _left_range(tables: tuple[Table, Table], samples: tuple[TableSample, TableSample]) -> list[LeftRange]:
-    """Return the rows of both samples outside of the ranges that either table's probabilities were fitted on."""
+    """Return the rows of both samples outside of the ranges on which either table's probabilities were fitted."""
     fitted = {each for each in map(fitted_range, tables) if each is not None}
     left = []
     for fit in sorted(fitted, key=lambda each: (each.column, each.low)):
@@ -196,7 +196,7 @@ def _compare_embeddings(
     of: Items | str,
     options: CompareOptions,
 ) -> None:
-    """Add how the embeddings differ, the most distinctive rows, and the clusters."""
+    """Add the difference of the embeddings, the most distinctive rows, and the clusters."""
     if isinstance(of, str):
         if options.fail_above is not None:
             raise InputError(f"--fail-above is about embeddings, which cannot be compared: {of}")
@@ -240,5 +240,5 @@ def _columns(tables: tuple[Table, Table], chosen: Sequence[str]) -> tuple[list[s
     return common, (only[0], only[1])
 
 
-def _beside(table: Table, common: Sequence[str]) -> list[str]:
+def _identity_columns(table: Table, common: Sequence[str]) -> list[str]:
     return [name for name in (KEY, SHA256, STATUS, EMBEDDING) if name in table.schema.names and name not in common]

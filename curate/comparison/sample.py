@@ -1,4 +1,4 @@
-"""Which rows of two tables are compared, and which of them show the same image."""
+"""The compared rows of two tables, and which of them show the same image."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ FEWEST_ROWS = 20
 
 @dataclass(frozen=True)
 class TableSample:
-    """Rows of one table.
+    """Sampled rows of one table.
 
     Attributes:
-        table: where they come from.
+        table: their table.
         index: row numbers in the table, ascending, shape (N,).
         columns: the columns read, N rows.
     """
@@ -42,12 +42,12 @@ class TableSample:
 
 
 def sampled(table: Table, columns: Sequence[str], n: int, *, seed: int) -> TableSample:
-    """Return up to n rows, those whose keys (or numbers, without keys) hash lowest, in the order of the table.
+    """Return up to n rows with the lowest hash of their key (or number, without keys), in table order.
 
     Memory: a batch, and the columns of n rows.
 
     Raises:
-        InputError: if the table has fewer than ``FEWEST_ROWS``.
+        InputError: if the table has fewer than ``FEWEST_ROWS`` rows.
     """
     if table.n_rows < FEWEST_ROWS:
         raise InputError(
@@ -60,9 +60,9 @@ def sampled(table: Table, columns: Sequence[str], n: int, *, seed: int) -> Table
 
 
 def key_notes(sample: TableSample) -> list[str]:
-    """Return notes on unusual keys of a sample, one sentence each: none at all, some null, some equal.
+    """Return notes on unusual keys of a sample, one sentence each: no keys, some null, some equal.
 
-    Equal keys have one hash, by which rows are sampled: they are seen in a sample too.
+    Equal keys have equal hashes, by which rows are sampled, so a sample contains all or none of them.
     """
     path, n = sample.table.path, len(sample)
     if KEY not in sample.columns.column_names:
@@ -80,10 +80,10 @@ def key_notes(sample: TableSample) -> list[str]:
 
 
 def contents(samples: Sequence[TableSample]) -> NDArray[np.int64]:
-    """Return a number for what each row of both samples shows, shape (M,): equal for equal images.
+    """Return an image number for each row of both samples, shape (M,): equal for equal images.
 
-    Images are equal whose files are, by ``sha256``, or where a table lacks that whose embeddings are to the bit; a row
-    with neither is like no other.
+    Images are equal if their ``sha256`` is, or without it if their embeddings are bit-identical; a row with neither is
+    unique.
     """
     names = [set(sample.columns.column_names) for sample in samples]
     n = sum(map(len, samples))
@@ -108,9 +108,9 @@ class Items:
     """The distinct images of both samples that have an embedding, in an order independent of the sides.
 
     Attributes:
-        vectors: float32, of unit length, shape (N, D).
-        counts: rows of either sample that show each.
-        of_row: item of each row of both samples, shape (M,); -1 for one without an embedding.
+        vectors: float32, unit length, shape (N, D).
+        counts: number of rows of each sample that show each image.
+        of_row: item number of each row of both samples, shape (M,); -1 without an embedding.
     """
 
     vectors: NDArray[np.float32]
@@ -119,10 +119,10 @@ class Items:
 
 
 def items(samples: Sequence[TableSample], content: NDArray[np.int64], *, seed: int) -> Items | str:
-    """Return the difference of the embeddings of two samples, or why they cannot be compared.
+    """Return the distinct embedded images of two samples, or why embeddings cannot be compared.
 
     Raises:
-        InputError: if embeddings are of two lengths.
+        InputError: if embeddings have different lengths.
     """
     for sample in samples:
         if EMBEDDING not in sample.columns.column_names:

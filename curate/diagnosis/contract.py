@@ -10,11 +10,11 @@ class MachineFact:
     """One fact of this machine or installation.
 
     Attributes:
-        section: heading it stands under, such as ``memory``.
-        name: what it is of.
-        value: in words, with its unit; no secrets, no name of a reviewer or a machine.
-        state: ``ok``; ``note`` where something could be better or faster; ``problem`` where something will not work.
-        advice: what to do, in words or as a command line; empty where there is nothing to do.
+        section: heading in the output, such as ``memory``.
+        name: of the fact.
+        value: in words, with its unit; contains no secrets and no names of users or machines.
+        state: ``ok``; ``note`` if something could be better or faster; ``problem`` if something will not work.
+        advice: next step, in words or as a command line; empty if there is none.
     """
 
     section: str

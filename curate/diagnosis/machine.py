@@ -73,8 +73,7 @@ def cards() -> Iterator[MachineFact]:
 def disks(folder: Path) -> Iterator[MachineFact]:
     """Yield free space and speed of the output folder, and the space for temporary files.
 
-    Args:
-        folder: must exist; a file of 16 MB is written to it and removed.
+    A file of 16 MB is written to the folder, which must exist, and removed.
     """
     yield _room("where you are", folder)
     yield _room("temporary files", Path(tempfile.gettempdir()))
@@ -98,7 +97,7 @@ def cpu_quota(group: Path = CGROUP) -> float | None:
 
 
 def memory_bytes(group: Path = CGROUP, of_system: Path = Path("/proc/meminfo")) -> tuple[int, int | None]:
-    """Return the bytes of memory available to this process, and those free, if known."""
+    """Return the bytes of memory available to this process, and the free ones if known."""
     total, free = 0, None
     with suppress(OSError, ValueError, AttributeError):
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -114,11 +113,7 @@ def memory_bytes(group: Path = CGROUP, of_system: Path = Path("/proc/meminfo")) 
 
 
 def flushed_speed(folder: Path) -> float:
-    """Return the write speed of the disk in bytes per second, flushed.
-
-    Raises:
-        OSError: where nothing can be written.
-    """
+    """Return the flushed write speed of the disk in bytes per second; OSError if nothing can be written."""
     data = os.urandom(FLUSHED)  # zeros might be compressed away
     with tempfile.TemporaryFile(dir=folder) as file:
         started = time.perf_counter()

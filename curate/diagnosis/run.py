@@ -35,8 +35,8 @@ def examine(folder: Path, *, seconds: float = SECONDS) -> Iterator[MachineFact]:
     """Yield the results of every check as they arrive.
 
     Args:
-        folder: where output would go; a small file is written to it and removed.
-        seconds: of the speed test; 0 leaves it out.
+        folder: output folder; a small file is written to it and removed.
+        seconds: duration of the speed test; 0 skips it.
     """
     checks: tuple[Callable[[], Iterator[MachineFact]], ...] = (
         software.packages,

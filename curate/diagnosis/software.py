@@ -36,7 +36,7 @@ PLAIN = re.compile(r"[\w.,:+-]{1,80}")
 
 
 def decoders() -> Iterator[MachineFact]:
-    """Yield the decoder of every format; one that returns no image or a wrong one is a problem."""
+    """Yield the decoder of every format; a wrong or missing result is a problem."""
     pillow = f"Pillow {Image.__version__}"
     jpeg = f"libjpeg-turbo through simplejpeg; the rest by {pillow}"
     by = {"jpeg": jpeg, "avif": f"{pillow}, libavif {features.version('avif') or 'unknown'}", "heif": "pillow-heif"}
@@ -50,16 +50,16 @@ def decoders() -> Iterator[MachineFact]:
 
 
 def fault_of(name: str) -> str:
-    """Return the fault of the decoder of a format; an empty text for none."""
-    picture = ramp()
+    """Return the fault of the decoder of a format; empty if none."""
+    original = ramp()
     try:
-        data = encoded(picture, name)
+        data = encoded(original, name)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         return f"this Pillow has no support for it ({type(error).__name__})"
     image = decode(data, Preprocessing(SIDE, resize=SIDE))
     if image.pixels is None:
         return f"{image.status}: {image.error}"
-    difference = np.abs(image.pixels.astype(float) - picture.astype(float)).mean()
+    difference = np.abs(image.pixels.astype(float) - original.astype(float)).mean()
     return "" if difference <= GREY else f"decodes to another image (by {difference:.0f} of 255 on average)"
 
 
@@ -69,10 +69,10 @@ def ramp() -> np.ndarray:
     return np.stack([x * 4, y * 4, (x + y) * 2], axis=2).astype(np.uint8)
 
 
-def encoded(picture: np.ndarray, name: str) -> bytes:
+def encoded(original: np.ndarray, name: str) -> bytes:
     """Return an image encoded in a format."""
     stream = io.BytesIO()
-    image = Image.fromarray(picture)
+    image = Image.fromarray(original)
     if name == "heif":
         from pillow_heif import from_pillow
 
@@ -99,7 +99,7 @@ def models() -> Iterator[MachineFact]:
 
 
 def packages() -> Iterator[MachineFact]:
-    """Yield the versions of Python and required packages; a missing or old one is a problem."""
+    """Yield the versions of Python and required packages; a missing or old package is a problem."""
     yield MachineFact("software", "curate", __version__)
     yield MachineFact("software", "python", f"{platform.python_version()} ({platform.system()} {platform.machine()})")
     for requirement in _requirements().get("", []):
@@ -109,7 +109,7 @@ def packages() -> Iterator[MachineFact]:
 
 
 def extras() -> Iterator[MachineFact]:
-    """Yield, for every extra, whether its packages are installed; a missing one is no problem."""
+    """Yield, for every extra, whether its packages are installed; a missing one is not a problem."""
     for extra, requirements in sorted(_requirements().items()):
         if not extra or extra == FOR_DEVELOPERS:
             continue
@@ -120,7 +120,7 @@ def extras() -> Iterator[MachineFact]:
 
 
 def environment(variables: Mapping[str, str] = os.environ) -> Iterator[MachineFact]:
-    """Yield the relevant environment variables from a fixed list; others are never shown."""
+    """Yield the relevant environment variables of a fixed list; others are never shown."""
     for name in SHOWN:
         if name in variables:
             value = variables[name]
@@ -135,7 +135,7 @@ def environment(variables: Mapping[str, str] = os.environ) -> Iterator[MachineFa
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Return the requirements of curate by extra; empty text for required ones."""
+    """Return the requirements of curate by extra; the key is empty for required ones."""
     grouped: dict[str, list[str]] = {"": []}
     for line in importlib.metadata.requires(DISTRIBUTION) or []:
         requirement, _, marker = line.partition(";")

@@ -31,23 +31,22 @@ OF_A_CPU = "a GPU; pip install 'kappa-curate[openvino]' and --backend openvino; 
 def speed(seconds: float) -> Iterator[MachineFact]:
     """Yield images per second of decoding, of the default model in each precision, and of both together.
 
-    Args:
-        seconds: how long to measure, loading the model left out.
+    ``seconds`` is the duration of the measurement, without loading the model.
     """
     try:
         model, _ = load_model(DEFAULT)
     except InputError as error:
         yield MachineFact("speed", f"model {DEFAULT}", f"not usable: {error}", PROBLEM)
         return
-    pictures = photographs(N_PICTURES)
+    jpegs = photographs(N_PICTURES)
     preprocessing = model.spec.preprocessing
     cores = usable_cores()
-    decoding = decode_rate(pictures, preprocessing, cores, seconds / 3)
+    decoding = decode_rate(jpegs, preprocessing, cores, seconds / 3)
     yield MachineFact("speed", "decoding", f"{decoding:,.0f} images/s on {cores} cores, JPEG of {WIDTH} x {HEIGHT}")
 
     device = select_device()
     usual = select_precision("auto", device, model.spec.cpu_precision)
-    ways = _ways(usual, device)
+    ways = _precision_options(usual, device)
     rates: dict[str, float] = {}
     for option, (precision, backend) in ways.items():
         rates[option] = model_rate(model, device, precision, backend, seconds * 2 / 3 / len(ways))
@@ -62,10 +61,10 @@ def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bo
     """Return the expected overall speed, its bottleneck, and what would be faster.
 
     Args:
-        decoding: images a second of decoding alone, on all cores.
-        rates: of the model alone, by the option that asks for it.
-        usual: what `curate score` does on its own, as an option.
-        on_gpu: the model runs next to the decoder; else both share the cores, and their times add up.
+        decoding: images per second of decoding alone, on all cores.
+        rates: images per second of the model alone, by option.
+        usual: the option that `curate score` uses by default.
+        on_gpu: the model runs in parallel with decoding; else both share the cores, and their times add up.
     """
     model = rates[usual]
     rate = min(decoding, model) if on_gpu else 1 / (1 / decoding + 1 / model)
@@ -87,13 +86,13 @@ def photographs(n: int) -> list[bytes]:
     return [_photograph(generator) for _ in range(n)]
 
 
-def decode_rate(pictures: list[bytes], preprocessing: Preprocessing, threads: int, seconds: float) -> float:
+def decode_rate(jpegs: list[bytes], preprocessing: Preprocessing, threads: int, seconds: float) -> float:
     """Return the images per second that this many threads decode."""
     decode, threads = decoder_for(threads, MILLION)
     with closing_decoders(), ThreadPoolExecutor(threads) as pool:
 
         def once() -> int:
-            images = list(pool.map(lambda data: decode(data, preprocessing, with_quality=True), pictures))
+            images = list(pool.map(lambda data: decode(data, preprocessing, with_quality=True), jpegs))
             return sum(image.pixels is not None for image in images)
 
         return _rate(once, seconds)
@@ -122,7 +121,7 @@ def _rate(once: Callable[[], int], seconds: float) -> float:
     return done / passed
 
 
-def _ways(usual: str, device: torch.device) -> dict[str, tuple[str, str]]:
+def _precision_options(usual: str, device: torch.device) -> dict[str, tuple[str, str]]:
     """Return precision and backend of the available options."""
     ways = {f"--precision {name}": (name, TORCH) for name in PRECISIONS if name in (usual, "fp32")}
     others = [name for name in BACKENDS if name != TORCH and find_spec(name) is not None]
@@ -139,7 +138,7 @@ def _photograph(generator: np.random.Generator) -> bytes:
 
 
 def _duration(seconds: float) -> str:
-    """Return a length of time in the unit that suits it.
+    """Return a duration in a suitable unit.
 
     >>> _duration(90), _duration(5400), _duration(200000)
     ('1.5 min', '1.5 h', '2.3 days')

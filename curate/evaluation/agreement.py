@@ -1,4 +1,4 @@
-"""Certainty against annotator votes, and against another set of images."""
+"""Certainty compared with annotator votes, and with another set of images."""
 
 from collections.abc import Mapping
 
@@ -21,12 +21,12 @@ APART = Shape(
 
 
 def against_votes(certainty: Mapping[str, Floats], votes: NDArray, *, repeats: int, seed: int) -> Measure:
-    """Return the rank correlation of uncertainty and disagreement.
+    """Return the rank correlation of uncertainty and annotator disagreement.
 
     Args:
-        certainty: column -> higher is more certain, shape (N,).
-        votes: for each class, shape (N, C), each row with at least one vote.
-        repeats: resamples and shuffles.
+        certainty: by column, higher is more certain, shape (N,).
+        votes: per class, shape (N, C), each row with at least one vote.
+        repeats: resamples and permutations.
         seed: of both.
     """
     disagreement = entropy(votes)
@@ -46,12 +46,12 @@ def against_votes(certainty: Mapping[str, Floats], votes: NDArray, *, repeats: i
 
 
 def separation(certainty: Mapping[str, Floats], is_first: NDArray[np.bool_], *, repeats: int, seed: int) -> Measure:
-    """Return how well certainty separates two sets of images (AUROC).
+    """Return the AUROC with which certainty separates two sets of images.
 
     Args:
-        certainty: column -> higher is more certain, shape (N,), rows of both sets.
+        certainty: by column, higher is more certain, shape (N,), rows of both sets.
         is_first: whether a row is of the first set, shape (N,).
-        repeats: resamples, in which the shares of the two sets vary like everything else.
+        repeats: resamples, which also vary the sizes of the two sets.
         seed: of the resampling.
     """
     orders = [RankOrder(values) for values in certainty.values()]

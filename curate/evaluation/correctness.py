@@ -1,4 +1,4 @@
-"""Certainty against correctness: of the nearest neighbour, a kNN vote and a linear classifier."""
+"""Certainty compared with the correctness of the nearest neighbour, a kNN vote and a linear classifier."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -101,15 +101,15 @@ class Correctness:
     """Correctness of predictions from embeddings on N labelled rows.
 
     Attributes:
-        right: prediction -> whether it is right, shape (N,), bool.
-        class_entropy: of the linear classifier on rows it was not fitted on, nats, shape (N,); None without one.
-        missing: prediction -> why it is missing.
-        n_twins: rows whose embedding is, in every bit, another row's.
-        confidence: probability that the linear classifier gives its prediction, shape (N,); None without one.
-        ranked: measure of the embedding that has no certainty -> of each row, shape (N,), in [0, 1].
-        baseline: prediction or measure -> what is expected of each row without the embedding, shape (N,).
-        clusters: class, cluster, and cluster after a shuffle of each row, shape (3, N), from 0; None without clusters.
-        about: prediction or measure -> its name and meaning.
+        right: correctness by prediction, bool, shape (N,).
+        class_entropy: of out-of-fold linear classifiers, nats, shape (N,); None without one.
+        missing: why a prediction is missing, by its name.
+        n_twins: number of rows whose embedding is bit-identical to another row's.
+        confidence: the linear classifier's probability of its prediction, shape (N,); None without one.
+        ranked: retrieval measures of each row by name, shape (N,), in [0, 1].
+        baseline: expected value of a prediction or measure for each row without the embedding, shape (N,).
+        clusters: class, cluster, and permuted cluster of each row, shape (3, N), from 0; None without clusters.
+        about: display name and meaning of each prediction or measure.
     """
 
     right: dict[str, NDArray[np.bool_]]
@@ -124,12 +124,12 @@ class Correctness:
 
     @property
     def few(self) -> dict[str, tuple[int, int]]:
-        """Prediction -> rows that it is wrong and right on, where one of the two numbers is below ``FEW``."""
+        """Predictions with fewer than ``FEW`` wrong or right rows: numbers of both."""
         counts = {name: self.wrong_and_right(name) for name in self.right}
         return {name: each for name, each in counts.items() if min(each) < FEW}
 
     def wrong_and_right(self, name: str) -> tuple[int, int]:
-        """Return the numbers of rows that a prediction is wrong and right on."""
+        """Return the numbers of rows that a prediction gets wrong and right."""
         right = self.right[name]
         return int((~right).sum()), int(right.sum())
 
@@ -137,7 +137,7 @@ class Correctness:
 def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correctness:
     """Predict every row from the others: by the nearest, by a vote, and by cross-validated linear classifiers.
 
-    Exact duplicates share a fold, for a classifier should not have seen the row it is tested on.
+    Exact duplicates share a fold, so that no classifier was trained on a row it is tested on.
 
     Args:
         embedding: unit vectors, shape (N, D).
@@ -181,12 +181,12 @@ def too_many(n_classes: int) -> str:
 
 
 def most_frequent(learned: Tensor, labels: Tensor) -> Floats:
-    """Return 1 for labels (N,) equal to the most frequent one in ``learned`` (M,), the lowest of a tie, else 0."""
+    """Return which labels (N,) equal the most frequent one of ``learned`` (M,), lowest if tied, as 0 or 1."""
     return (labels == torch.bincount(learned).argmax()).double().numpy()
 
 
 def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Measure]:
-    """Return the accuracy of each prediction and retrieval measures: measures of the embedding, not of a score."""
+    """Return the accuracy of each prediction, and retrieval measures; these rate the embedding, not a score."""
     about, baseline = correctness.about, correctness.baseline
     known = correctness.right | correctness.ranked
     measures: list[Measure] = []
@@ -209,7 +209,7 @@ def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Mea
 
 
 def _agreement(clusters: NDArray[np.int64], *, repeats: int, seed: int) -> list[Measure]:
-    """Return NMI and ARI of clusters with the classes, and of the shuffled clusters; see ``Correctness``."""
+    """Return NMI and ARI of clusters, and of permuted clusters, with the classes."""
     labels, *groupings = clusters
     width = int(clusters[1].max()) + 1
     shape = (int(labels.max()) + 1, width)
@@ -227,9 +227,9 @@ def certainty_measures(
     """Return AUROC and selective prediction of every column for every prediction, and the curves.
 
     Args:
-        certainty: column -> higher is more certain, shape (N,).
-        correctness: what is right.
-        repeats: resamples and shuffles.
+        certainty: by column, higher is more certain, shape (N,).
+        correctness: of the predictions.
+        repeats: resamples and permutations.
         seed: of both.
     """
     columns, names = list(certainty), list(correctness.right)
@@ -292,7 +292,7 @@ def _with_p(
 
 
 def _curve(measures: NDArray, column: str) -> list[dict[str, float | None]]:
-    """Return accuracy with bounds at each coverage of one column."""
+    """Return the accuracy with bounds at each coverage of one column."""
     points: list[dict[str, float | None]] = []
     for coverage, measure in zip(COVERAGES, measures, strict=True):
         value, low, high = (float(x) for x in measure.values[column])
@@ -305,7 +305,7 @@ def slopes(
 ) -> tuple[Measure, dict[str, str]]:
     """Return logistic regressions of correctness on each standardised column, and why some are missing.
 
-    The bounds are a one-step bootstrap (a Newton step from the fit on each resample); p is the permutation test.
+    The bounds are a one-step bootstrap (a Newton step from the fit on each resample); p is of a permutation test.
 
     Source: Nakamura et al. 2023, arXiv:2203.11437, appendices C and J.
     """

@@ -1,4 +1,4 @@
-"""Whether certainty falls as images get worse: crops, blur, noise and grey boxes of given strength."""
+"""Whether certainty decreases as images get worse: crops, blur, noise and grey boxes of known strength."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ CROP_SIZE = Shape(
 
 
 def share_shape(kind: str) -> Shape:
-    """Return the measure of how often a corruption makes an image less certain."""
+    """Return the measure of how often a corruption decreases certainty."""
     return Shape(f"less certain: {kind}", "higher", f"share of images whose {kind} has a higher uncertainty")
 
 
@@ -51,9 +51,9 @@ class Degraded:
 
     Attributes:
         rows: row numbers of the table, shape (N,).
-        scores: kind -> column -> value as the model gives it, shape (N,), float64.
-        fractions: of the side that the centre crop of each image shows, shape (N,).
-        sharpness: variance of the Laplacian of the image as it is, shape (N,).
+        scores: model outputs by corruption and column, shape (N,), float64.
+        fractions: side of each image's centre crop, as a share of the image's side, shape (N,).
+        sharpness: variance of the Laplacian of the original image, shape (N,).
     """
 
     rows: NDArray[np.int64]
@@ -73,8 +73,8 @@ class Degraded:
 def degrade(squares: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int) -> Degraded:
     """Score images and their corrupted versions in batches.
 
-    Crops are cut from the image at up to four times the model's side; everything else is done at the model's side,
-    or at the image's own where that is smaller. All go through the same resize to the model.
+    Crops are cut from the image at up to four times the model's input side; other corruptions are applied at the input
+    side, or at the image's side if that is smaller. All go through the same resize to the model.
 
     Args:
         squares: row number and central square, uint8 of shape (S, S, 3).
@@ -108,7 +108,7 @@ def degrade(squares: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *,
 
 
 def batches(squares: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[list[int], Tensor]]:
-    """Yield batches of images of one size, shape (B, 3, S, S), holding only a few sizes at a time."""
+    """Yield batches of images of one size, shape (B, 3, S, S), with few sizes in memory at a time."""
     waiting: dict[int, list[tuple[int, NDArray[np.uint8]]]] = {}
     for row, pixels in squares:
         group = waiting.setdefault(len(pixels), [])
@@ -127,7 +127,7 @@ def _stacked(group: list[tuple[int, NDArray[np.uint8]]]) -> tuple[list[int], Ten
 
 
 def require_scores(runner: Runner, chosen: Sequence[str]) -> None:
-    """Raise ``InputError`` if columns are chosen and the model has none of them."""
+    """Raise ``InputError`` if columns are chosen of which the model computes none."""
     if chosen and not set(chosen) & set(runner.columns):
         raise InputError(
             f"--degrade: the model gives {', '.join(runner.columns) or 'no score'}, got --column {', '.join(chosen)}; "
@@ -140,7 +140,7 @@ def embedded(
 ) -> Iterator[tuple[Tensor, NDArray[np.float32], dict[str, Floats]]]:
     """Yield each batch of images with embeddings, shape (B, D), scores by column, and sharpness.
 
-    Batches may differ in size. Small ones go through the model together: of photographs, few have the size of another.
+    Small batches of different image sizes go through the model together, since few photographs share a size.
     """
     waiting: list[Tensor] = []
     for images in versions:
@@ -180,9 +180,9 @@ def _joined(parts: list[dict[str, Floats]]) -> dict[str, Floats]:
 
 
 def degraded_measures(degraded: Degraded, *, repeats: int, seed: int) -> list[Measure]:
-    """Return the share of corrupted versions that are less certain, the crop correlation, and means by corruption.
+    """Return the share of corrupted versions with less certainty, the crop correlation, and means by corruption.
 
-    A share counts strictly higher uncertainty. The sharpness baseline is next to the model's columns.
+    Only strictly higher uncertainty counts for a share. The sharpness baseline is an additional column.
 
     Source: crop size by Kirchhof et al. 2023 ("URL"); means by Table 3 of Nakamura et al. 2023, arXiv:2203.11437.
     """

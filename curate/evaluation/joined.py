@@ -1,4 +1,4 @@
-"""A column that the user names: of the table, or of another file joined by key."""
+"""A user column: from the table, or joined by key from another file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class LabelledFile:
     Attributes:
         path: of the file.
         names: its columns.
-        read: columns by name -> a table of them.
+        read: returns a table of the named columns.
     """
 
     path: Path
@@ -37,11 +37,7 @@ class LabelledFile:
 
 
 def open_labelled(path: str | Path | None) -> LabelledFile | None:
-    """Open a .csv, .tsv or .parquet file; None for other names.
-
-    Raises:
-        InputError: if there is no such file, or it cannot be read.
-    """
+    """Open a .csv, .tsv or .parquet file, None for other names; InputError if it is missing or cannot be read."""
     if path is None:
         return None
     path = Path(path)
@@ -58,8 +54,8 @@ def named_column(table: Table, name: str, option: str, labelled: LabelledFile | 
 
     Args:
         table: the scored table.
-        name: of the column, in ``labelled`` where that has it, and else in the table.
-        option: what the user calls it, such as ``--label``.
+        name: of a column in ``labelled``, else in the table.
+        option: for messages, such as ``--label``.
         labelled: a file with a column ``key`` (or ``id``), joined by it.
 
     Raises:
@@ -82,7 +78,7 @@ def named_column(table: Table, name: str, option: str, labelled: LabelledFile | 
 
 
 def _keyed(labelled: LabelledFile, column: str, option: str) -> tuple[pa.Array, pa.Array]:
-    """Return the keys, as text, and the values of a file, M rows each."""
+    """Return the keys as text and the values of a file, M rows each."""
     file, names = labelled.path, labelled.names
     key = next((name for name in KEY_NAMES if name in names), None)
     if key is None:
@@ -112,12 +108,8 @@ def _as_text(keys: pa.ChunkedArray) -> pa.ChunkedArray:
 def class_names(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], list[str]]:
     """Return class numbers from 0, shape (N,), and the classes as text; null, NaN and "" become -1.
 
-    Args:
-        values: text, whole numbers, truth values, or any other single value.
-        name: for messages.
-
     Raises:
-        InputError: if the values are lists or structs, or fractions.
+        InputError: if the values are lists, structs or fractions; names the column.
     """
     codes, encoded = _encoded(values, name)
     if pa.types.is_floating(encoded.type):
@@ -146,10 +138,10 @@ def _encoded(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], pa.
 
 
 def vote_counts(values: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
-    """Return votes for each class, shape (N, C), float64; NaN for a row that is null or contains a null.
+    """Return votes per class, shape (N, C), float64; NaN for a row that is null or contains a null.
 
     Raises:
-        InputError: if they are not lists of numbers >= 0 of one length.
+        InputError: if they are not lists of numbers >= 0 of equal length.
     """
     column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     kind = column.type

@@ -22,7 +22,7 @@ MANY = 100  # from which on they vary as much
 
 @dataclass(frozen=True)
 class ColumnDifference:
-    """Difference of two columns on the same resamples; an interval without 0 separates them."""
+    """Difference of two columns on the same resamples; significant if its interval excludes 0."""
 
     first: str
     second: str
@@ -35,13 +35,13 @@ class Measure:
 
     Attributes:
         name: short, for a table.
-        better: ``higher``, ``lower``, or empty where neither is.
+        better: ``higher``, ``lower``, or empty if neither is.
         meaning: one sentence.
-        n: rows (or images) that it is of; 0 where it could not be had.
-        values: column -> value and bounds.
-        p: column -> one-sided p value of a permutation test, where there is one.
-        differences: of the best column against every other one.
-        missing: why there are no values; empty where there are.
+        n: number of rows (or images); 0 if the measure is missing.
+        values: value and bounds by column.
+        p: one-sided p value of a permutation test by column, if there is one.
+        differences: of the best column to every other one.
+        missing: why there are no values; empty if there are.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Measure:
     missing: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a missing number is null."""
+        """Return JSON values; a missing number is null."""
         record: dict[str, Any] = {"name": self.name, "better": self.better, "meaning": self.meaning, "n": self.n}
         if self.missing:
             return {**record, "missing": self.missing}
@@ -77,19 +77,18 @@ class Caveats:
     """Caveats of the measures for the reader.
 
     Attributes:
-        same_ranks: ``unc_X`` that were left out, for ``kappa_X`` gives the same ranks.
-        other_model: name of the model that scored corrupted images, where another one scored the table; and the digest
-            of that one.
-        without_embeddings: why there are no measures against labels; empty where there are.
-        n_twins: rows with an embedding that another row has too, bit for bit.
-        without_slope: column -> INFINITE, or SEPARATED where it is constant but for a few rows or a threshold on it
-            is never wrong.
-        norm_unknown: whether the norm of embeddings would be a baseline; it is not stored.
-        without_votes: rows that have none.
-        unread: images that could not be read again.
-        shared: rows to learn from that were left out, for they hold the images that are measured.
-        unseen: rows of classes that the rows to learn from lack.
-        few: prediction -> how many rows it is wrong on and how many right, where one of the two is below ``FEW``.
+        same_ranks: omitted ``unc_X``, which rank rows as ``kappa_X`` does.
+        other_model: name of the model that scored corrupted images if it is not the table's, and the digest of the
+            table's model.
+        without_embeddings: why there are no measures against labels; else empty.
+        n_twins: number of rows whose embedding is bit-identical to another row's.
+        without_slope: column -> INFINITE, or SEPARATED if it is constant except for a few rows, or separates perfectly.
+        norm_unknown: whether the embedding norm would be a baseline, but is not stored.
+        without_votes: number of rows without votes.
+        unread: number of images that could not be read again.
+        shared: number of training rows that were excluded since their images are measured.
+        unseen: number of rows whose class is not among the training rows.
+        few: predictions with fewer than ``FEW`` wrong or right rows: numbers of both.
     """
 
     same_ranks: list[str] = field(default_factory=list)
@@ -114,7 +113,7 @@ class Shape:
     meaning: str
 
     def without(self, why: str) -> Measure:
-        """Return the measure without values, and the reason."""
+        """Return the measure without values, with the reason."""
         return Measure(self.name, self.better, self.meaning, missing=why)
 
 
@@ -133,11 +132,11 @@ def measured(
     Args:
         shapes: K measures.
         columns: C columns.
-        statistic: counts of n rows -> values, shape (C, K); all ones is the sample itself.
-        n: rows.
+        statistic: counts of n rows -> values, shape (C, K); counts of 1 give the sample's values.
+        n: number of rows.
         repeats: resamples.
-        seed: of the resampling: the same for every column, which pairs them.
-        centred: move the resamples to have the value as their mean, for measures that rows drawn twice raise.
+        seed: of the resampling; equal for all columns, which pairs them.
+        centred: shift the resamples to have the sample's value as mean, for measures that duplicate rows bias upwards.
     """
     shape = (len(columns), len(shapes))
     values = np.asarray(statistic(np.ones(n, np.int64)), np.float64).reshape(shape)
@@ -158,14 +157,14 @@ def measured(
 
 
 def widened(interval: Interval, trials: float) -> Interval:
-    """Return the interval of a share, made to hold Wilson's of so many trials: without errors it has a width, too."""
+    """Return the interval of a share, extended to contain Wilson's for so many trials, which has no zero width."""
     value, low, high = interval
     known = wilson(min(max(value, 0.0), 1.0) * trials, trials)
     return Interval(value, min(low, known.low), max(high, known.high))
 
 
 def widened_area(area: Interval, wrong: int, right: int) -> Interval:
-    """Return the interval of an AUROC of so many wrong and right rows, widened where one of the two is rare."""
+    """Return the interval of an AUROC of so many wrong and right rows, widened if one of the two is rare."""
     rarer = min(wrong, right)
     if not 0 < rarer < MANY or np.isnan(area.value):
         return area
@@ -187,9 +186,9 @@ def widen_areas(measure: Measure, wrong: int, right: int) -> None:
 
 
 def _widened_gap(gap: ColumnDifference, before: Mapping[str, Interval], after: Mapping[str, Interval]) -> Interval:
-    """Return the interval of a difference, made to hold the one that follows from wider intervals of its two values.
+    """Return the interval of a difference, extended to contain the one implied by wider intervals of its two values.
 
-    Their correlation is estimated from the widths before.
+    Their correlation is estimated from the original widths.
 
     Source: Zou 2007, "Toward using confidence intervals to compare correlations" (MOVER, for dependent values).
     """
@@ -210,7 +209,7 @@ def _widened_gap(gap: ColumnDifference, before: Mapping[str, Interval], after: M
 
 
 def widened_share(share: Interval, n: float) -> Interval:
-    """Return the interval of a share of n rows, widened where fewer than ``FEW`` rows have the property, or lack it."""
+    """Return the interval of a share of n rows, widened if fewer than ``FEW`` rows have or lack the property."""
     return widened(share, n) if min(share.value, 1 - share.value) * n < FEW else share
 
 

@@ -1,4 +1,4 @@
-"""The probes that learn from ``--train``, and their settings."""
+"""The probes that are trained on ``--train``, and their settings."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,19 +25,19 @@ _AMOUNT = re.compile(r"(?P<share>[0-9]+(\.[0-9]+)?) ?%|(?P<count>[0-9]{1,9})")
 
 @dataclass(frozen=True)
 class ProtocolSettings:
-    """Settings of the probes that learn from ``--train``.
+    """Settings of the probes that are trained on ``--train``.
 
     Attributes:
-        k: voters of kNN; by default 20, or all rows where they are fewer.
-        temperature: of the vote, whose weights are exp(cosine / temperature).
-        c: inverse strength of the penalty of linear classifiers, see ``fit_linear``.
-        labels: few labels, each a share of every class ("1%") or a number ("5").
-        draws: of few labels.
-        hidden: units of the MLP.
-        passes: of the MLP over the rows.
-        rate: of the linear classifier by LARS at its first step.
-        epochs: of the same.
-        starts: fits of the mixture of Gaussians, of which the most likely counts.
+        k: neighbours of kNN; by default 20, or all rows if there are fewer.
+        temperature: of the kNN vote, whose weights are exp(cosine / temperature).
+        c: inverse regularisation strength of linear classifiers, see ``fit_linear``.
+        labels: few-label settings, each a share of every class ("1%") or a number per class ("5").
+        draws: random draws of few labels.
+        hidden: hidden units of the MLP.
+        passes: epochs of the MLP.
+        rate: initial learning rate of the linear classifier by LARS.
+        epochs: of the linear classifier by LARS.
+        starts: initialisations of the Gaussian mixture, of which the most likely fit is used.
 
     Source: the vote of Wu et al. 2018, arXiv:1805.01978, with k = 200 and temperature 0.07; here k is 20 as in DINO
     (Caron et al. 2021, arXiv:2104.14294); MoCo's code has 200 and 0.1 on CIFAR-10. Few labels: Chen et al. 2020
@@ -68,7 +68,7 @@ class ProtocolSettings:
         self.amounts()
 
     def amounts(self) -> dict[str, float | int]:
-        """Return the few-label settings by name: a share of each class (float), or a number of rows (int)."""
+        """Return the few-label settings by name: a share per class (float), or a number of rows (int)."""
         amounts: dict[str, float | int] = {}
         for text in self.labels.split(","):
             read = _AMOUNT.fullmatch(text.strip())
@@ -93,23 +93,23 @@ class Protocol:
     settings: ProtocolSettings = ProtocolSettings()
 
     def check(self, n: int) -> None:
-        """Raise InputError if there are fewer rows to learn from than neighbours requested."""
+        """Raise InputError if there are fewer training rows than neighbours requested."""
         if self.settings.k is not None and self.settings.k > n:
             raise InputError(
                 f"--set k: expected at most {n:,}, the rows to learn from, got {self.settings.k:,}; choose fewer"
             )
 
     def facts(self) -> dict[str, Any]:
-        """Return the protocol with the settings that it uses, as plain JSON."""
+        """Return the probes with the settings that they use, as JSON values."""
         read = {name for probe in self.probes for name in PROBES[probe]}
         return {"probes": list(self.probes), **{k: v for k, v in asdict(self.settings).items() if k in read}}
 
 
 def protocol_of(probe: str | Sequence[str] | None, settings: Mapping[str, object] | None) -> Protocol:
-    """Return the protocol requested.
+    """Return the requested protocol.
 
     Args:
-        probe: one or several of ``PROBES``, also as text with commas; ``USUAL`` by default.
+        probe: one or several of ``PROBES``, also as comma-separated text; ``USUAL`` by default.
         settings: fields of ``ProtocolSettings``.
 
     Raises:

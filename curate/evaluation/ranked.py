@@ -1,4 +1,4 @@
-"""Retrieval measures over the nearest rows beyond the first."""
+"""Retrieval measures over the K nearest rows."""
 
 import numpy as np
 import torch
@@ -29,15 +29,14 @@ SHAPES = {
 
 
 def ranked(embedding: Tensor, labels: Tensor, index: Tensor) -> tuple[dict[str, Floats], dict[str, str]]:
-    """Return the measures of ``SHAPES`` for every row, and why one is missing.
+    """Return the measures of ``SHAPES`` for every row by name, and why others are missing, by name.
+
+    Each has shape (N,), in [0, 1]; 0 for a row that is alone in its class.
 
     Args:
         embedding: unit vectors, shape (N, D).
         labels: shape (N,), int64, from 0.
         index: of the nearest other rows, shape (N, K); a recall beyond K equals the recall at K.
-
-    Returns:
-        Name -> shape (N,), in [0, 1]; a row that is alone in its class has 0. And name -> reason.
     """
     hits = (labels[index] == labels[:, None]).numpy()
     measures: dict[str, Floats] = {f"Recall@{k}": np.asarray(hits[:, :k].any(1), np.float64) for k in RECALLS}

@@ -23,11 +23,11 @@ NO_SLOPE = {  # why a column has no logistic slope
 
 
 def tables(measures: Sequence[Measure], columns: Sequence[str]) -> list[str | Grid]:
-    """Return one table for each run of measures with the same columns, the embedding's first, and a line after each.
+    """Return a table for each run of measures with the same columns, each followed by an empty line.
 
     Args:
-        measures: in the order shown; those without values are left out.
-        columns: in the order shown.
+        measures: in display order; those without values are left out.
+        columns: in display order.
     """
     known = [measure for measure in measures if measure.values]
     shared = [measure for measure in known if EMBEDDING in measure.values]
@@ -46,7 +46,7 @@ def _grid(section: Sequence[Measure], columns: Sequence[str]) -> Grid:
 
 
 def meanings(measures: Sequence[Measure]) -> list[str]:
-    """Return the meaning of each measure, once for equal ones, and which column is ahead."""
+    """Return the meaning of each measure, without repetition, and the leading column."""
     lines: list[str] = []
     earlier: set[str] = set()
     for measure in measures:
@@ -93,11 +93,11 @@ def notes(known: Caveats, used: int) -> list[str]:
 def verdict(measures: Sequence[Measure], few: Collection[str] = ()) -> list[str]:
     """Return advice based on the scores and labels; empty without labels.
 
-    A score is better than chance where the 95 % interval of its AUROC lies above 0.5.
+    A score is better than chance if the 95 % interval of its AUROC lies above 0.5.
 
     Args:
         measures: all of them.
-        few: predictions that are wrong, or right, on so few rows that no score can be refused by them.
+        few: predictions with too few wrong or right rows to reject a score.
     """
     known = {measure.name: measure for measure in measures if measure.values}
     measure = next((known[name] for name in QUALITY_MEASURES if name in known), None)
@@ -174,7 +174,7 @@ def _number(value: float) -> str:
 
 
 def _sentences(measure: Measure) -> list[str]:
-    """Return the meaning of a measure, its direction, and which column is ahead of which."""
+    """Return the meaning of a measure, its direction, and significant differences of columns."""
     if measure.missing:
         return [f"{measure.name}: not measured: {measure.missing}"]
     better = f"; {measure.better} is better" if measure.better else ""
@@ -198,15 +198,15 @@ class Evaluation(Printed):
     """The result of ``curate evaluate``.
 
     Attributes:
-        table: the file.
-        rows: rows in the table.
-        used: rows that the measures are of.
-        left_out: reason -> rows.
-        columns: the scores, in the order shown, baselines last.
-        measures: in the order shown.
-        curves: name of a prediction -> abstained accuracy: column -> one entry a coverage.
-        settings: what decides the numbers: folds, repeats, seed, ...
-        caveats: what a reader must know in addition.
+        table: its path.
+        rows: number of rows in the table.
+        used: number of rows measured.
+        left_out: number of rows by reason.
+        columns: the scores in display order, baselines last.
+        measures: in display order.
+        curves: abstained accuracy by prediction and column, one entry per coverage.
+        settings: that determine the numbers: folds, repeats, seed, ...
+        caveats: further notes for the reader.
     """
 
     table: str
@@ -220,7 +220,7 @@ class Evaluation(Printed):
     caveats: Caveats = field(default_factory=Caveats)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return JSON values."""
         record = {name: value for name, value in self.__dict__.items() if name != "measures"}
         measures = [measure.to_json() for measure in self.measures]
         return {**record, "caveats": asdict(self.caveats), "measures": measures}

@@ -1,4 +1,4 @@
-"""The measured rows of a table: columns, direction, and how many rows are left out."""
+"""The measured rows of a table: columns, direction, and the number of rows left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class MeasuredRows:
     """The N rows that all measures of a table use.
 
     Attributes:
-        table: where they come from.
+        table: their table.
         index: row numbers in the table, ascending, shape (N,).
-        certainty: column -> higher is more certain, shape (N,), float64; the rank average last.
-        raw: column -> values as stored, shape (N,), float64; without the rank average.
-        left_out: reason -> rows.
+        certainty: by column, higher is more certain, shape (N,), float64; the rank average last.
+        raw: values as stored by column, shape (N,), float64; without the rank average.
+        left_out: number of rows by reason.
     """
 
     table: Table
@@ -43,22 +43,21 @@ class MeasuredRows:
     left_out: dict[str, int]
 
     def part(self, keep: NDArray[np.bool_]) -> "MeasuredRows":
-        """Return the rows where ``keep`` (N,) is true, with ranks averaged again."""
+        """Return the rows where ``keep`` (N,) is true, with a new rank average."""
         raw = {name: values[keep] for name, values in self.raw.items()}
         return MeasuredRows(self.table, self.index[keep], certainties(raw), raw, dict(self.left_out))
 
 
 def score_columns(table: Table, columns: Sequence[str] = (), *, needed: bool = True) -> tuple[list[str], list[str]]:
-    """Return the score columns to measure, and those left out because another ranks rows equally.
+    """Return the score columns to measure, and omitted ones that rank rows as another column does.
 
     Args:
         table: a scored table.
-        columns: the user's; by default every ``kappa_*`` and ``unc_*``, but no ``unc_X`` next to ``kappa_X``, which
-            is 1/kappa and gives the same ranks.
+        columns: requested; by default every ``kappa_*`` and ``unc_*`` except ``unc_X`` = 1 / ``kappa_X``.
         needed: whether there must be one.
 
     Raises:
-        InputError: if there is none and one is needed, or a requested one is missing or holds no numbers.
+        InputError: if there is none and one is needed, or a requested column is missing or not numeric.
     """
     doubles: list[str] = []
     names = list(dict.fromkeys(columns))
@@ -78,7 +77,7 @@ def score_columns(table: Table, columns: Sequence[str] = (), *, needed: bool = T
 
 
 def certainties(raw: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-    """Return scores turned so that higher is more certain, and their mean rank if there are several."""
+    """Return scores with the sign for which higher is more certain, and their mean rank if there are several."""
     turned = {name: -values if is_less_certain(name) else values for name, values in raw.items()}
     if len(turned) > 1:
         turned[RANK_AVERAGE] = rank_average(np.stack(list(turned.values())))
@@ -86,10 +85,10 @@ def certainties(raw: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.flo
 
 
 def select_rows(table: Table, columns: Sequence[str]) -> MeasuredRows:
-    """Select every row with a scored image and finite scores.
+    """Return every row with a scored image and finite scores.
 
     Raises:
-        InputError: if a score is NaN or null on every such row.
+        InputError: if a score is NaN or null on every row.
     """
     table_rows = read_rows(table, Needs(numbers=tuple(columns), keys=False))
     ok = table_rows.ok
@@ -110,12 +109,9 @@ def select_rows(table: Table, columns: Sequence[str]) -> MeasuredRows:
 
 
 def sampled(rows: MeasuredRows, n: int, *, seed: int) -> NDArray[np.bool_]:
-    """Return n rows: those whose key (or row number) hashes lowest, in any order of the table.
+    """Return a mask of the n rows with the lowest hash of key (or row number) and seed, independent of the row order.
 
-    Args:
-        rows: N of them.
-        n: at least 1; all where there are fewer.
-        seed: another seed takes other rows.
+    All rows if there are fewer than n.
     """
     if n >= len(rows.index):
         return np.ones(len(rows.index), bool)
@@ -126,14 +122,14 @@ def sampled(rows: MeasuredRows, n: int, *, seed: int) -> NDArray[np.bool_]:
 
 
 def row_keys(rows: MeasuredRows) -> list[bytes]:
-    """Return the key of each row, or its number if the table has none."""
+    """Return the key of each row, or its number if the table has no keys."""
     if KEY not in rows.table.schema.names:
         return [str(number).encode() for number in rows.index.tolist()]
     return key_bytes(rows.table.take(rows.index, [KEY]).column(KEY).combine_chunks(), rows.table.path)
 
 
 def embeddings(rows: MeasuredRows) -> "tuple[torch.Tensor, NDArray[np.bool_]] | str":
-    """Return unit embeddings, float32 of shape (N, D), and which rows have one; or why there are none."""
+    """Return unit embeddings, float32 of shape (N, D), and a mask of the rows that have one; or why there are none."""
     import torch
 
     if EMBEDDING not in rows.table.schema.names:

@@ -24,7 +24,7 @@ OF_SUBSETS = ("test", "seeds", "group", "network")
 
 
 def run_evaluate(options: EvaluateOptions) -> Evaluation | SubsetEvaluation:
-    """Measure every score column of a table, or a subset of it with ``subset``; nothing is written.
+    """Measure every score column of a table, or with ``subset`` a subset of it; nothing is written.
 
     Raises:
         InputError: if there is nothing to measure, or it cannot be read.

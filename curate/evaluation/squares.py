@@ -1,4 +1,4 @@
-"""Central squares of the images behind table rows, read again."""
+"""Central squares of the images of table rows, read again."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,16 +14,13 @@ from scoring.images import DecodeError, decode_rgb
 def squares(
     table: Table, rows: Sequence[int], *, most: int, source: str | None = None
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Yield number and central square of each row whose image has not changed, in source order.
+    """Yield row number and central square, uint8 (S, S, 3), of each row whose image is unchanged, in source order.
 
     Args:
         table: with ``key``, and with ``uri`` unless a source is given.
         rows: row numbers, ascending.
-        most: longest side of a square, pixels; larger images are resized to it.
-        source: what was scored; rows are found by key.
-
-    Yields:
-        Row number, and uint8 of shape (S, S, 3), S <= most.
+        most: largest S in pixels; larger images are resized to it.
+        source: location of the images; rows are found by key.
 
     Raises:
         InputError: if a row has neither a path nor a source, or the source lacks its key.
@@ -35,12 +32,9 @@ def squares(
 
 
 def central_square(data: bytes, most: int, *, white: int = WHITE) -> NDArray[np.uint8] | None:
-    """Return the central square of an image, uint8 of shape (S, S, 3), S <= most; None if it cannot be decoded.
+    """Return the central square of an encoded image, uint8 of shape (S, S, 3), S <= most; None if it cannot be decoded.
 
-    Args:
-        data: encoded bytes.
-        most: longest side, pixels; a larger image is resized to it.
-        white: the value of a 16-bit image that is white.
+    ``white`` is the value of white in 16-bit images.
     """
     try:
         pixels = decode_rgb(data, white=white)

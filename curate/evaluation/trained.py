@@ -1,4 +1,4 @@
-"""Predictions learned from another table, the usual protocol for representations."""
+"""Predictions by probes trained on another table, the usual protocol for representations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -40,13 +40,13 @@ FREQUENT = "baseline: the most frequent class of --train"
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Labelled rows to learn from.
+    """M labelled training rows.
 
     Attributes:
         embedding: unit vectors, shape (M, D), float32.
-        labels: shape (M,), int64, places in ``classes``.
+        labels: shape (M,), int64, indices in ``classes``.
         classes: as text.
-        n_shared: rows that were left out, for their images are measured.
+        n_shared: number of excluded rows, whose images are measured.
     """
 
     embedding: Tensor
@@ -55,10 +55,10 @@ class TrainingRows:
     n_shared: int
 
     def count_unseen(self, names: Sequence[str]) -> int:
-        """Return how many rows have a class, given for each, that none of these rows has.
+        """Return the number of rows whose class, given for each, is not among the training rows.
 
         Raises:
-            InputError: if all are.
+            InputError: if no class is.
         """
         known = {self.classes[place] for place in self.labels.unique().tolist()}
         unseen = sum(name not in known for name in names)
@@ -71,12 +71,12 @@ class TrainingRows:
 
 
 def training_rows(train: Table, test: MeasuredRows, label: str, labelled: LabelledFile | None) -> TrainingRows:
-    """Read the rows of a table with a label and an embedding, without the images that are measured.
+    """Read the rows of a table with a label and an embedding, without images that are measured.
 
     Args:
         train: scored by the model of ``test``.
-        test: the rows that are measured.
-        label: column of classes, in ``train`` or, by key, in ``labelled``.
+        test: the measured rows.
+        label: class column, in ``train`` or, by key, in ``labelled``.
         labelled: a file of labels.
 
     Raises:
@@ -116,17 +116,17 @@ def _shared(train: Table, test: MeasuredRows) -> NDArray[np.bool_]:
 def judge_by(
     training: TrainingRows, embedding: Tensor, classes: Sequence[str], protocol: Protocol, *, seed: int
 ) -> Correctness:
-    """Predict every row from the rows of another table.
+    """Predict every row with probes trained on another table.
 
     Args:
-        training: the rows to learn from.
+        training: the training rows.
         embedding: unit vectors, shape (N, D).
-        classes: of the N rows; one that ``training`` lacks is always predicted wrongly.
-        protocol: what predicts, and how.
-        seed: of what is drawn: rows where the labels are few or the rows more than ``MOST_ROWS``, weights, starts.
+        classes: of the N rows; a class missing in ``training`` is always predicted wrongly.
+        protocol: the probes and their settings.
+        seed: of few-label draws, samples of more than ``MOST_ROWS`` rows, initial weights and starts.
 
     Raises:
-        InputError: if embeddings of the two have another length.
+        InputError: if embeddings of the two tables differ in length.
     """
     if embedding.shape[1] != training.embedding.shape[1]:
         raise InputError(
@@ -151,7 +151,7 @@ def judge_by(
 
 
 class _Judging:
-    """Probes run in sequence on the same rows; their predictions are in ``measured``."""
+    """Runs probes in sequence on the same rows; stores their predictions in ``measured``."""
 
     def __init__(
         self, training: TrainingRows, embedding: Tensor, labels: Tensor, settings: ProtocolSettings, seed: int
@@ -186,7 +186,7 @@ class _Judging:
         self._right(KNN, _accuracy(KNN, meaning), knn_vote(cosine, known[index], temperature=temperature))
 
     def by_linear(self) -> None:
-        """Predict by a linear classifier, whose probabilities are kept."""
+        """Predict by a linear classifier; its probabilities are stored."""
         about = _accuracy(
             LINEAR, f"share of rows that a linear classifier (L-BFGS, C = {self.settings.c:g}) of --train gets right"
         )
@@ -205,7 +205,7 @@ class _Judging:
             if self._has_too_many(measure, about):
                 continue
             answers = [
-                self._log_probabilities(_some(self.training.labels, amount, self.generator)).argmax(1)
+                self._log_probabilities(_few_rows(self.training.labels, amount, self.generator)).argmax(1)
                 for _ in range(self.settings.draws)
             ]
             right = torch.stack([answer == self.labels for answer in answers]).double()
@@ -237,12 +237,12 @@ class _Judging:
             self._ranked(LARS, about, (answers == self.labels).numpy(), self.frequent)
 
     def _sampled(self) -> tuple[Tensor, Tensor, Tensor, int]:
-        """Return rows to learn from, their labels, the rows to predict and the number of classes."""
+        """Return training rows, their labels, the rows to predict and the number of classes."""
         known = self.training
         return known.embedding[self.rows], known.labels[self.rows], self.embedding, self.n_classes
 
     def by_mixture(self, classes: Sequence[str]) -> None:
-        """Cluster by as many Gaussians as classes; each is assigned one class from the rows it was fitted on."""
+        """Cluster by as many Gaussians as classes; each gets one class from the rows it was fitted on."""
         from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
         learned, known = self.training.embedding[self.rows], self.training.labels[self.rows]
@@ -279,13 +279,13 @@ class _Judging:
         self.measured.ranked[name] = values.astype(np.float64)
 
     def _has_too_many(self, name: str, about: Shape) -> bool:
-        """Return whether there are too many classes to fit, and note that."""
+        """Return whether there are too many classes to fit a classifier, and record it."""
         if self.n_classes > MOST_CLASSES:
             self.about[name], self.measured.missing[name] = about, too_many(self.n_classes)
         return self.n_classes > MOST_CLASSES
 
     def _log_probabilities(self, rows: Tensor) -> Tensor:
-        """Return log probabilities of each class, shape (N, C), float64, by a linear classifier of ``training``."""
+        """Return log probabilities of each class, shape (N, C), float64, of a linear classifier."""
         known = self.training
         fitted = fit_linear(known.embedding[rows], known.labels[rows], self.n_classes, c=self.settings.c)
         return torch.cat([fitted.logits(block).double().log_softmax(1) for block in self.embedding.split(BLOCK)])
@@ -295,7 +295,7 @@ def _accuracy(name: str, meaning: str) -> Shape:
     return Shape(f"{name} accuracy", "higher", f"{meaning}; {FREQUENT}")
 
 
-def _some(labels: Tensor, amount: float | int, generator: torch.Generator) -> Tensor:
+def _few_rows(labels: Tensor, amount: float | int, generator: torch.Generator) -> Tensor:
     """Return random rows of each class: a share (float) or a number (int), at least one, at most all."""
     order = torch.randperm(len(labels), generator=generator)
     chosen = []

@@ -42,10 +42,10 @@ class EvaluateSettings:
     """How to measure.
 
     Attributes:
-        repeats: bootstrap resamples, and shuffles of the permutation tests, >= 1.
-        seed: of folds, resamples, shuffles, samples and corrupted images.
-        sample: measure that many rows, chosen by a hash of their keys; None for all.
-        degrade: images that are read again and made worse; 0 for none.
+        repeats: bootstrap resamples, and permutations of tests, >= 1.
+        seed: of folds, resamples, permutations, samples and corrupted images.
+        sample: number of measured rows, chosen by a hash of their keys; None for all.
+        degrade: number of images that are read again and corrupted; 0 for none.
         device: that scores them.
     """
 
@@ -68,12 +68,9 @@ class EvaluateSettings:
 
 @dataclass(frozen=True)
 class JudgedPredictions:
-    """Rows of a table: which predictions are right, and the certainty by every column.
+    """Correctness of predictions, and certainty by every column, of N rows with a label, scores and an embedding.
 
-    Attributes:
-        rows: N of them, with a label, scores and an embedding.
-        correctness: what is right.
-        certainty: column -> higher is more certain, shape (N,); with the rank average, and the class entropy.
+    ``certainty`` maps a column to values of shape (N,), higher is more certain; with rank average and class entropy.
     """
 
     rows: MeasuredRows
@@ -90,10 +87,10 @@ def judge_table(
     settings: EvaluateSettings,
     announce: Callable[[str], None],
 ) -> JudgedPredictions:
-    """Return the correctness as ``evaluate`` computes it, with the same rows, folds and predictions.
+    """Return the correctness with the same rows, folds and predictions as ``evaluate``.
 
     Raises:
-        InputError: as ``evaluate``; also where there are no embeddings to predict from.
+        InputError: as ``evaluate``; also if there are no embeddings to predict from.
     """
     names, same_ranks = score_columns(table, column)
     work = EvaluationWork(table, settings, announce, Caveats(same_ranks))
@@ -124,7 +121,7 @@ class EvaluationWork:
         train: Table | None = None,
         protocol: Protocol | None = None,
     ) -> None:
-        """Choose the rows that are measured, and the rows of ``train`` that ``protocol`` learns from."""
+        """Select the measured rows, and the rows of ``train`` on which the ``protocol``'s probes are trained."""
         rows = select_rows(self.table, names)
         self.codes: NDArray[np.int64] | None = None
         self.votes: NDArray[np.float64] | None = None
@@ -157,13 +154,13 @@ class EvaluationWork:
             self.result_.settings |= {**learned, **self.protocol.facts()}
 
     def measure_labels(self) -> None:
-        """Measure against labels; note why not without embeddings."""
+        """Measure against labels; without embeddings, record why not."""
         self.judge()
         if self.correctness is not None:
             self._score_correctness()
 
     def judge(self) -> None:
-        """Find which predictions from embeddings are right; note why not without embeddings."""
+        """Compute which predictions from embeddings are right; without embeddings, record why not."""
         embedded = embeddings(self.rows)
         if isinstance(embedded, str):
             shapes = [*correctness.ACCURACY.values(), *correctness.AUROC.values(), correctness.LOGISTIC]
@@ -222,7 +219,7 @@ class EvaluationWork:
         return columns
 
     def measure_votes(self) -> None:
-        """Measure against the entropy of votes, on the rows that have any."""
+        """Measure against the entropy of votes, on the rows that have votes."""
         if self.votes is None:
             raise ValueError("votes are measured once they are read")
         votes = self.votes[self.rows.index]
@@ -251,7 +248,7 @@ class EvaluationWork:
         self.result_.measures.append(separation(certainties(raw), first, **self.common))
 
     def measure_degraded(self, runner: Runner, source: str | None, chosen: Sequence[str]) -> None:
-        """Read images again, corrupt them, and measure how the scores of the model (or chosen columns) respond.
+        """Read images again, corrupt them, and measure how the model's scores (or chosen columns) respond.
 
         Raises:
             InputError: if too few images can be read.
@@ -304,7 +301,7 @@ def _leave_out(rows: MeasuredRows, keep: NDArray[np.bool_], why: str) -> Measure
 
 
 def runner_of(table: Table, model: str | Path | None, settings: EvaluateSettings, caveats: Caveats) -> Runner:
-    """Return the model that scored the table, ready to run, or the one requested, with a note if it is another."""
+    """Return the table's or the requested model, ready to run; adds a caveat if it is another model."""
     digest = digest_of_model(table)
     if model is None:
         digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}

@@ -1,4 +1,4 @@
-"""A table with the columns of a fitted score; no image is read."""
+"""Writes a table with the columns of a fitted score; no image is read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from scoring.relative.columns import CLUSTER, COPIES, FITTED
 
 
 def check_applied(out: AnyPath, table: Table) -> None:
-    """Refuse a name that a table cannot have, or the name of the input."""
+    """Raise ``InputError`` for a name that a table cannot have, or the name of the input."""
     if out.suffix != ".parquet":
         raise InputError(f"the table is a Parquet file: expected --apply NAME.parquet, got {out}")
     if out.resolve() in {file.resolve() for file in (table.path, *table.files)}:
@@ -32,15 +32,15 @@ def write_applied(
     *,
     overwrite: bool,
 ) -> AtomicFile:
-    """Write a table to a temporary file with new columns, replacing columns of the same name.
+    """Write a table with new columns, which replace columns of the same name, to a temporary file.
 
     Args:
         out: a name ending in ``.parquet``.
         table: N rows.
-        columns: name -> N values.
-        about: the table's notes on the fit.
-        files: by which the table gets its name.
-        overwrite: replace what is there.
+        columns: N values by column name.
+        about: record of the fit for the table's metadata.
+        files: file set to which the table is added.
+        overwrite: replace an existing file.
     """
     table = table.stored
     _refuse_user_columns(table, columns)
@@ -71,7 +71,7 @@ def write_applied(
 
 
 def _refuse_user_columns(table: Table, columns: Mapping[str, pa.Array]) -> None:
-    """Refuse to replace a user's column that has the name of a fitted one."""
+    """Refuse to replace a user column that has the name of a fitted column."""
     recorded = table.metadata.get("columns")
     of_fits = recorded if isinstance(recorded, dict) else {}
     user_columns = [

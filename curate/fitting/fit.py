@@ -1,4 +1,4 @@
-"""Fit a score to a dataset: from a table's embeddings to a model and the table with new columns; no image is read."""
+"""Fit a score to a dataset: from a table's embeddings to a model and the table with new columns."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -56,11 +56,11 @@ class Fitted:
         dataset: the images.
         fit: the fit.
         scores: its columns.
-        label_source: the labels that it learned from.
-        classes: of all rows, for what a cut would take.
-        junk: what is known of ``p_junk``; None where it is not known.
+        label_source: the labels learned from.
+        classes: of all rows, to report the effect of a cut.
+        junk: facts about ``p_junk``; None if unknown.
         groups: of images unlike the rest.
-        notes: notes for the user.
+        notes: for the user.
     """
 
     dataset: Dataset
@@ -83,11 +83,11 @@ class Fitted:
 def run_fit(options: FitOptions) -> FitResult:
     """Fit a score to the dataset of a table; write the model, the table with its columns, or both.
 
-    ``scoring.relative.columns`` lists the columns, ``unc_class`` only with labels to learn from; other commands
-    use ``unc_fitted``, and keep amounts by ``unc_local``. The same rows give the same fit, whatever their order.
+    ``scoring.relative.columns`` lists the columns; ``unc_class`` needs labels to learn from. Other commands use
+    ``unc_fitted``, and ``unc_local`` to keep an amount. The result does not depend on the order of rows.
 
     Returns:
-        what was fitted, how good it is, what a cut would take, and paths.
+        Facts of the fit, its accuracy, the effect of a cut, and paths.
 
     Raises:
         InputError: for a table, model or output that cannot be used; nothing is written then.
@@ -97,7 +97,7 @@ def run_fit(options: FitOptions) -> FitResult:
 
 
 def fit_table(opened: Table, options: FitOptions, *, recorded: AnyPath) -> FitResult:
-    """Fit as ``run_fit`` does, to a table that is open; record its path as ``recorded``, as of a draft."""
+    """Fit as ``run_fit`` to an open table; its path is recorded as ``recorded``, since a draft is renamed."""
     _refuse_models(options.embedding, {"-o": options.out, "--fitted": options.fitted, "--model": options.model})
     places = _places(opened, options.out, options.apply, options.fitted)
     if options.fitted is not None and (options.label is not None or options.labelled is not None):
@@ -213,14 +213,14 @@ def _fitted(table: Table, options: FitOptions) -> Fitted:
 def fit_with_groups(
     dataset: Dataset, table: Table, source: LabelSource, seed: int, junk: Junk | None
 ) -> tuple[DatasetFit, FittedScores, list[UnlikeGroup]]:
-    """Fit to images with their labels and junk scores; return the fit, its columns and the groups unlike the rest."""
+    """Return the fit to images, labels and junk scores, its columns, and the groups unlike the rest."""
     fit, scores = fit_dataset(dataset.embeddings, dataset.junk, labels=source.labels, seed=seed)
     fit, scores, groups = with_groups(dataset, table, fit, scores)
     return replace(fit, junk=None if junk is None else junk.classifier), scores, groups
 
 
 def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) -> Fitted:
-    """Apply an earlier fit: every row is scored on its own."""
+    """Apply an earlier fit: every row is scored independently."""
     _, card = load_model(find_checkpoint(fitted))
     kept = read_fit(fitted, card)
     if kept is None:
@@ -259,7 +259,7 @@ def _why(missing: Mapping[str, int]) -> str:
 
 
 def _about(done: Fitted, table: Table, recorded: AnyPath, seed: int) -> dict[str, Any]:
-    """Return the facts of the fit that model and table record, as plain JSON."""
+    """Return the record of the fit for model and table, as JSON values."""
     return {
         "table": {"path": str(recorded.resolve()), "digest": done.dataset.rows.digest, "rows": len(done.dataset)},
         **({} if table.embedding_column is None else {"embedding": table.embedding_column}),
@@ -274,7 +274,7 @@ def _about(done: Fitted, table: Table, recorded: AnyPath, seed: int) -> dict[str
 
 
 def _shares(done: Fitted) -> tuple[str, list[Share]]:
-    """Return what a cut would drop of each class, or of each cluster if few rows are in large classes."""
+    """Return the share of each class that a cut would drop, or of each cluster if few rows are in large classes."""
     score, classes = done.scores.columns[LOCAL], done.classes
     if classes is not None:
         codes = classes.codes[done.dataset.first]
@@ -288,14 +288,14 @@ def _shares(done: Fitted) -> tuple[str, list[Share]]:
 
 
 def _of_classes(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:
-    """Return the column of class entropy, if there are labels to learn from."""
+    """Return the class entropy column, if there are labels to learn from."""
     labels = done.label_source.labels
     entropy = None if labels is None else class_entropy(done.dataset, labels, seed=seed)
     return {} if entropy is None else {CLASS: entropy}
 
 
 def _label_accuracy(done: Fitted, seed: int) -> dict[str, Any]:
-    """Return the accuracy of the score on labels: those learned from, else the class column."""
+    """Return the accuracy of the score on the labels learned from, else on the class column."""
     if done.scores.learned is not None:
         return asdict(done.scores.learned)
     if done.classes is None:
@@ -307,15 +307,10 @@ def _label_accuracy(done: Fitted, seed: int) -> dict[str, Any]:
 
 
 def class_entropy(dataset: Dataset, labels: KnownLabels, *, seed: int) -> NDArray[np.float32] | None:
-    """Return the entropy of the classes predicted by a linear classifier for each row, nats, shape (M,).
+    """Return the entropy of a linear classifier's class probabilities for each row, nats, shape (M,).
 
-    A labelled row is judged by classifiers of the other folds, in which copies of it are not either; any other row by
-    one of all labels. None where the labels are of too many classes, or too few rows differ.
-
-    Args:
-        dataset: M rows.
-        labels: of some of them.
-        seed: of the folds.
+    Labelled rows are predicted out of fold, with copies in the same fold; other rows by a classifier of all labels.
+    None if there are too many classes or too few distinct rows.
     """
     vectors = _units(dataset.embeddings[labels.rows])
     codes = torch.from_numpy(labels.codes)
@@ -339,20 +334,20 @@ def _units(embeddings: NDArray) -> torch.Tensor:
 
 
 def digest_of(model: str | Path) -> str:
-    """Return the digest of the model that computes a checkpoint's embeddings: for a fitted one its base."""
+    """Return the digest of the model that computes a checkpoint's embeddings: for a fitted one, of its base."""
     card = load_model(model)[1] if is_published(model) else read_header(find_checkpoint(model))
     return str(card.get("base", card["digest"]))
 
 
 def base_of(table: Table, model: str | Path | None) -> str | Path:
-    """Return the model that made a table's embeddings, as ``load_model`` takes it.
+    """Return the model that computed a table's embeddings, as ``load_model`` takes it.
 
     Args:
         table: scored.
-        model: as named by the user; None looks among those that ship.
+        model: as named by the user; None searches the shipped models.
 
     Raises:
-        InputError: if it is another model, or none is named and none that ships made them.
+        InputError: if it is another model, or none is named and no shipped model computed them.
     """
     made_by = model_of(table)
     if model is not None:
@@ -366,11 +361,7 @@ def base_of(table: Table, model: str | Path | None) -> str | Path:
 
 
 def check_same(table: Table, model: str | Path) -> None:
-    """Refuse a model whose embeddings are not comparable with a table's.
-
-    Raises:
-        InputError: naming both; a table that does not say who made its embeddings is taken at its word.
-    """
+    """Raise ``InputError`` for a model whose embeddings are not comparable with the table's; passes if unknown."""
     made_by, digest = model_of(table), digest_of(model)
     if made_by and made_by != digest:
         raise InputError(

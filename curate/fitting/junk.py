@@ -26,14 +26,13 @@ def junk_of(
 ) -> tuple[Dataset, Junk | None, list[str]]:
     """Return the images with their log odds of junk, facts about the score, and notes.
 
-    A table that has ``p_junk`` keeps it. One without gets it from corrupted copies of its images, where these can be
-    read; where they cannot, the fit goes without.
+    Uses ``p_junk`` of the table; without it, scores corrupted copies of the images, if they can be read; else None.
 
     Args:
-        dataset: the different images of the table.
+        dataset: the distinct images of the table.
         table: scored.
-        model: that scored it; None to look among those that ship.
-        source: what was scored, where the images are not at the paths of the table.
+        model: that scored it; None searches the shipped models.
+        source: location of the images, if they are not at the paths of the table.
     """
     if JUNK in table.schema.names:
         return dataset, Junk(classifier_of(table), np.zeros(0, np.float32), dict(junk_facts(table))), []

@@ -28,8 +28,8 @@ class LabelSource:
 
     Attributes:
         labels: of rows of the dataset; None without.
-        source: where they are from, and their digest, as plain JSON.
-        note: for the user; empty for none.
+        source: their origin and digest, as JSON values.
+        note: for the user; may be empty.
     """
 
     labels: KnownLabels | None = None
@@ -41,7 +41,7 @@ def labels_to_learn(dataset: Dataset, table: Table, label: str | None, labelled:
     """Return the labels that a fit learns from; see ``label_source``.
 
     Raises:
-        InputError: for keys that the table lacks, or labels that teach nothing; see ``check_labels``.
+        InputError: for keys that the table lacks, or unusable labels; see ``check_labels``.
     """
     source = label_source(dataset, table, label, labelled)
     if source.labels is not None:
@@ -53,9 +53,9 @@ def label_source(dataset: Dataset, table: Table, label: str | None, labelled: st
     """Return the labels of all or some rows of a dataset.
 
     Args:
-        dataset: read with the column ``label``, where that is one of the table.
-        table: that it is of.
-        label: column of classes, in ``labelled`` where that is given.
+        dataset: read with the column ``label``, if it is in the table.
+        table: of the dataset.
+        label: class column, in ``labelled`` if given.
         labelled: file of keys and classes, or a folder of rounds.
 
     Raises:
@@ -98,12 +98,12 @@ def classes_in(dataset: Dataset, table: Table) -> Codes | None:
 
 
 def labels_in(dataset: Dataset, codes: Codes) -> KnownLabels:
-    """Return the classes of rows of the dataset as labels."""
+    """Return the classes of the dataset's rows as labels."""
     return _labels(dataset, np.arange(len(dataset.rows)), codes.codes.astype(np.int64), tuple(codes.names))
 
 
 def _labels(dataset: Dataset, rows: np.ndarray, codes: np.ndarray, classes: tuple[str, ...]) -> KnownLabels:
-    """Return the labels of rows with a class and an embedding; of copies the first that has one."""
+    """Return the labels of rows with a class and an embedding; of copies, only the first."""
     usable = (codes >= 0) & np.isin(rows, dataset.at)
     place, first = np.unique(dataset.copies.place[np.searchsorted(dataset.at, rows[usable])], return_index=True)
     present, numbers = np.unique(codes[usable][first], return_inverse=True)

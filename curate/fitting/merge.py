@@ -46,15 +46,15 @@ OK = "ok"
 
 @dataclass(frozen=True)
 class MergeResult:
-    """The files written, and their rows.
+    """The table written, and its rows.
 
     Attributes:
-        path: the table.
-        rows: in it.
-        tables: path -> rows that came from it.
-        moved: rows whose ``uri`` is another one now.
-        fitted: whether the scores of the dataset were fitted to all rows.
-        notes: what the user should know.
+        path: of the table.
+        rows: number of its rows.
+        tables: number of rows from each input, by path.
+        moved: number of rows with a new ``uri``.
+        fitted: whether relative scores were fitted to all rows.
+        notes: for the user.
     """
 
     path: Path
@@ -124,7 +124,7 @@ def _has_fit(table: Table) -> bool:
 
 
 def _model_of(table: Table) -> str | Path | None:
-    """Return the model that scored a table, for corrupted copies; None, which the fit reports, if it is not found."""
+    """Return the model that scored a table, for corrupted copies; None if it is not found, which the fit reports."""
     try:
         return model_as_scored(table, None)
     except InputError:
@@ -151,7 +151,7 @@ def _refuse_places(tables: Sequence[Table], out: Path, root: str | None) -> None
 
 
 def _refuse_different(tables: Sequence[Table]) -> list[str]:
-    """Return a note if tables may differ in the last digits; refuse tables whose scores are not comparable."""
+    """Refuse tables whose scores are not comparable; return a note if last digits may differ."""
     settings = []
     for table in tables:
         of = table.metadata.get("settings")
@@ -198,7 +198,7 @@ def _keys(tables: Sequence[Table], *, prefix: bool) -> list[pl.Series]:
 
 
 def _moved(table: Table, keys: pl.Series, root: str) -> tuple[pl.Series, int]:
-    """Return the path of each image below a folder, and how many rows have a new path."""
+    """Return the path of each image below a folder, and the number of rows with a new path."""
     manifest = open_manifest(root, SourceOptions())
     if not is_text(table.schema.field(KEY).type) or URI not in manifest.schema.names:
         raise InputError(f"expected keys that are paths below {root}, got {keys.dtype}; score the images again")
@@ -227,7 +227,7 @@ def _fitted_columns(tables: Sequence[Table]) -> list[str]:
 
 
 def _schema(tables: Sequence[Table], key: pl.DataType, dropped: Sequence[str]) -> pa.Schema:
-    """Return the columns of all tables, the first table's first; refuse one that has two types."""
+    """Return the columns of all tables, the first table's first; refuse a column of two types."""
     fields: dict[str, pa.Field] = {}
     for table in tables:
         for field in table.stored.schema:

@@ -1,4 +1,4 @@
-"""The result of a fit and its messages: notes on the columns, and how much a cut would drop."""
+"""The result of a fit and its messages: notes on the columns, and the effect of a cut."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -27,9 +27,9 @@ class Share:
     """How much of one class or cluster a cut would drop.
 
     Attributes:
-        name: of the class, or the number of the cluster.
-        rows: of it.
-        taken: rows that the cut would take.
+        name: of the class, or number of the cluster.
+        rows: number of its rows.
+        taken: number of rows that the cut would drop.
     """
 
     name: str
@@ -42,7 +42,7 @@ def shares_of(score: NDArray, codes: NDArray[np.integer], names: list[str]) -> l
 
     Args:
         score: higher is less certain, shape (M,).
-        codes: group of each row, a place in ``names``, shape (M,); -1 for none.
+        codes: group of each row, an index in ``names``, shape (M,); -1 for none.
         names: of the groups.
     """
     order = np.argsort(score, kind="stable")
@@ -60,21 +60,21 @@ class FitResult(Printed):
     """The result of ``curate fit``.
 
     Attributes:
-        rows: that it was fitted to, or that were judged by a model that was fitted before.
-        without: what is wrong with the embeddings of other rows -> how many.
-        references: rows that the model keeps to compare others with.
-        n_bytes: that it keeps next to the base model.
-        digest: of what it keeps.
-        kind: ``class`` or ``cluster``: what ``shares`` are of.
-        shares: what keeping the most certain 70 % would take of each.
-        outside: share of the rows that lie farther from the dataset than 99 % of the rows it was fitted to.
-        labels: what is known from labels: of those that were learned from, the fields of ``Learned``; else ``rows``,
-            ``classes`` and the ``auroc`` of ``unc_ambiguous``, with its interval; empty without labels.
+        rows: number of rows fitted to, or scored by an earlier fit.
+        without: number of rows without usable embedding, by reason.
+        references: number of rows that the model stores for comparison.
+        n_bytes: size of the fit in the model.
+        digest: of the fit.
+        kind: of ``shares``: ``class`` or ``cluster``.
+        shares: effect of keeping the most certain 70 %.
+        outside: share of rows farther from the dataset than 99 % of the fitted rows.
+        labels: accuracy on labels: with labels to learn from, the fields of ``Learned``; else ``rows``, ``classes`` and
+            the ``auroc`` of ``unc_ambiguous`` with its interval; empty without labels.
         recall: share of the true neighbours that the search found.
         path: the model written, or None.
         applied: the table written, or None.
-        fitted_before: whether a model that was fitted before was applied, and nothing fitted.
-        notes: notes for the user, such as what ``p_junk`` is based on.
+        fitted_before: whether an earlier fit was applied instead of a new one.
+        notes: for the user, such as the source of ``p_junk``.
     """
 
     rows: int
@@ -101,7 +101,7 @@ class FitResult(Printed):
         return {"path": self.path, "applied": self.applied}
 
     def lines(self) -> list[str | Grid]:
-        """Return the printed lines: what to know about the columns, shares, and the files."""
+        """Return the printed lines: notes on the columns, shares, and the files."""
         if self.fitted_before:
             notes = _of_rows_outside(self.outside, self.rows)
         else:
@@ -124,7 +124,7 @@ def _of_rows_outside(outside: float, rows: int) -> list[str]:
 
 
 def _of_size(rows: int, references: int, recall: float) -> list[str]:
-    """Return notes on the number of rows: too few to judge, or so many that only a sample is kept."""
+    """Return notes on the number of rows: too few to judge, or so many that only a sample is stored."""
     lines = []
     if rows < FEW_ROWS:
         lines.append(f"fitted to {counted(rows, 'image')}: fewer than {FEW_ROWS} are too few to use")

@@ -21,11 +21,11 @@ class FitVerification(VerificationResult):
     """The result of fitting a model again.
 
     Attributes:
-        rows: that it was fitted to.
-        table: whether the table holds the rows that it was fitted to.
-        labels: whether the labels are those that it learned from.
-        fit: whether what is fitted again is what the model keeps.
-        applied: whether the table that was written next to it has the bytes it had; None where none was, or it is gone.
+        rows: number of rows fitted to.
+        table: whether the table still holds the same rows.
+        labels: whether the labels are the same.
+        fit: whether the new fit equals the model's.
+        applied: whether the table written with it has the same bytes; None if there is none.
     """
 
     rows: int
@@ -55,7 +55,7 @@ class Origin:
 
     @classmethod
     def of(cls, about: dict[str, Any]) -> Self:
-        """Return the origin recorded in that section.
+        """Return the origin recorded in the fit section of a card.
 
         Raises:
             AttributeError, KeyError, TypeError, ValueError: if a part is missing or of the wrong type.
@@ -79,8 +79,8 @@ def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVeri
     """Fit a model again to its table with its recorded settings, and compare.
 
     Args:
-        model: that ``curate fit`` wrote.
-        table: what it was fitted to, if that has moved since.
+        model: written by ``curate fit``.
+        table: table that it was fitted to, if it was moved.
 
     Raises:
         InputError: if the model was not fitted, or a table or file of labels is missing or cannot be read.

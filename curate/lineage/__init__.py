@@ -1,1 +1,1 @@
-"""How a subset came about: its receipts as one chain down to the pixels, compared and explained."""
+"""The lineage of a subset: its receipts as one chain down to the pixels, compared and explained."""

@@ -1,4 +1,4 @@
-"""Two subsets, or two receipts, next to one another: by row, by value and by setting."""
+"""Two subsets, or two receipts, compared by row, value and setting."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,13 +58,13 @@ WRITTEN_AT_ONCE = 65_536
 
 @dataclass(frozen=True)
 class Setting:
-    """Something that one chain says otherwise than the other.
+    """A setting in which two chains differ.
 
     Attributes:
-        step: of which it is, such as ``2 filter``.
+        step: number and policy, such as ``2 filter``.
         name: of the setting.
-        first: its value; None if absent.
-        second: the same.
+        first: value in the first chain; None if absent.
+        second: value in the second chain; None if absent.
     """
 
     step: str
@@ -74,11 +74,9 @@ class Setting:
 
 
 def compare_settings(first: Sequence[Link], second: Sequence[Link]) -> list[Setting]:
-    """Compare the options of the steps of two chains, and on what they ran; not where files lie or are called.
+    """Return the differing options and inputs of the steps of two chains, without file paths and names.
 
-    Args:
-        first: steps, from the table that was scored on.
-        second: the same.
+    Both chains start at the scored table.
     """
     settings: list[Setting] = []
     names = [step.policy for step in first], [step.policy for step in second]
@@ -100,7 +98,7 @@ def _compare(old: Link, new: Link, step: str, *, is_first: bool) -> Iterator[Set
 
 
 def _facts(link: Link, *, is_first: bool) -> Iterator[tuple[str, Any]]:
-    """The compared facts of a receipt: the input of a later step is the output of the step before."""
+    """Yield the compared facts of a receipt: the input of a later step is the output of the step before."""
     noted = link.noted
     if is_first:
         yield "rows of the input", noted["input"].get("n_rows")
@@ -122,7 +120,7 @@ def _facts(link: Link, *, is_first: bool) -> Iterator[tuple[str, Any]]:
 
 
 def _flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value in nested objects, under its path."""
+    """Yield every value of nested objects under its path."""
     for name, each in value.items():
         if isinstance(each, Mapping):
             yield from _flat(each, f"{before}{name}.")
@@ -135,9 +133,9 @@ class Missing:
     """Rows that only one table has, or that are decided differently.
 
     Attributes:
-        rows: how many.
-        why: what the steps of the other say of them, or both decisions, and how many rows: the most first.
-        named: key and reason of the first of them.
+        rows: number of these rows.
+        why: number of rows by the other chain's decision, or by both decisions, most frequent first.
+        named: key and reason of the first rows.
     """
 
     rows: int
@@ -150,17 +148,17 @@ class Diff(VerificationResult):
     """The differences of two tables.
 
     Attributes:
-        tables: where they are.
-        rows: of each.
-        in_both: rows whose key is in both.
-        only_first: rows that the second has not, and why.
-        only_second: the same.
-        same_order: whether the rows of both are in one order.
-        columns: name -> type in the first and in the second, None where it is missing; those that differ.
-        values: in what the rows of both differ.
-        decisions: rows of both whose decision, rule or reason differs, where both tables hold them.
-        settings: options of the steps, where they differ.
-        steps: policies that led to each, from the table that was scored on.
+        tables: their paths.
+        rows: number of rows of each.
+        in_both: number of rows whose key is in both.
+        only_first: rows missing in the second, and why.
+        only_second: rows missing in the first, and why.
+        same_order: whether the shared rows are in the same order.
+        columns: differing columns: name -> type in the first and in the second, None if missing.
+        values: differing values of shared rows.
+        decisions: shared rows whose decision, rule or reason differs, if both tables have them.
+        settings: differing options of the steps.
+        steps: policies that led to each, from the scored table.
     """
 
     tables: tuple[str, str]
@@ -177,7 +175,7 @@ class Diff(VerificationResult):
 
     @property
     def identical(self) -> bool:
-        """Whether both hold the same rows, in one order, with the same columns and values, however they were made."""
+        """Whether both have the same rows in the same order, columns and values, however they were made."""
         rows = not self.only_first.rows and not self.only_second.rows and self.same_order
         return rows and not self.columns and not self.values.rows and not self.decisions.rows
 
@@ -224,7 +222,7 @@ diff = callable_of(DiffOptions, run_diff)
 
 
 def _side(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]]:
-    """The subset at a path, and the steps that led to it."""
+    """Return the subset at a path, and the steps that led to it."""
     if path.suffix != ".json" and not (path.is_file() and receipt_beside(path).is_file()):
         return open_table(path, require=[KEY]), []
     steps = list(links(receipt_of(path), Searched(path.parent, tuple(map(Path, roots)))))[::-1]
@@ -268,7 +266,7 @@ def _write(
     *,
     overwrite: bool,
 ) -> None:
-    """Write every row that only one of the tables holds."""
+    """Write every row that only one of the tables has."""
     described = {name: {"meaning": words} for name, words in MEANINGS.items()}
     meta = {"kind": "rows that differ", "tables": [str(table.path) for table in tables], "columns": described}
     with TableWriter(out, SCHEMA, meta, overwrite=overwrite) as writer:

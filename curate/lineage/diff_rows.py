@@ -1,4 +1,4 @@
-"""Which rows two tables share, why the others are missing, and in which columns the shared ones differ."""
+"""The rows that two tables share, why others are missing, and the columns in which shared rows differ."""
 
 import json
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ WHY = ("policy", *NOTED)
 
 @dataclass(frozen=True)
 class SharedRows:
-    """The rows of two tables, by their keys.
+    """The rows of two tables, matched by key.
 
     Attributes:
-        pairs: rows of the first and of the second with one key, shape (M, 2), in the order of the first.
-        only: rows that the other table has not, ascending, of each.
-        hashes: of the keys of all rows, of each.
+        pairs: row numbers in the first and in the second with equal keys, shape (M, 2), in the order of the first.
+        only: for each table, row numbers missing in the other, ascending.
+        hashes: for each table, the key hash of every row.
     """
 
     pairs: NDArray[np.int64]
@@ -39,15 +39,15 @@ class SharedRows:
 
     @property
     def in_order(self) -> bool:
-        """Whether the shared rows are in one order in both."""
+        """Whether the shared rows are in the same order in both."""
         return bool((np.diff(self.pairs[:, 1]) > 0).all())
 
 
 def shared_rows(first: Table, second: Table) -> SharedRows:
-    """Match the rows of two tables by their keys: 16 bytes a row in memory.
+    """Match the rows of two tables by key, with 16 bytes per row in memory.
 
     Raises:
-        InputError: for a key that a table has twice, or a null.
+        InputError: for a null key, or a key that a table has twice.
     """
     hashes = key_hashes(first), key_hashes(second)
     for table, table_hashes in zip((first, second), hashes, strict=True):
@@ -61,9 +61,7 @@ def shared_rows(first: Table, second: Table) -> SharedRows:
 
 
 def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> pl.DataFrame:
-    """Return the first step that dropped each row: step (from 1), policy, decision, reason, rule; M rows.
-
-    All are null where no step has met the row.
+    """Return the first step that dropped each of M rows: step (from 1), policy, decision, reason, rule; or nulls.
 
     Args:
         hashes: of the keys, shape (M,).
@@ -86,7 +84,7 @@ def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> pl.DataFra
 
 
 def differing_rows(first: Table, second: Table, shared: SharedRows, names: Sequence[str]) -> NDArray[np.int64]:
-    """Return which of the shared pairs differ in some column, as numbers of ``shared.pairs``: 16 bytes a row."""
+    """Return the indices of ``shared.pairs`` whose rows differ in some column; needs 16 bytes per row."""
     if not names or not len(shared.pairs):
         return np.empty(0, np.int64)
     first_hashes, second_hashes = _row_hashes(first, names), _row_hashes(second, names)
@@ -94,7 +92,7 @@ def differing_rows(first: Table, second: Table, shared: SharedRows, names: Seque
 
 
 def _row_hashes(table: Table, names: Sequence[str]) -> NDArray[np.uint64]:
-    """A hash of the values of each row, shape (N,)."""
+    """Return a hash of the values of each row, shape (N,)."""
     parts = [np.empty(0, np.uint64)]
     kinds = {name: table.schema.field(name).type for name in names}
     texts = [name for name, kind in kinds.items() if pa.types.is_nested(kind) and not is_vector(kind)]
@@ -114,13 +112,13 @@ def _as_text(column: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Values:
-    """The differences of shared rows.
+    """The differing values of shared rows.
 
     Attributes:
-        rows: how many differ.
-        looked_at: how many of these were compared column by column.
-        columns: of each column, how many of these differ in it, the most first.
-        named: key, column, value in the first, value in the second, of the first ones.
+        rows: number of differing rows.
+        looked_at: number of these that were compared column by column.
+        columns: number of these that differ, by column, largest first.
+        named: key, column, first and second value of the first differences.
     """
 
     rows: int
@@ -130,7 +128,7 @@ class Values:
 
 
 def compare_values(first: Table, second: Table, shared: SharedRows, names: Sequence[str], n_named: int) -> Values:
-    """Compare the columns of shared rows, lists by all their numbers; NaN equals NaN."""
+    """Compare the columns of shared rows, lists element by element; NaN equals NaN."""
     rows = differing_rows(first, second, shared, names)
     pairs = shared.pairs[rows[:MOST_LOOKED_AT]]
     old_rows, new_rows = first.take(pairs[:, 0], [KEY, *names]), second.take(pairs[:, 1], [KEY, *names])
@@ -152,8 +150,8 @@ def compare_decisions(
     """Compare the decisions of shared rows, in memory.
 
     Returns:
-        rows whose decision, rule or reason differs; both decisions and the rule of the second, with their rows, the
-        most first; key and reason in the second of the first ones, those with another decision before others.
+        Number of rows whose decision, rule or reason differs; number of rows by both decisions and the second rule,
+        largest first; key and second reason of the first rows, different decisions first.
     """
     names = [KEY, *NOTED]
     old, new = (
@@ -174,5 +172,5 @@ def compare_decisions(
 
 
 def _short(value: Any) -> Any:
-    """A value for display; of a list only how long it is."""
+    """Return a value for display; of a list only its length."""
     return f"{len(value):,} values" if isinstance(value, list) else value

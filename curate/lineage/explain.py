@@ -1,4 +1,4 @@
-"""The history of an image: each step with its decision and reason, from the scored table on."""
+"""The history of an image: the decision and reason of every step after scoring."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -35,14 +35,14 @@ class Event:
 
     Attributes:
         policy: its name.
-        receipt: where it lies.
-        decision: keep, drop, undecided or failed; ``absent`` where an earlier step had let it go; ``added`` of a
+        receipt: its path.
+        decision: keep, drop, undecided or failed; ``absent`` if an earlier step dropped the row; ``added`` for a
             calibration, which decides nothing.
         reason: in words.
-        rule: that decided, as typed.
-        noted: what else the decisions hold of it, without nulls: score, threshold, margin, group, rank, ...; of a
-            dropped copy also ``kept_by``, the criteria that decided which one is kept.
-        added: columns of the row that the step wrote and its input had not.
+        rule: the deciding rule, as typed.
+        noted: further non-null values in the decisions: score, threshold, margin, group, rank, ...; of a dropped copy
+            also ``kept_by``, the criteria for the kept copy.
+        added: columns of the row that the step added.
     """
 
     policy: str
@@ -56,13 +56,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Story:
-    """All that happened to a row.
+    """The history of a row.
 
     Attributes:
         key: of the row.
-        table: that was scored.
+        table: the scored table.
         row: its values there, without lists, bytes and nulls.
-        events: one a step, in the order of the steps.
+        events: one per step, in order.
     """
 
     key: str
@@ -72,14 +72,14 @@ class Story:
 
     @property
     def lost(self) -> int | None:
-        """The number of the first step, from 0, that dropped it; None where it is in all subsets."""
+        """Index of the first step that dropped the row; None if no step did."""
         return next(
             (n for n, event in enumerate(self.events) if event.decision in OUTCOMES and event.decision != KEPT), None
         )
 
     @property
     def in_its_place(self) -> str | None:
-        """The key of the row kept instead of this one; None where none was, or this row was kept."""
+        """Key of the row kept instead of this one; None if there is none."""
         return None if self.lost is None else self.events[self.lost].noted.get(IN_ITS_PLACE)
 
     def to_json(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _check(keys: Sequence[str]) -> None:
 
 
 def _steps(table: AnyPath, roots: Sequence[str | Path]) -> tuple[AnyPath, list[Link]]:
-    """The table that was scored, and the steps from there on."""
+    """Return the scored table, and the steps after it."""
     searched = Searched(table.parent, tuple(map(Path, roots)))
     if table.suffix == ".json" or (table.is_file() and receipt_beside(table).is_file()):
         steps = list(links(receipt_of(table), searched))[::-1]
@@ -167,7 +167,7 @@ def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
 
 
 def _kept_by(rules: Sequence[Any]) -> str:
-    """What decided which of several copies is kept, in words; an empty text for other rules than a deduplication."""
+    """Return the criteria that selected one of several copies, in words; empty unless the step is a deduplication."""
     rule = rules[0] if rules and isinstance(rules[0], Mapping) else {}
     if not rule.get("keep") or rule.get("against"):  # what another table holds is always kept
         return ""
@@ -183,7 +183,7 @@ def _output(step: Link, name: str) -> Table:
 
 
 def _rows_of(table: Table, keys: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The values of rows by key: of some columns, without lists, bytes and nulls; -0 is 0."""
+    """Return some values of rows by key, without lists, bytes and nulls; -0 becomes 0."""
     kinds = {name: table.schema.field(name).type for name in names}
     plain = [name for name, kind in kinds.items() if not pa.types.is_nested(kind) and not is_bytes(kind)]
     row_of_key = rows_with_keys(table, keys)

@@ -34,12 +34,12 @@ class PixelCheck(VerificationResult):
     """The result of reading images again.
 
     Attributes:
-        table: that holds the digests.
-        n_rows: rows of it that have one.
-        n_compared: images that were looked for.
-        n_changed: images that have other bytes.
+        table: that has the digests.
+        n_rows: rows with a digest.
+        n_compared: images that were read.
+        n_changed: images with other bytes.
         n_lost: images that cannot be read.
-        named: the first of both: key and what is wrong.
+        named: key and problem of the first changed or lost images.
     """
 
     table: str
@@ -51,16 +51,12 @@ class PixelCheck(VerificationResult):
 
     @property
     def identical(self) -> bool:
-        """Whether every image that was looked for has the bytes that were scored."""
+        """Whether every image that was read has the same bytes as when it was scored."""
         return not self.n_changed and not self.n_lost
 
 
 def amount(text: str | int) -> int | None:
-    """Return how many rows are meant; None for all.
-
-    Raises:
-        InputError: for anything but ``all`` and whole numbers from 1 on.
-    """
+    """Return a requested number of rows, None for all; InputError unless it is ``all`` or an integer >= 1."""
     if text == ALL:
         return None
     try:
@@ -77,14 +73,14 @@ def amount(text: str | int) -> int | None:
 def check_pixels(
     table: Table, n: int | None, *, seed: int, source: str | None = None, roots: Sequence[Path] = ()
 ) -> PixelCheck:
-    """Read the images of a table, or of some rows by the seed, and compare their SHA-256 with what is noted.
+    """Read all or some images of a table, and compare their SHA-256 with the recorded ones.
 
     Args:
         table: with ``key`` and ``sha256``.
-        n: rows drawn by a hash of their keys; None for all.
-        seed: of the rows.
-        source: what was scored, where the table names no files.
-        roots: where there are any, no image outside of them is read.
+        n: number of rows drawn by a hash of their keys; None for all.
+        seed: of the draw.
+        source: location of the images, if the table has no file paths.
+        roots: if any, no image outside of these folders is read.
 
     Raises:
         InputError: for a table without digests or images, or an image outside of the roots.
@@ -109,7 +105,7 @@ def check_pixels(
 
 
 def _rows(table: Table) -> NDArray[np.int64]:
-    """The rows that have a digest."""
+    """Return the row numbers with a digest."""
     rows, start = [np.zeros(0, np.int64)], 0
     for batch in table.batches([SHA256]):
         rows.append(start + np.flatnonzero(batch.column(0).is_valid().to_numpy(zero_copy_only=False)))
@@ -132,13 +128,7 @@ def _refuse_outside(table: Table, rows: NDArray[np.int64], roots: Sequence[Path]
 
 @dataclass
 class VerifiedStep:
-    """A receipt of a chain that was derived again.
-
-    Attributes:
-        policy: its name.
-        receipt: where it lies.
-        verification: what came of it.
-    """
+    """A receipt of a chain, and the result of deriving its output again."""
 
     policy: str
     receipt: str
@@ -150,9 +140,9 @@ class Proof(Verification):
     """The result of deriving a subset again, with the steps before it.
 
     Attributes:
-        receipt: where it lies.
-        earlier: the steps before the last, the latest first; empty unless the chain was requested.
-        origin: what the first of them read: kind, rows, model, source; empty unless the chain was requested.
+        receipt: its path.
+        earlier: earlier steps, latest first; empty unless the chain was requested.
+        origin: facts of the first step's input: kind, rows, model, source; empty unless the chain was requested.
         pixels: images compared with their digests; None unless requested.
     """
 
@@ -163,7 +153,7 @@ class Proof(Verification):
 
     @property
     def identical(self) -> bool:
-        """Whether nothing differs, in any step, nor in the pixels."""
+        """Whether nothing differs in any step or in the pixels."""
         steps = all(step.verification.identical for step in self.earlier)
         return super().identical and steps and (self.pixels is None or self.pixels.identical)
 
@@ -171,8 +161,10 @@ class Proof(Verification):
 def run_verify(options: VerifyOptions) -> Proof:
     """Apply the receipt's policy to its input again and compare with the files next to the receipt.
 
+    The order of rows in the input does not matter.
+
     Returns:
-        whether all is identical, and what is not. Rows may be in another order in the input.
+        Whether all is identical, and what is not.
 
     Raises:
         InputError: if a receipt, an input or an output is missing or cannot be read.
@@ -218,14 +210,14 @@ def _lost(step: Link) -> InputError:
 
 
 def _first(step: Link) -> Table:
-    """The table that the first step read."""
+    """Return the table that the first step read."""
     if step.source is None:
         raise _lost(step)
     return open_table(step.source, require=[KEY])
 
 
 def _origin(table: Table) -> dict[str, Any]:
-    """Return how a table that no policy wrote was made, from its own metadata."""
+    """Return how a table was made that no policy wrote, from its own metadata."""
     about = table.metadata
     model = about.get("model")
     facts = {
