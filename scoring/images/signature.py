@@ -189,11 +189,17 @@ def same_colours(first: NDArray[np.int8], second: NDArray[np.int8], *, closely: 
     Returns:
         shape (P,).
     """
-    cells = [each.reshape(-1, CELLS * CELLS, 2).astype(np.float32) for each in (first, second)]
-    apart = np.hypot(*np.moveaxis(cells[0] - cells[1], -1, 0)).max(1)
-    most = [np.hypot(*np.moveaxis(each, -1, 0)).max(1) for each in cells]
+    colours = [each.astype(np.float32) for each in (first, second)]
+    apart, *most = (np.sqrt(each.max(1)) for each in map(_squares, (colours[0] - colours[1], *colours)))
     limit = np.clip(APART * np.maximum(*most), LEAST_APART, MOST_APART) if closely else MOST_APART
     return (apart <= limit) | (most[1] < GREY)
+
+
+def _squares(colours: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the squared length of the colour of each cell, shape (P, 16)."""
+    squares = colours * colours
+    lengths: NDArray[np.float32] = squares[:, ::2] + squares[:, 1::2]
+    return lengths
 
 
 def reorient_chroma(values: NDArray[np.int8], orientation: int) -> NDArray[np.int8]:

@@ -6,6 +6,11 @@ fitted to the other by what such edits do to it, to first order; of what is left
 the other cells.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,8 +27,10 @@ MOVED = 0.1  # cells: a crop moves some by more, and images of one template by l
 MOST_MOVED = 2.5  # cells, of a crop of 4 % of a side
 TURNS = 4  # of fitting a crop
 BORDER = 2  # cells that a crop takes away or brings in
-AT_ONCE = 128  # pairs: about 80 MB
+AT_ONCE = 32  # pairs: about 15 MB
 COPY, OTHER = 1.25, 2.5  # ``local_change`` up to which two are copies, and above which they are different images
+FAR = 6.0  # of a first fit, times the largest change that counts: no other fit then finds less
+PLACE = np.linspace(-1, 1, SIDE, dtype=np.float32)
 Floats = NDArray[np.floating]
 
 
@@ -42,32 +49,46 @@ def thumbnail(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.rint(np.round(luma(image), 3)).astype(np.uint8).ravel()
 
 
-def local_change(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]:
+def local_change(
+    first: NDArray[np.uint8],
+    second: NDArray[np.uint8],
+    at: NDArray[np.int64] | None = None,
+    *,
+    most: float = OTHER,
+) -> NDArray[np.float64]:
     """Return how much larger a local difference of P pairs is than another encoding, size, light or crop makes it.
 
     Args:
-        first: thumbnails, shape (P, 4096).
-        second: the same of the other images.
+        first: thumbnails, shape (F, 4096).
+        second: of the other images, shape (P, 4096).
+        at: place of the first image of each pair, ascending, shape (P,); by default F is P.
+        most: what is larger need not be exact.
 
     Returns:
         shape (P,): 0 for equal ones, at most 1.25 for copies, above 2.5 for images that differ in a part.
     """
-    changes = np.zeros(len(first))
-    for start in range(0, len(first), AT_ONCE):
-        part = slice(start, start + AT_ONCE)
-        a, b = (each[part].reshape(-1, SIDE, SIDE).astype(np.float32) for each in (first, second))
-        left, moved = _fitted(a, b)
-        changes[part] = _excess(left, a, b, 0)
-        for again, check in (
-            (changes[part] > COPY, lambda a, b: _excess(_fitted(b, a)[0], a, b, 0)),
-            ((changes[part] > COPY) & (np.abs(moved).max(1) > MOVED), _cropped),
-        ):
-            if (at := np.flatnonzero(again)).size:
-                changes[start + at] = np.minimum(changes[start + at], check(a[at], b[at]))
+    changes = np.zeros(len(second))
+    for part, edits, b, of in _blocks(first, second, at):
+        slopes = _steepness(*_slopes(b))
+        left, moved = edits.fitted(b, of)
+        change = _excess(left, _allowed(edits.slopes[of], slopes))
+        again = np.flatnonzero((change > COPY) & (change <= FAR * most))
+        cropped = again[np.abs(moved[again]).max(1) > MOVED]
+        if len(again):
+            turned, a = _Edits.of(b[again]), edits.cells[of[again]]
+            left, _ = turned.fitted(a, np.arange(len(a)))
+            allowed = _allowed(turned.slopes, edits.slopes[of[again]])
+            change[again] = np.minimum(change[again], _excess(left, allowed))
+        if len(cropped):
+            least = _cropped(edits.cells[of[cropped]], b[cropped], slopes[cropped], FAR * most)
+            change[cropped] = np.minimum(change[cropped], least)
+        changes[part] = change
     return np.round(changes, 3)
 
 
-def differences(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.int8]:
+def differences(
+    first: NDArray[np.uint8], second: NDArray[np.uint8], at: NDArray[np.int64] | None = None
+) -> NDArray[np.int8]:
     """Return where the second of P pairs differs from the first, with large differences counted more.
 
     Of two images that differ from one template, the cosine of these is near 1 if they are copies of each other.
@@ -75,67 +96,129 @@ def differences(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[
     Returns:
         int8, shape (P, 1024): sums of 2 x 2 signed squares, the largest magnitude 127.
     """
-    sums = np.zeros((len(first), WIDTH // 4), np.int8)
-    for start in range(0, len(first), AT_ONCE):
-        part = slice(start, start + AT_ONCE)
-        a, b = (each[part].reshape(-1, SIDE, SIDE).astype(np.float32) for each in (first, second))
-        left, _ = _fitted(a, b)
-        relative = left / _allowed(a, b)
+    sums = np.zeros((len(second), WIDTH // 4), np.int8)
+    for part, edits, b, of in _blocks(first, second, at):
+        relative = edits.fitted(b, of)[0] / _allowed(edits.slopes[of], _steepness(*_slopes(b)))
         cells = (relative * np.abs(relative)).reshape(-1, SIDE // 2, 2, SIDE // 2, 2).sum((2, 4))
         most = np.abs(cells).max((1, 2), keepdims=True)
-        sums[part] = np.rint(cells * (127 / np.maximum(most, 1e-6))).reshape(len(a), -1)
+        sums[part] = np.rint(cells * (127 / np.maximum(most, 1e-6))).reshape(len(b), -1)
     return sums
 
 
-def _cropped(a: Floats, b: Floats) -> NDArray[np.float64]:
+def _blocks(
+    first: NDArray[np.uint8], second: NDArray[np.uint8], at: NDArray[np.int64] | None
+) -> Iterator[tuple[slice, "_Edits", Floats, NDArray[np.int64]]]:
+    """Yield some pairs, the edits of their first images, the second images, and the place of each pair's first."""
+    at = np.arange(len(second)) if at is None else at
+    for start in range(0, len(second), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        distinct, of = np.unique(at[part], return_inverse=True)
+        a, b = (each.reshape(-1, SIDE, SIDE).astype(np.float32) for each in (first[distinct], second[part]))
+        yield part, _Edits.of(a), b, of
+
+
+def _cropped(a: Floats, b: Floats, slopes: Floats, far: float) -> NDArray[np.float64]:
     """Return the least excess over fits of a crop: the first image moved and stretched, its border left out."""
-    best, moved, seen = np.full(len(a), np.inf), np.zeros((len(a), 4), np.float32), a
+    best, moved, at = np.full(len(a), np.inf), np.zeros((len(a), 4), np.float32), np.arange(len(a))
+    edits = _Edits.of(a)
     for turn in range(TURNS + 1):
-        left, more = _fitted(seen, b)
+        left, more = edits.fitted(b[at], np.arange(len(at)))
         if turn:
-            best = np.minimum(best, _excess(left, seen, b, BORDER))
-        if turn < TURNS:
-            moved = np.clip(moved + np.clip(more, -1, 1), -MOST_MOVED, MOST_MOVED).astype(np.float32)
-            seen = _sampled(moved[:, 1], moved[:, 3]) @ a @ _sampled(moved[:, 0], moved[:, 2]).transpose(0, 2, 1)
+            excess = _excess(left, _allowed(edits.slopes, slopes[at]), BORDER)
+            best[at] = np.minimum(best[at], excess)
+            at, more = at[excess <= far], more[excess <= far]
+        if turn == TURNS or not len(at):
+            break
+        moved[at] = np.clip(moved[at] + np.clip(more, -1, 1), -MOST_MOVED, MOST_MOVED)
+        across, down = _sampled(moved[at, 0], moved[at, 2]), _sampled(moved[at, 1], moved[at, 3])
+        edits = _Edits.of(down @ a[at] @ across.transpose(0, 2, 1))
     return best
 
 
-def _fitted(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Return what edits of the first image do not explain of the second, shape (P, 64, 64), and the movement.
+@dataclass(frozen=True)
+class _Edits:
+    """What edits of F images change, to first order.
 
-    Edits, to first order, add multiples of: one, the grey, its hinges, what two widths of blur change, its slopes, and
-    these times the place (stretching). The movement, shape (P, 4), is in cells: across, down, and both at the edges.
+    Attributes:
+        cells: the images, shape (F, 64, 64).
+        parts: one, the grey, its hinges, what two widths of blur change, its slopes, and these times the place
+            (stretching), shape (F, 11, 4096).
+        slopes: see ``_steepness``, shape (F, 64, 64).
     """
-    across, down = np.gradient(a, axis=2), np.gradient(a, axis=1)
-    place = np.linspace(-1, 1, SIDE, dtype=np.float32)
-    blur = _mean(a)
-    parts = [np.ones_like(a), a, *(np.maximum(a - each, 0) for each in HINGES), blur - a, _mean(blur) - a]
-    parts += [across, down, across * place, down * place[:, None]]
-    columns = np.stack([each.reshape(len(a), -1) for each in parts], 2)  # (P, 4096, 11)
-    apart = (b - a).reshape(len(a), -1, 1)
-    columns /= (lengths := np.sqrt((columns * columns).sum(1, keepdims=True)) + 1e-6)
-    turned = columns.transpose(0, 2, 1)
-    products = (turned @ columns).astype(np.float64) + 1e-5 * np.eye(len(parts))
-    shares = np.linalg.solve(products, (turned @ apart).astype(np.float64)).astype(np.float32)  # (P, 11, 1)
-    weights = shares[:, :, 0] / lengths[:, 0]
-    slope = np.clip(1 + weights[:, 1], 0.5, 2)[:, None]
-    return (apart - columns @ shares).reshape(a.shape), (weights[:, -4:] / slope).astype(np.float32)
+
+    cells: Floats
+    parts: Floats
+    slopes: Floats
+
+    @classmethod
+    def of(cls, cells: Floats) -> Self:
+        """Return the edits of images."""
+        parts = np.empty((len(cells), 8 + len(HINGES), SIDE, SIDE), np.float32)
+        across, down = _slopes(cells)
+        blur = _mean(cells)
+        parts[:, 0], parts[:, 1] = 1, cells
+        for number, hinge in enumerate(HINGES):
+            np.maximum(cells - np.float32(hinge), 0, out=parts[:, 2 + number])
+        for number, each in enumerate((blur - cells, _mean(blur) - cells, across, down)):
+            parts[:, 2 + len(HINGES) + number] = each
+        np.multiply(across, PLACE, out=parts[:, -2])
+        np.multiply(down, PLACE[:, None], out=parts[:, -1])
+        return cls(cells, parts.reshape(len(cells), -1, WIDTH), _steepness(across, down))
+
+    def fitted(self, b: Floats, of: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Return what edits do not explain of P other images, shape (P, 64, 64), and the movement.
+
+        The movement, shape (P, 4), is in cells: across, down, and both at the edges.
+
+        Args:
+            b: the others, shape (P, 64, 64).
+            of: place of the image that each is compared with, ascending, shape (P,).
+        """
+        left = (b - self.cells[of]).reshape(-1, WIDTH)
+        products = (self.parts @ self.parts.transpose(0, 2, 1)).astype(np.float64)
+        lengths = np.sqrt(np.einsum("fee->fe", products)) + 1e-6
+        products = products / (lengths[:, :, None] * lengths[:, None]) + 1e-5 * np.eye(lengths.shape[1])
+        starts = np.searchsorted(of, np.arange(len(self.cells) + 1))
+        some = [slice(*each) for each in pairwise(starts.tolist())]
+        along = np.concatenate([left[each] @ parts.T for each, parts in zip(some, self.parts, strict=True)])
+        shares = np.linalg.solve(products[of], (along / lengths[of])[:, :, None])[:, :, 0]
+        weights = (shares / lengths[of]).astype(np.float32)
+        for each, parts in zip(some, self.parts, strict=True):
+            left[each] -= weights[each] @ parts
+        slope = np.clip(1 + weights[:, 1], 0.5, 2)[:, None]
+        return left.reshape(b.shape), weights[:, -4:] / slope
 
 
-def _excess(left: Floats, a: Floats, b: Floats, border: int) -> NDArray[np.float64]:
+def _excess(left: Floats, allowed: Floats, border: int = 0) -> NDArray[np.float64]:
     """Return by which factor the largest cell exceeds what copies have, shape (P,)."""
     inner = slice(border, SIDE - border)
-    cells = (np.abs(left) / _allowed(a, b))[:, inner, inner].reshape(len(a), -1)
+    cells = (np.abs(left) / allowed)[:, inner, inner].reshape(len(left), -1)
     typical = int(TYPICAL * cells.shape[1])
-    cells.partition(typical, axis=1)
-    largest = cells[:, typical:].max(1).astype(np.float64)
-    return np.maximum(largest / (cells[:, typical] + LEAST) / RATIO, largest / LARGEST)
+    largest = cells.max(1).astype(np.float64)
+    excess = largest / LARGEST
+    few = np.flatnonzero(excess <= FAR * OTHER)
+    usual = np.partition(cells[few], typical, axis=1)[:, typical]
+    excess[few] = np.maximum(excess[few], largest[few] / (usual + LEAST) / RATIO)
+    return excess
 
 
-def _allowed(a: Floats, b: Floats) -> Floats:
+def _allowed(slopes: Floats, others: Floats) -> Floats:
     """Return what edits leave of a cell, in grey levels: more where both images have edges."""
-    slopes = np.minimum(*(_mean(np.gradient(each, axis=2) ** 2 + np.gradient(each, axis=1) ** 2) for each in (a, b)))
-    return np.sqrt(NOISE**2 + BLUR**2 * slopes)
+    return np.sqrt(np.float32(NOISE**2) + np.float32(BLUR**2) * np.minimum(slopes, others))
+
+
+def _slopes(cells: Floats) -> tuple[Floats, Floats]:
+    """Return the slopes across and down: half the difference of the neighbours, at an edge of it and the next."""
+    across, down = np.empty((2, *cells.shape), np.float32)
+    for slope, along in ((across, cells), (down.swapaxes(1, 2), cells.swapaxes(1, 2))):
+        slope[:, :, 1:-1] = (along[:, :, 2:] - along[:, :, :-2]) / 2
+        slope[:, :, 0], slope[:, :, -1] = along[:, :, 1] - along[:, :, 0], along[:, :, -1] - along[:, :, -2]
+    return across, down
+
+
+def _steepness(across: Floats, down: Floats) -> Floats:
+    """Return the mean square of the slopes around each cell."""
+    return _mean(across * across + down * down)
 
 
 def _mean(cells: Floats) -> Floats:

@@ -64,6 +64,20 @@ def test_another_number_on_a_plate_is_a_local_change_in_any_order(text):
     assert local_change(first, of(photograph(5))[None])[0] > OTHER
 
 
+def test_pairs_of_one_image_are_compared_as_each_alone():
+    base = of(plate("AB 1234"), "PNG")
+    others = [of(plate(text), quality=quality) for text in ("AB 1234", "AB 1834", "KX 7650") for quality in (85, 50)]
+    others += [of(plate("AB 1234").crop((4, 3, 318, 236))), of(photograph(5))]
+    others = np.stack(others)
+    images = np.stack([others[0], base])
+    at = np.repeat([0, 1], len(others))
+    together = local_change(images, np.concatenate([others, others]), at)
+    alone = [local_change(first[None], second[None])[0] for first in images for second in others]
+    np.testing.assert_allclose(together, alone, atol=0.002)
+    strict = local_change(images, np.concatenate([others, others]), at, most=0.75)
+    assert ((strict <= 0.75) == (together <= 0.75)).all()
+
+
 def test_copies_differ_alike_from_another_image_of_the_template():
     base, one, copy, other = (
         of(plate(text), quality=quality)[None]

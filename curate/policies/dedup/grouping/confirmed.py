@@ -34,7 +34,7 @@ CHECKED = 8  # rows of a group next to the kept one: smaller groups are mostly v
 EVERY = 0.99  # threshold from which groups of any size are checked
 MOST_KEPT = 8  # kept images that a row is compared with
 AT_ONCE = 1024  # pairs of a thread
-MOST_THREADS = 16  # each takes about 80 MB
+MOST_THREADS = 16  # each takes about 30 MB
 Places = NDArray[np.int64]
 Marked = NDArray[np.bool_]
 
@@ -63,7 +63,7 @@ class Confirmation:
         """Return which rows of large groups are confirmed to be copies of their owners, shape (P,)."""
         owner = stars.owner[rows]
         mine = Thumbnails.read(self.table, np.union1d(rows, owner))
-        return _changes(mine, owner, mine, rows, self._turns(stars, rows)) <= STRICT
+        return _changes(mine, owner, mine, rows, self._turns(stars, rows), STRICT) <= STRICT
 
     def leaks(self, stars: Stars, other: Table) -> Marked:
         """Return which rows the signature links to a row of another table without being confirmed, shape (N,)."""
@@ -132,9 +132,11 @@ class Confirmation:
         if not len(rows):
             return
         apart = np.empty((len(rows), WIDTH // 4), np.int8)
+        order = np.argsort(owner, kind="stable")
         for start in range(0, len(rows), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            apart[part] = differences(*(mine.values[mine.at(each[part])] for each in (owner, rows)))
+            part = order[start : start + AT_ONCE]
+            owners, at = np.unique(owner[part], return_inverse=True)
+            apart[part] = differences(mine.values[mine.at(owners)], mine.values[mine.at(rows[part])], at)
         near = NearVector(apart, CLOSE, "difference")
         left = np.ones(len(rows), bool)
         for _ in range(ROUNDS):
@@ -158,7 +160,7 @@ class Confirmation:
         links = measured.take((measured.similarity >= np.float32(self.threshold)) & (measured.view == 0))
         if isinstance(self.search, OfColour):
             links = links.take(self.search.agree(links, self.rows, self.views[0]))
-        changes = _changes(mine, links.query, mine, links.row, np.zeros(len(links), np.int64))
+        changes = _changes(mine, links.query, mine, links.row, np.zeros(len(links), np.int64), STRICT)
         links = links.take(changes <= STRICT)
         links = links.take(np.lexsort((self.place[links.query], links.row)))
         return links.take(np.unique(links.row, return_index=True)[1])
@@ -234,19 +236,22 @@ def _marked(rows: Places, n: int) -> Marked:
     return mask
 
 
-def _changes(first: Thumbnails, query: Places, second: Thumbnails, row: Places, turns: Places) -> NDArray[np.float64]:
+def _changes(
+    first: Thumbnails, query: Places, second: Thumbnails, row: Places, turns: Places, most: float = OTHER
+) -> NDArray[np.float64]:
     """Return the local change of pairs of rows, shape (P,), the first turned; NaN where a thumbnail is missing."""
     changes = np.full(len(row), np.nan)
     known = np.flatnonzero(first.known[first.at(query)] & second.known[second.at(row)])
+    known = known[np.lexsort((turns[known], query[known]))]  # the pairs of an image share its fit
     parts = [known[start : start + AT_ONCE] for start in range(0, len(known), AT_ONCE)]
 
     def measured(part: Places) -> NDArray[np.float64]:
-        images = first.values[first.at(query[part])]
-        for turn in np.unique(turns[part][turns[part] > 0]).tolist():
-            turned = np.flatnonzero(turns[part] == turn)
-            squares = [orient(each.reshape(SIDE, SIDE), turn + 1).ravel() for each in images[turned]]
-            images[turned] = np.stack(squares)
-        return local_change(images, second.values[second.at(row[part])])
+        views, at = np.unique(query[part] * len(ORIENTATIONS) + turns[part], return_inverse=True)
+        rows, turned = np.divmod(views, len(ORIENTATIONS))
+        images = first.values[first.at(rows)]
+        for place in np.flatnonzero(turned).tolist():
+            images[place] = orient(images[place].reshape(SIDE, SIDE), int(turned[place]) + 1).ravel()
+        return local_change(images, second.values[second.at(row[part])], at, most=most)
 
     with ThreadPoolExecutor(min(usable_cores(), MOST_THREADS)) as pool:
         for part, change in zip(parts, pool.map(measured, parts), strict=True):

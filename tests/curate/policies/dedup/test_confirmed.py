@@ -124,10 +124,10 @@ def test_a_column_that_holds_no_thumbnails_is_refused(tmp_path, values):
 def test_machines_of_many_cores_do_not_compare_in_a_thread_each(monkeypatch):
     threads = set()
 
-    def change(first, second):
+    def change(first, second, at, *, most):
         threads.add(threading.get_ident())
         time.sleep(0.02)
-        return np.zeros(len(first))
+        return np.zeros(len(second))
 
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64), raising=False)
