@@ -43,12 +43,10 @@ def place_errors(path: str | Path) -> Iterator[None]:
 
 
 def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse a path where no file can be written: a folder, or a file that may not be replaced.
+    """Raise ``InputError`` if no file can be written to a path: it is a folder, or exists without ``overwrite``.
 
-    To be requested before the work, not after it; ``AtomicFile`` asks again. What dead processes left of it goes.
-
-    Raises:
-        InputError: naming the path and what would do.
+    Call it before the work; ``AtomicFile`` checks again when it is created and published. Temporary files that killed
+    processes left for this path are removed.
     """
     with place_errors(path):
         try:
@@ -63,7 +61,7 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
 
 
 def _twins(path: Path) -> Iterator[Path]:
-    """Yield each temporary name that a dead process left of a file with its final name; held meanwhile."""
+    """Yield each leftover temporary file of a path that is a hard link of the file at that path, while locking it."""
     for temporary in path.parent.glob(f"{glob.escape(temporary_stem(path))}*"):
         with suppress(FileNotFoundError), hold_if_free(temporary) as free:
             if free and path.is_file() and not path.is_symlink() and temporary.samefile(path):
@@ -85,10 +83,7 @@ def _refuse_finished(paths: Sequence[Path]) -> None:
 
 
 def require_folder(out: Path) -> None:
-    """Raise ``InputError`` unless the folder of ``out`` is writable or can be created, before the work.
-
-    A missing folder is made with the file, by ``make_held``: nothing is made here.
-    """
+    """Raise ``InputError`` unless the folder of ``out`` is writable or can be created; creates nothing."""
     folder = out.absolute().parent
     while not os.path.lexists(folder) and folder != folder.parent:
         folder = folder.parent
@@ -110,15 +105,15 @@ class AtomicFile:
 
     Args:
         path: the final name; missing folders above it are made.
-        overwrite: replace a file that is there already; only ever at the moment of publishing.
+        overwrite: replace an existing file, when publishing.
 
     Attributes:
         sha256: hex digest of the bytes written; set by ``seal``.
         n_bytes: how many bytes were written so far.
 
     Raises:
-        InputError: if the path exists and may not be replaced, is a folder, or the place refuses (full disk,
-            no permission, a file where a folder is needed); the text names the path.
+        InputError: if the path exists and may not be replaced, is a folder, or cannot be written (full disk, no
+            permission, a file where a folder is needed).
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -232,15 +227,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def commit_together(files: Sequence[AtomicFile]) -> None:
-    """Seal all files, then rename them in the given order; the last one stands for the whole set.
+    """Seal all files, then rename them in the given order; the last marks the set as complete.
 
-    It gets its name when the others have theirs on the disk, and is the first to go where files are replaced: where
-    it is, all are of one run, whatever cut that off. ``undo_unfinished`` takes the names of a set without it back. If
-    one cannot get its name, those that got a new name before it lose it again (a replaced file stays replaced), every
-    temporary is removed and the error goes up. Two processes that name files in one folder take turns.
-
-    Raises:
-        InputError: as ``AtomicFile``.
+    The last file is renamed when the others are on the disk, and is removed first when files are replaced: if it
+    exists, all files come from the same run, even after a crash. ``undo_unfinished`` renames an incomplete set back. If
+    a rename fails, earlier new names are removed (a replaced file stays replaced), all temporaries are removed and the
+    error is raised. Processes that rename files in the same folder take turns. Raises ``InputError`` as ``AtomicFile``.
     """
     named: list[AtomicFile] = []
     try:
@@ -279,15 +271,16 @@ def sweep_outputs(paths: Sequence[Path]) -> None:
 
 
 def undo_unfinished(paths: Sequence[Path]) -> None:
-    """Undo the renames of a process that was killed in the middle of a set, so that it can be written again.
+    """Undo the renames of a process that was killed in the middle of a set, so that the set can be written again.
+
+    Only if the last file is missing, and only for files that are hard links of their unlocked temporary, so that no
+    file of the user is removed. If the last file exists, only temporaries are removed.
 
     Args:
-        paths: in the order of ``commit_together``. Only where the last is missing, and only a file that is still
-            the same as its own temporary that no living process holds: nothing of the user's. Where it is there,
-            only what the process left goes.
+        paths: in the order of ``commit_together``.
 
     Raises:
-        InputError: if that process had given all files their names.
+        InputError: if that process had renamed all files.
     """
     if os.path.lexists(paths[-1]):
         _refuse_finished(paths)

@@ -16,23 +16,21 @@ from scoring.temporaries import make_held
 
 
 class AtomicFolder:
-    """A new folder that appears under its name complete or not at all: a context manager.
+    """A context manager for a new folder that appears under its name complete or not at all.
 
-    It is made as ``.NAME.tmp.<pid>.<random>`` next to its place. Leaving the ``with`` block cleanly flushes it and
-    gives it its name, leaving it by an exception removes it. What a dead process left behind is removed by the next
-    one.
+    It is filled as ``.NAME.tmp.<pid>.<random>`` in the same parent folder. Leaving the ``with`` block cleanly flushes
+    and renames it; an exception removes it. The next run removes the leftovers of killed processes.
 
     Args:
         path: the final name; missing folders above it are made.
-        overwrite: replace the folder that is there, once the new one is complete, never a file or a link; else nothing
-            may be there. The two take one another's names in one step; on a disk that cannot do that, a process that is
-            killed between two steps leaves the old folder as ``.NAME.<random>.old``.
+        overwrite: swap an existing folder (never a file or a link) with the complete new one in one step. On disks
+            without an atomic exchange, a kill between two steps leaves the old folder as ``.NAME.<random>.old``.
 
     Attributes:
-        temporary: where the folder lies until it has its name.
+        temporary: the path of the folder until it is renamed.
 
     Raises:
-        InputError: if something is there, or the place refuses; the text names the path.
+        InputError: if the path exists and may not be replaced, or cannot be written.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
@@ -80,11 +78,7 @@ class AtomicFolder:
 
 @contextmanager
 def held_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to a path, removed at the end; leftovers of killed processes are removed too.
-
-    Raises:
-        InputError: if the place refuses.
-    """
+    """Yield a temporary folder next to a path, and remove it at the end; InputError if it cannot be created."""
     with place_errors(path):
         folder, handle = make_held(path, _made)
     try:

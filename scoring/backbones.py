@@ -1,8 +1,4 @@
-"""Feature extractors by name. The only file that imports timm.
-
-It is imported where a network of timm's is needed: that takes longer than scoring a hundred images, and the shipped
-models do without.
-"""
+"""Feature extractors by name. The only file that imports timm, which takes longer than scoring a hundred images."""
 
 import json
 import sys
@@ -59,7 +55,7 @@ BACKBONE_OPTIONS: dict[str, tuple[Any, ...]] = {
 
 
 def require_options(options: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless options only shape the network, and within bounds; others of timm's read files."""
+    """Raise ``ValueError`` for options out of bounds or that do not shape the network (others make timm read files)."""
     for name, value in options.items():
         if name not in BACKBONE_OPTIONS:
             raise ValueError(f"backbone option {name}={value!r} is not one of {', '.join(BACKBONE_OPTIONS)}")
@@ -108,7 +104,7 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
     Args:
         name: any timm model name, such as ``resnet18`` or ``vit_small_patch16_224.dino``, a name in
             ``SMALL_NETWORKS``, or one that another package adds (``scoring.plugins``).
-        pretrained: fetch the published weights; needs a network, or a filled cache.
+        pretrained: download the published weights, or read them from the cache.
         options: further keywords of ``timm.create_model``, such as ``{"in_chans": 3}``.
 
     Raises:
@@ -186,7 +182,7 @@ def timm_hint(name: str) -> str:
 
 
 def _require_tag(name: str) -> None:
-    """Raise ``InputError`` for pretrained weights that timm does not have for an architecture."""
+    """Raise ``InputError`` if timm has no pretrained weights with this tag for the architecture."""
     import timm
 
     try:
@@ -200,7 +196,7 @@ def fetched_before(name: str) -> dict[str, Any]:
     """Return the option with which timm reads cached pretrained weights; empty if it must download them.
 
     Raises:
-        OSError: at once, where they are not on the disk and their host does not answer; timm would ask for a minute.
+        OSError: if they are not cached and their host does not answer; timm would wait for a minute.
     """
     import timm
     from huggingface_hub import constants, try_to_load_from_cache
@@ -229,10 +225,10 @@ def published_licence(backbone: nn.Module) -> str:
 
 
 def size_options(name: str, size: int | None) -> dict[str, Any]:
-    """Return the timm options for images of ``size``, and for other sizes if the model allows them.
+    """Return the timm options for an input size; None is the size of the published weights.
 
-    None represents the size that its published weights are for. Convolutional networks read any size. Transformers
-    are built for one; most of timm's also read others with ``dynamic_img_size``.
+    Convolutional networks read any size. Transformers are built for one size; most in timm also read others with
+    ``dynamic_img_size``.
     """
     if name in SMALL_NETWORKS:
         return {"img_size": size} if name in ENCODERS and size else {}
@@ -256,11 +252,11 @@ def published_preprocessing(backbone: nn.Module, size: int | None = None) -> Pre
 
     Args:
         backbone: from ``create_backbone``.
-        size: side of what the model is to see; by default what the weights were made for. The resize before the
-            crop keeps its proportion to it.
+        size: side of the input in pixels; by default the size of the pretrained weights. The resize before the crop
+            scales with it.
 
     Raises:
-        InputError: if timm's record asks for what ``Preprocessing`` cannot say, such as images that are not square.
+        InputError: if ``Preprocessing`` cannot express timm's record, such as images that are not square.
     """
     import timm
 

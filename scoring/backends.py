@@ -1,4 +1,4 @@
-"""Every backend by name, imported when it is used: what runs the backbones of a model."""
+"""Registry of the inference backends by name; each is imported when it is used."""
 
 import importlib.metadata
 from collections.abc import Callable, Mapping
@@ -22,5 +22,5 @@ BACKENDS: "Mapping[str, Prepare]" = Lazy(WHERE)
 
 
 def backend_versions(name: str) -> dict[str, str]:
-    """Return the package that decides the last digits together with torch, and its version; it must be installed."""
+    """Return the version of the package that affects the last digits of scores in addition to torch, by its name."""
     return {name: importlib.metadata.version(name)} if name == "openvino" else {}

@@ -73,13 +73,9 @@ def _turn_hue(images: Tensor, angle: Tensor) -> Tensor:
 
 
 def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
-    """Return each image blurred by its own Gaussian, normalised at the border.
+    """Return images (N, C, H, W) blurred by Gaussians of ``sigma`` pixels, > 0, (N,) or (1,), normalised at the border.
 
-    Args:
-        images: shape (N, C, H, W), float.
-        sigma: shape (N,), pixels, > 0; or (1,), for all.
-
-    A blur is two matrix products, one a side, since a convolution with a kernel per image is slow on every device.
+    A blur is one matrix product per side: a convolution with a kernel per image is slow on every device.
     """
 
     def kernel(side: int) -> Tensor:

@@ -38,11 +38,7 @@ def stored_names(model: ScoringModel) -> dict[str, Tensor]:
 
 
 def stored_tensors(model: ScoringModel) -> dict[str, Tensor]:
-    """Return ``stored_names``.
-
-    Raises:
-        ValueError: if the others are not what their package holds, so that another model would be read back.
-    """
+    """Return ``stored_names``; ValueError if other weights differ from the package that provides them on reading."""
     tensors = model.state_dict()
     for name, value in packaged_tensors(model.spec, model).items():
         if not name.endswith(COUNTER) and not torch.equal(tensors[name].cpu(), value):
@@ -55,12 +51,8 @@ def stored_tensors(model: ScoringModel) -> dict[str, Tensor]:
 def packaged_tensors(spec: ModelSpec, model: ScoringModel) -> dict[str, Tensor]:
     """Return the tensors of backbones that packages hold, by the names of the model's state dict.
 
-    Args:
-        spec: of the model.
-        model: of that spec, on any device; only the names and shapes of its weights are read.
-
-    Raises:
-        InputError: if a package is missing, or holds another file, or one that does not fit.
+    Only names and shapes of the model's weights are read. Raises InputError if a package is missing, or its file is
+    another one or does not fit.
     """
     tensors: dict[str, Tensor] = {}
     for at, part in enumerate(spec.parts):
@@ -81,11 +73,7 @@ def shipped_models() -> dict[str, Path]:
 
 
 def find_checkpoint(name: str | Path) -> Path:
-    """Return the file of a shipped model by name, or the path itself if it is a file.
-
-    Raises:
-        InputError: if it is neither.
-    """
+    """Return the file of a shipped model by name, or the path itself if it is a file; InputError if it is neither."""
     if is_published(name):
         raise InputError(f"expected a checkpoint, got {name}; `curate models convert` makes one from a file of weights")
     path = Path(name)
@@ -121,16 +109,16 @@ def save_checkpoint(
     """Write a model and its card atomically.
 
     Args:
-        path: where.
+        path: of the file.
         model: what to save; floating weights are stored as ``dtype``.
-        card: ``method``, ``training`` (data, recipe), ``metrics``, ``data_licence``, and what a reader should know.
+        card: ``method``, ``training`` (data, recipe), ``metrics``, ``data_licence`` and other facts.
         dtype: float16 halves the file; the weights are read back as float32.
-        exact: starts of the names of weights that keep float32 where ``dtype`` would lose a bit of them.
-        record_outcome: called with the digest when the checkpoint is whole, before it has its name.
-        overwrite: replace a file that is there by then.
+        exact: prefixes of the names of weights that stay float32 if ``dtype`` would round them.
+        record_outcome: called with the digest before the complete file is renamed.
+        overwrite: replace an existing file.
 
     Returns:
-        The digest that names the model in every table that it scores.
+        The digest that identifies the model in the tables it scores.
     """
     tensors = {}
     for name, value in stored_tensors(model).items():
@@ -162,16 +150,16 @@ def write_checkpoint(
     record_outcome: Callable[[str], None] = lambda digest: None,
     overwrite: bool,
 ) -> str:
-    """Write tensors and a card with their digest; return the digest.
+    """Write tensors by name and a card with their digest; return the digest.
 
     Args:
-        path: where.
+        path: of the file.
         tensors: by name.
         card: as of ``save_checkpoint``.
-        companions: written files that get their names with the checkpoint: all of them or none.
-        commit: gives all of them their names, the checkpoint's last.
-        record_outcome: called with the digest when the checkpoint is whole, before it has its name.
-        overwrite: replace what is there.
+        companions: written files that are renamed together with the checkpoint.
+        commit: renames all files, the checkpoint last.
+        record_outcome: called with the digest before the complete file is renamed.
+        overwrite: replace an existing file.
     """
     header = {name: value for name, value in card.items() if name != "digest"}
     header["digest"] = _digest(tensors, header)
@@ -187,12 +175,7 @@ def write_checkpoint(
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
-    """Return the card of a checkpoint without reading its weights.
-
-    Raises:
-        InputError: if the file is not a checkpoint of this format: a pickle, cut short, another kind of
-            safetensors file, or written by another version.
-    """
+    """Return the card of a checkpoint without reading its weights; InputError if it is no readable checkpoint."""
     path = Path(path)
     if Path(path).exists() and not Path(path).is_file():  # a FIFO would be waited for
         raise InputError(f"{path} is not a checkpoint: expected a .safetensors file, got a folder, a device or a pipe")
@@ -219,11 +202,7 @@ def read_header(path: str | Path) -> dict[str, Any]:
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the card and all tensors of a checkpoint, as stored.
-
-    Raises:
-        InputError: as ``read_header``, or if the contents do not match the digest in the card.
-    """
+    """Return the card and all tensors as stored; InputError as ``read_header``, or if the digest does not match."""
     header = read_header(path)
     try:
         with safe_open(path, "pt") as file:
@@ -238,11 +217,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def checkpoint_of(name: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the card and tensors of a model by any of its names, as in a checkpoint.
-
-    Raises:
-        InputError: as ``load_model``.
-    """
+    """Return the card and tensors of a model by any of its names, as in a checkpoint; InputError as ``load_model``."""
     if not is_published(name):
         return read_checkpoint(find_checkpoint(name))
     model, card = load_published(str(name))
@@ -256,7 +231,7 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
         name: a shipped model's name, the path of a checkpoint, or a model of timm's (``scoring.published``).
 
     Raises:
-        InputError: if there is no such checkpoint, it cannot be trusted, or its weights do not fit its card.
+        InputError: if the checkpoint is missing or damaged, or its weights do not fit its card.
     """
     if is_published(name):
         return load_published(str(name))
@@ -294,11 +269,7 @@ def _backbone_to_json(model: ScoringModel) -> dict[str, Any]:
 
 
 def parts_of(header: Mapping[str, Any]) -> list[PartSpec]:
-    """Return the joined backbones that a card names; empty for a model with one.
-
-    Raises:
-        InputError: if they cannot be read.
-    """
+    """Return the joined backbones that a card lists; empty for a model with one; InputError if they are malformed."""
     try:
         return _parts(header)
     except (KeyError, TypeError, ValueError) as error:
@@ -337,7 +308,7 @@ def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
 
 
 def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
-    """Return sha256 over the card without its digest, and every tensor with its name."""
+    """Return the SHA-256 of the card without its digest, and of every tensor with its name."""
     total = hashlib.sha256()
     card = {name: value for name, value in header.items() if name != "digest"}
     total.update(json.dumps(card, sort_keys=True).encode())

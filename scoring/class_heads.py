@@ -54,7 +54,7 @@ def named(columns: Mapping[str, Column], values: "Tensor") -> "dict[str, Tensor]
 class HeadSpec:
     """The shape of a head, as stored in a checkpoint: a scorer with a trained module.
 
-    The fields of a subclass are what its module takes after the width of the features, in that order.
+    The fields of a subclass are the parameters of its module after the width of the features, in that order.
 
     Attributes:
         kind: its name in a checkpoint.
@@ -113,7 +113,7 @@ class EnsembleHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class DropoutHeadSpec(HeadSpec):
-    """The shape of a linear classifier behind dropout that is on for scoring: ``samples`` masks, the same for all.
+    """The shape of a linear classifier behind dropout that stays on in scoring: ``samples`` fixed masks for all images.
 
     Source: Gal & Ghahramani 2016, "Dropout as a Bayesian Approximation".
     """
@@ -155,13 +155,13 @@ class HetXLHeadSpec(HeadSpec):
 
 @dataclass(frozen=True)
 class SNGPHeadSpec(HeadSpec):
-    """The shape of a Gaussian process classifier by random Fourier features of the unit features.
+    """The shape of a Gaussian process classifier on random Fourier features of the normalised features.
 
     Attributes:
         classes: C.
-        features: how many random ones, F; the precision is F x F.
+        features: number F of random features; the precision is F x F.
         length: scale of the kernel exp(-|x - x'|^2 / (2 length^2)) of unit vectors.
-        ridge: of the prior's precision.
+        ridge: precision of the prior.
         mean_field: lambda in logits / sqrt(1 + lambda variance); 0 leaves them as they are.
 
     Source: Liu et al. 2020, "Simple and Principled Uncertainty Estimation ..." (SNGP), arXiv:2006.10108, eq. 8 to 10.

@@ -1,7 +1,7 @@
 """The modules of heads that predict classes: features -> distributions over classes, and their uncertainty.
 
-Whatever is drawn at random when a head scores is drawn once, when it is built, from its own seed: an image has the
-same scores in every batch, in any order. While a head learns, draws are fresh.
+Random draws for scoring are made once, from a seed, when a head is built: an image has the same scores in every batch,
+in any order. Training draws new ones.
 """
 
 import math
@@ -23,16 +23,10 @@ def mean_log_probability(logits: Tensor) -> Tensor:
 
 
 def entropy_and_spread(logits: Tensor) -> Tensor:
-    """Return the entropy of the mean of S distributions, and their Jensen-Shannon divergence; both in nats.
+    """Return the entropy of the mean of S distributions, and their Jensen-Shannon divergence, shape (N, 2), in nats.
 
-    The divergence is H(mean p) - mean H(p), the mutual information of class and member; it is at least 0, and 0 where
-    all say the same.
-
-    Args:
-        logits: shape (N, S, C).
-
-    Returns:
-        shape (N, 2).
+    From logits (N, S, C). The divergence H(mean p) - mean H(p) is the mutual information of class and member, >= 0, and
+    0 if all members agree.
 
     Source: Mucsanyi et al. 2024, "Benchmarking Uncertainty Disentanglement", sec. 2; Kirchhof et al. 2023 (URL), B.
     """
@@ -44,13 +38,9 @@ def entropy_and_spread(logits: Tensor) -> Tensor:
 
 
 def log_determinant(factor: Tensor, diagonal: Tensor) -> Tensor:
-    """Return log det(V V' + diag d), shape (N,), by the matrix determinant lemma.
+    """Return log det(V V' + diag d), shape (N,), for factors V (N, M, R) and diagonals d (N, M) > 0.
 
-    log det = sum log d + log det(I + V' diag(1/d) V), which needs a matrix of the rank of V alone.
-
-    Args:
-        factor: V, shape (N, M, R).
-        diagonal: d, shape (N, M), > 0.
+    By the matrix determinant lemma, log det = sum log d + log det(I + V' diag(1/d) V): an R x R determinant.
     """
     factor, diagonal = factor.double(), diagonal.double()
     inner = factor.mT @ (factor / diagonal[..., None])
@@ -63,7 +53,7 @@ def _generator() -> torch.Generator:
 
 
 def _in_blocks(features: Tensor, n_each: int, say: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the outputs for rows in blocks, so that ``n_each`` numbers per row fit into memory."""
+    """Return ``say(features)`` computed in blocks of rows, so that ``n_each`` numbers per row fit into memory."""
     return torch.cat([say(some) for some in features.float().split(max(1, BLOCK // max(n_each, 1)))])
 
 
@@ -76,7 +66,7 @@ class EnsembleHead(nn.Module):
         self.out = nn.Linear(width, members * classes)
 
     def logits(self, features: Tensor) -> Tensor:
-        """Return each member's, shape (N, K, C), float32."""
+        """Return the logits of each member, shape (N, K, C), float32."""
         return self.out(features.float()).unflatten(1, self.shape)
 
     def log_probabilities(self, features: Tensor) -> Tensor:
@@ -118,7 +108,7 @@ class DropoutHead(nn.Module):
 
 
 class HetXLHead(nn.Module):
-    """Classes of features with noise: features (N, D) -> entropy, divergence, log-determinant of the noise, (N, 3)."""
+    """A classifier with Gaussian noise on the features: (N, D) -> entropy, divergence, log det of the noise, (N, 3)."""
 
     of_rank: Tensor
     of_each: Tensor
@@ -177,9 +167,8 @@ class HetXLHead(nn.Module):
 class SNGPHead(nn.Module):
     """A Gaussian process by random features: features (N, D) -> entropy of adjusted logits, variance, (N, 2).
 
-    phi(x) = sqrt(2 / F) cos(W x / length + b) of x of unit length, so that phi(x) phi(y) is about the kernel. The
-    precision ridge I + sum phi' phi is summed over one pass of the images, the last one that training has begun, and
-    not by a running mean, in which the ridge would fade.
+    phi(x) = sqrt(2 / F) cos(W x / length + b) for x of unit length, so that phi(x) phi(y) approximates the kernel. The
+    precision ridge I + sum phi' phi is summed over the last epoch of training; in a running mean the ridge would fade.
     """
 
     weight: Tensor
@@ -209,14 +198,14 @@ class SNGPHead(nn.Module):
 
     @torch.no_grad()
     def add(self, features: Tensor) -> None:
-        """Add images, shape (N, D), to the precision."""
+        """Add the random features of images, shape (N, D), to the precision."""
         phi = self.random_features(features)
         self.precision += phi.T @ phi
         self._factor = None
 
     @torch.no_grad()
     def variance(self, phi: Tensor) -> Tensor:
-        """Return ridge phi P^-1 phi', shape (N,), in (0, 1] for the kernel's own scale: 1 far from all images."""
+        """Return ridge phi P^-1 phi', shape (N,), in (0, 1]; 1 far from all training images."""
         if self._factor is None or self._factor.device != phi.device:
             self._factor = torch.linalg.cholesky(self.precision.double().cpu()).to(phi.device)
         solved = torch.linalg.solve_triangular(self._factor, phi.double().T, upper=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Column:
     """The meaning of one column.
 
-    ``higher`` says what a larger value means, or is empty where order means nothing.
+    ``higher`` says what a larger value means; empty if values have no order.
     """
 
     meaning: str

@@ -38,8 +38,8 @@ def convert(
     Args:
         path: a ``.pth.tar`` of the pretrained visual uncertainties, or the weights of a timm model as ``.pth``
             or ``.safetensors``.
-        backbone: timm's name of the architecture; needed where the file does not say it.
-        option: what an error says to name another architecture with.
+        backbone: timm's name of the architecture; needed if the file does not state it.
+        option: the option that error messages suggest to set the architecture.
 
     Returns:
         The model on the CPU, with the head ``losspred`` where the file has one, and facts for its card.
@@ -141,7 +141,7 @@ def _weights(path: Path, contents: dict[str, Any]) -> tuple[dict[str, Tensor], s
 def _head_shape(path: Path, weights: Mapping[str, Tensor]) -> UncertaintyHeadSpec | None:
     """Return the shape of the uncertainty module in a file; None if absent.
 
-    Linear layers are at 0, 2, 4, ... of a sequence; the last has one output.
+    Its linear layers are 0, 2, 4, ... of a sequence; the last has one output.
     """
     if not any(name.startswith("unc_module.") for name in weights):
         return None
@@ -193,7 +193,7 @@ def _fit(
 
 
 def _require_room(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Raise ``InputError`` if weights would need more memory than their file has bytes (views of a few numbers)."""
+    """Raise ``InputError`` if weights need more memory than their file has bytes (a crafted file of repeated views)."""
     claimed = sum(value.numel() * value.element_size() for value in weights.values())
     if claimed > path.stat().st_size:
         raise InputError(f"{path} claims {claimed:,} bytes of weights in {path.stat().st_size:,}; it was not read")

@@ -14,14 +14,7 @@ SHARE = 0.75  # of the side that a crop shows
 
 
 def ten_crops(pixels: "Tensor") -> "Tensor":
-    """Return the corners and the centre of each image and their mirror images, enlarged to its size.
-
-    Args:
-        pixels: shape (N, 3, S, S).
-
-    Returns:
-        Shape (10, N, 3, S, S), float32.
-    """
+    """Return the corner and centre crops of images (N, 3, S, S), and their mirror images: (10, N, 3, S, S) float32."""
     import torch
     import torch.nn.functional as F
 

@@ -31,10 +31,10 @@ class Edit:
     """One way of editing an image.
 
     Attributes:
-        kind: the family: crop, size, compression, format, turn, tilt, blur, colour, overlay, border or noise.
-        strength: what is done, in words.
+        kind: crop, size, compression, format, turn, tilt, blur, colour, overlay, border or noise.
+        strength: a description of the change.
         change: RGB image and random numbers -> RGB image.
-        format: in which it is saved.
+        format: of the saved file.
         quality: of JPEG or WebP, 1 to 100; PNG loses nothing.
     """
 
@@ -46,12 +46,12 @@ class Edit:
 
 
 def edited(name: str, image: Picture, seed: int) -> bytes:
-    """Return the encoded bytes of an edited copy.
+    """Return the encoded bytes of an edited copy of an RGB image.
 
     Args:
-        name: of the edit, in ``EDITS``.
+        name: an edit in ``EDITS``.
         image: RGB, of any size; see ``shrunk``.
-        seed: of whatever is random in the edit; the same seed gives the same bytes.
+        seed: the same seed gives the same bytes.
 
     Raises:
         InputError: for an unknown name.
@@ -70,7 +70,7 @@ def edited(name: str, image: Picture, seed: int) -> bytes:
 
 
 def shrunk(pixels: NDArray[np.uint8]) -> tuple[Picture, bool]:
-    """Return RGB pixels (H, W, 3) as an image of at most 2 megapixels and 8192 a side, and whether it was reduced."""
+    """Return RGB pixels (H, W, 3) resized to at most 2 megapixels and 8192 a side, and whether they were resized."""
     image = Image.fromarray(pixels)
     width, height = image.size
     scale = min(1.0, (MOST_PIXELS / (width * height)) ** 0.5, MOST_SIDE / max(width, height))

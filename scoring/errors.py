@@ -4,7 +4,7 @@
 class InputError(Exception):
     """A file, option or value of the user cannot be used.
 
-    The text says what was expected, what came, and what to do next, in one line.
+    The text says in one line what was expected, what was received, and what to do next.
     """
 
 

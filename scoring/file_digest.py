@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def file_sha256(path: Path) -> str:
-    """Return the hex SHA-256 of a file's bytes; an empty text, which is no digest, without a file."""
+    """Return the hex SHA-256 of a file's bytes; empty if the file does not exist."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

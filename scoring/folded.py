@@ -1,12 +1,12 @@
 """Faster convolutional backbones on a CPU: batch normalisation and activation folded into convolutions.
 
-Folding is done in float32; in bfloat16 the sums are rounded to it once. Weights are laid out for the processor at load
-instead of at each call. Each step is checked against the backbone as it was on an image of noise; a backbone with
-anything but convolutions, batch normalisation and pooling, or whose check fails, is left alone, and in bfloat16 runs
-under autocast.
+Folding is done in float32, then rounded once for bfloat16. Weights are packed for the processor when the model is
+loaded. Each step is compared with the original backbone on an image of noise; a backbone with other layers than
+convolutions, batch normalisation and pooling, or that fails the check, stays unchanged, and in bfloat16 runs under
+autocast.
 
-What it replaces normalises an image three channels at a time, four passes over all of it: a fifth of the time of a
-small model on a CPU. Here it is one pass. Images are run in steps that fit the processor's cache.
+Pixels are normalised in one pass instead of four, which took a fifth of the time of a small model on a CPU. Images are
+run in steps that fit the processor's cache.
 """
 
 import copy
@@ -34,12 +34,7 @@ FUSED: dict[type[nn.Module], tuple[str, list[float]]] = {
 
 
 def with_quick(model: ScoringModel, quick: nn.Module) -> ScoringModel:
-    """Return a copy of a model with the same heads whose features come from ``quick``.
-
-    Args:
-        model: in evaluation mode.
-        quick: pixel values (N, 3, S, S) -> features (N, D), float32.
-    """
+    """Return a copy of a model whose features come from ``quick``: pixels (N, 3, S, S) -> features (N, D), float32."""
     faster = copy.copy(model)
     faster._modules = {**model._modules, "quick": quick, "backbone": _without_weights(model.backbone)}
     return faster
@@ -55,7 +50,7 @@ def _without_weights(backbone: nn.Module) -> nn.Module:
 
 
 class BackboneInputs(nn.Module):
-    """The input of each backbone, (N, 3, S/k, S/k), float32, from pixel values in [0, 255], (N, 3, S, S)."""
+    """Compute each backbone's input, (N, 3, S/k, S/k), float32, from pixel values in [0, 255], (N, 3, S, S)."""
 
     def __init__(self, model: ScoringModel) -> None:
         super().__init__()
@@ -67,7 +62,7 @@ class BackboneInputs(nn.Module):
             self.affine.append((_spread(part.scale.to(device), side), _spread(part.shift.to(device), side)))
 
     def forward(self, pixels: Tensor) -> list[Tensor]:
-        """Return one tensor per backbone, channels last."""
+        """Return one normalised tensor per backbone, channels last."""
         values = pixels.to(torch.float32, memory_format=torch.channels_last)
         inputs = []
         for pool, (scale, shift) in zip(self.pools, self.affine, strict=True):
@@ -77,18 +72,18 @@ class BackboneInputs(nn.Module):
 
 
 def _spread(channels: Tensor, side: int) -> Tensor:
-    """Return (1, 3, S, S) of (3,), channels last, so that sums run over whole rows."""
+    """Expand three values to (1, 3, S, S), channels last, so that sums run over whole rows."""
     return channels.view(1, 3, 1, 1).expand(1, 3, side, side).contiguous(memory_format=torch.channels_last)
 
 
 class QuickBackbones(nn.Module):
-    """Backbones for any runtime: pixel values in [0, 255], (N, 3, S, S) -> features (N, D), float32.
+    """The backbones of a model for any runtime: pixel values in [0, 255], (N, 3, S, S) -> features (N, D), float32.
 
     Args:
-        model: what they belong to.
+        model: whose backbones are replaced.
         backbones: one for each of the model's, (N, 3, S/k, S/k) -> pooled features.
         step: images run at once.
-        padded: what the backbones fill fewer up to, so that fewer need no less memory.
+        padded: pad smaller batches to ``step`` images, for runtimes with a fixed batch size.
     """
 
     def __init__(
@@ -101,7 +96,7 @@ class QuickBackbones(nn.Module):
         self.all = _without_weights(model.backbone)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Return the features."""
+        """Return the features, shape (N, D), float32."""
         pooled = torch.cat([self._pooled(part) for part in pixels.split(self.step)])
         return self.all.standardize(pooled) if isinstance(self.all, JoinedBackbone) else pooled
 
@@ -121,9 +116,9 @@ def for_inference(model: ScoringModel, device: torch.device, precision: str) -> 
     """Return a faster model with the same heads and scores, or the model itself if none is known.
 
     Args:
-        model: in evaluation mode, channels last, on the device.
-        device: where it runs.
-        precision: ``fp32``, or ``bf16``, for which nothing changes on a CPU without it.
+        model: in evaluation mode, channels last, on ``device``.
+        device: the model is only changed on a CPU.
+        precision: ``fp32`` or ``bf16``; ``bf16`` changes nothing on a CPU without it.
     """
     if device.type != "cpu" or (precision == "bf16" and not has_bfloat16()) or model.dropouts():
         return model
@@ -158,7 +153,7 @@ def _fast(backbone: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
 
 
 def folded_alike(backbone: nn.Module, image: Tensor) -> nn.Module | None:
-    """Return the result of ``fold_batchnorm``, or None if it changes the features of an image."""
+    """Return the result of ``fold_batchnorm``; None if it changes the features of an image."""
     folded = fold_batchnorm(backbone, image)
     return folded if folded is not None and relative_error(folded(image), backbone(image)) <= ALIKE else None
 
@@ -171,7 +166,7 @@ def relative_error(features: Tensor, expected: Tensor) -> float:
 def followers(backbone: nn.Module, image: Tensor, kinds: tuple[type[nn.Module], ...]) -> list[tuple[Any, Any]]:
     """Return (convolution, module of ``kinds``) wherever the module reads the convolution's output.
 
-    That nothing else reads it is not seen here: what is made of it has to be compared with what it was.
+    Other readers of that output are not detected: compare the changed backbone with the original.
     """
     producers: dict[int, tuple[nn.Module, Tensor, int]] = {}  # the tensors are held, so that no number is used twice
     pairs: list[tuple[Any, Any]] = []
@@ -202,9 +197,9 @@ def replace_modules(backbone: nn.Module, change: Callable[[nn.Module], nn.Module
 
 
 def fold_batchnorm(backbone: nn.Module, image: Tensor) -> nn.Module | None:
-    """Return a copy in which convolutions include the batch normalisation after them, in float32.
+    """Return a copy whose convolutions include the batch normalisation after them, in float32.
 
-    None if a normalisation follows no convolution, or anything else in the backbone has weights.
+    None if a normalisation follows no convolution, or another kind of layer has weights.
     """
     backbone = copy.deepcopy(backbone).eval()
     pairs = followers(backbone, image, (nn.BatchNorm2d,))
@@ -232,8 +227,8 @@ class PackedBackbone(nn.Module):
     """A folded backbone with packed convolutions; pooling and the rest run in float32.
 
     Args:
-        backbone: from ``fold_batchnorm``; taken over, not copied.
-        image: of the size that it will read, (1, 3, S, S), float32.
+        backbone: from ``fold_batchnorm``; changed in place.
+        image: of the input size, (1, 3, S, S), float32.
         dtype: of the convolutions, bfloat16 or float32.
     """
 
@@ -260,7 +255,7 @@ class PackedBackbone(nn.Module):
         self.backbone: Any = backbone
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return features, shape (N, D), float32, of the backbone's input, (N, 3, S, S)."""
+        """Return features, shape (N, D), float32, for normalised images (N, 3, H, W)."""
         read = images.to(self.dtype, memory_format=torch.channels_last)
         with torch.autocast("cpu", enabled=False):  # each layer has its precision
             return self.backbone.forward_head(self.backbone.forward_features(read).float(), pre_logits=True)
@@ -269,8 +264,8 @@ class PackedBackbone(nn.Module):
 class PackedConv(nn.Module):
     """A convolution with its activation and weights packed for this processor.
 
-    TensorFlow's padding, one more pixel at the far side than at the near one, would need a copy of the whole map. A
-    row and a column of zeros before the kernel's own replace it, and the padding is the same at both sides.
+    TensorFlow pads one more pixel at the far side than at the near side, which would need a copy of the whole map.
+    Instead the kernel gets a row and a column of zeros, and the padding is equal on both sides.
     """
 
     def __init__(self, conv: nn.Conv2d, act: nn.Module | None, shape: torch.Size, dtype: torch.dtype) -> None:
@@ -290,7 +285,7 @@ class PackedConv(nn.Module):
         self.bias = None if conv.bias is None else conv.bias.detach().to(dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, C', H', W') of (N, C, H, W), both of its dtype."""
+        """Return (N, C', H', W') for (N, C, H, W), in the dtype of the weights."""
         if x.shape[1:] != self.shape:
             raise ValueError(f"a convolution laid out for {tuple(self.shape)} got {tuple(x.shape[1:])}")
         return torch.ops.mkldnn._convolution_pointwise(

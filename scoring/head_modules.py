@@ -71,10 +71,10 @@ class UncertaintyHead(nn.Module):
 class GaussiansHead(nn.Module):
     """Two linear maps for each of C diagonal Gaussians: features (N, D) -> mu and log variance.
 
-    mu has unit length: else nothing would tie the size of Sigma to anything, as draws are brought to unit length. The
-    trace of Sigma is about 1 in a fresh head, so that a draw is as far from mu as mu is from 0. It stays within a
-    factor of e^4 of that: the divergence of two Gaussians grows with the ratio of their variances, and without a bound
-    a few steps are enough for it to run away.
+    mu has unit length, since samples are normalised and the scale of Sigma would otherwise be undetermined. The trace
+    of Sigma is initialised to about 1, so that a sample is as far from mu as mu is from 0, and stays within a factor of
+    e^4 of that: the divergence of two Gaussians grows with the ratio of their variances, and would diverge in a few
+    steps without a bound.
 
     Source: Zhou et al. 2022 (UMM), sec. 3.1 and 4.3.2.
     """
@@ -88,7 +88,7 @@ class GaussiansHead(nn.Module):
         self.log_variance = nn.Linear(width, branches * dim)
 
     def project(self, features: Tensor) -> Tensor:
-        """Return the mean of the mixture, shape (N, M), float32; of one Gaussian a unit vector."""
+        """Return the mean of the mixture, shape (N, M), float32; a unit vector if there is one Gaussian."""
         return self._means(features.float()).mean(1)
 
     def _means(self, features: Tensor) -> Tensor:
@@ -128,9 +128,9 @@ class Prototypes(nn.Module):
 
 
 class PrototypeHead(nn.Module):
-    """A teacher's prediction: features (N, D) -> logits (N, K), (cosine - centre) / temperature, float32.
+    """A teacher's prediction: features (N, D) -> logits (N, K) = (cosine - centre) / temperature, float32.
 
-    The centre is the running mean of the cosines, which training keeps.
+    The centre is the running mean of the cosines in training.
     """
 
     centre: Tensor
@@ -142,7 +142,7 @@ class PrototypeHead(nn.Module):
         self.register_buffer("centre", torch.zeros(prototypes))
 
     def sharpened(self, cosines: Tensor) -> Tensor:
-        """Return the logits of cosines, any shape (..., K)."""
+        """Return the logits for cosines of any shape (..., K)."""
         return (cosines.float() - self.centre) / self.temperature
 
     def forward(self, features: Tensor) -> Tensor:

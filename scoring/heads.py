@@ -39,7 +39,7 @@ KAPPA = {"kappa_<method>": Column("concentration of the representation", "1", "m
 
 
 def columns_of_kappa(kappa: "Tensor") -> "dict[str, Tensor]":
-    """Return the columns of a concentration, shape (N,), >= 0: kappa and 1/kappa, which is infinite at 0."""
+    """Return the columns for a concentration, shape (N,), >= 0: kappa and 1/kappa, which is infinite at 0."""
     return {"kappa_<method>": kappa, "unc_<method>": 1 / kappa}
 
 
@@ -126,7 +126,7 @@ class JunkHeadSpec(UncertaintyHeadSpec):
 class GaussiansHeadSpec(HeadSpec):
     """The shape of a head that describes an image by one diagonal Gaussian, or an even mixture of several.
 
-    One Gaussian has no column of how far several lie apart: it would be 0 for every image.
+    With one Gaussian, the column of the spread between Gaussians is omitted: it would always be 0.
     """
 
     kind: ClassVar[str] = "gaussians"
@@ -187,7 +187,7 @@ class PosteriorHeadSpec(HeadSpec):
     Attributes:
         dim: width M of z; its mean is the representation.
         size: side of the image, in pixels.
-        channels: of the map that the decoder starts from; each doubling halves them, down to 16.
+        channels: of the decoder's first feature map; each upsampling halves them, down to 16.
     """
 
     kind: ClassVar[str] = "posterior"
@@ -215,9 +215,7 @@ def head_to_json(spec: HeadSpec) -> dict[str, Any]:
 def head_from_json(record: Mapping[str, Any]) -> HeadSpec:
     """Return the shape that ``head_to_json`` wrote; a record without a kind is a kappa head.
 
-    Raises:
-        InputError: if the kind is unknown or a value out of range.
-        TypeError: if a field is unknown.
+    Raises InputError for an unknown kind or a value out of range, TypeError for an unknown field.
     """
     fields = dict(record)
     kinds: dict[str, Any] = {name: kind for name, kind in SCORERS.items() if kind.needs in TRAINED}

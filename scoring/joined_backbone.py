@@ -24,12 +24,12 @@ class PartSpec:
 
     Attributes:
         name: timm's name of the architecture.
-        size: side of what it reads, in pixels; it divides the side of the decoded square.
-        share: of this part in the squared length of an embedding, above 0; the shares of all parts add up to 1.
+        size: side of its input in pixels; a divisor of the side of the decoded square.
+        share: share of this part in the squared length of an embedding, above 0; all shares add up to 1.
         mean: of the channels in [0, 1], subtracted before the backbone.
-        std: of the same, divided by.
-        options: of timm, which shape the network.
-        packaged: where the weights are; None where the checkpoint holds them.
+        std: of the channels, divided by after the mean.
+        options: options of timm for the network.
+        packaged: the package with the weights; None if the checkpoint has them.
     """
 
     name: str
@@ -56,11 +56,7 @@ class PartSpec:
 
 
 def part_from_json(record: Any) -> PartSpec:
-    """Return the part that ``to_json`` wrote.
-
-    Raises:
-        TypeError, ValueError, InputError: if a field is missing, unknown, or out of bounds.
-    """
+    """Return the part that ``to_json`` wrote; TypeError, ValueError or InputError if a field is invalid."""
     if not isinstance(record, Mapping):
         raise TypeError(f"a backbone is {record!r}")
     packaged = None if record.get("packaged") is None else packaged_from_json(record["packaged"])
@@ -70,7 +66,7 @@ def part_from_json(record: Any) -> PartSpec:
 
 
 def require_parts(parts: Sequence[PartSpec], size: int, projection: int) -> None:
-    """Raise ``ValueError`` unless backbones can read squares of ``size`` together."""
+    """Raise ``ValueError`` unless all parts can read squares of ``size`` pixels."""
     if not 2 <= len(parts) <= MOST_PARTS:
         raise ValueError(f"expected 2 to {MOST_PARTS} backbones side by side, got {len(parts)}")
     for part in parts:
@@ -87,13 +83,14 @@ class JoinedBackbone(nn.Module):
 
     Args:
         parts: in the order of the features.
-        size: side of the decoded square, in pixels. Each part reads means of squares of ``size / part.size`` pixels.
-        projection: width of the embedding, or 0 for the features'.
+        size: side of the decoded square, in pixels. Each part reads the square reduced by averaging ``size /
+            part.size`` pixels per side.
+        projection: width of the embedding; 0 for the width of the features.
 
     Attributes:
         widths: of each part's features.
         centre: shape (D,), subtracted from the backbones' pooled features; their mean over training images.
-        scale: shape (P,), which each part's are divided by then.
+        scale: divisor of each part's centred features, shape (P,).
         projection: shape (E, D) or None.
     """
 
@@ -122,7 +119,7 @@ class JoinedBackbone(nn.Module):
         return self.num_features if self.projection is None else len(self.projection)
 
     def read(self, at: int, pixels: Tensor) -> Tensor:
-        """Return the input of a part, (N, 3, S/k, S/k), from pixels in [0, 1], (N, 3, S, S)."""
+        """Return a part's input, (N, 3, S/k, S/k), for pixels in [0, 1], (N, 3, S, S)."""
         seen = F.avg_pool2d(pixels, self.pools[at]) if self.pools[at] > 1 else pixels
         return (seen - getattr(self, f"mean{at}")) / getattr(self, f"std{at}")
 
@@ -132,16 +129,15 @@ class JoinedBackbone(nn.Module):
         return self.standardize(torch.cat(features, dim=1))
 
     def standardize(self, pooled: Tensor) -> Tensor:
-        """Return features, shape (N, D), of pooled backbone outputs, shape (N, D), centred and scaled."""
+        """Return pooled backbone outputs, shape (N, D), centred and scaled."""
         pieces = (pooled - self.centre).split(self.widths, dim=1)
         return torch.cat([piece / self.scale[at] for at, piece in enumerate(pieces)], dim=1)
 
     def weigh(self, features: Tensor) -> Tensor:
-        """Return the directions of what the parts pooled, by the roots of their shares: (N, D), unit length together.
+        """Return the parts' normalised outputs times the roots of their shares: (N, D), rows of unit length.
 
-        The centre is put back: images of a dataset then stay similar in what they have in common,
-        and a row that is unlike the rest can be found. A caller that looks at one dataset subtracts
-        the mean of that dataset.
+        The centre is added back, so that what images of a dataset have in common stays in the embedding, and outliers
+        can be found. Callers that compare images within a dataset subtract its mean.
         """
         centres = self.centre.split(self.widths)
         pooled = [piece * self.scale[at] + centres[at] for at, piece in enumerate(features.split(self.widths, dim=1))]
@@ -152,10 +148,9 @@ class JoinedBackbone(nn.Module):
         return torch.cat(weighted, dim=1)
 
     def embed(self, features: Tensor) -> Tensor:
-        """Return embeddings, shape (N, E), rows of unit length, of features, shape (N, D).
+        """Return embeddings, shape (N, E), rows of unit length, for features, shape (N, D).
 
-        What each part pooled is made unit length and weighed by the root of its share, so that the cosine of two
-        embeddings is the mean of the parts' cosines by their shares; a projection comes after.
+        Without a projection, the cosine of two embeddings is the mean of the parts' cosines, weighted by their shares.
         """
         together = self.weigh(features)
         if self.projection is not None:

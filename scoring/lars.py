@@ -1,4 +1,4 @@
-"""LARS: SGD with a step of each layer proportional to the norm of its weights."""
+"""LARS: SGD with a step size per layer proportional to the norm of its weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +12,14 @@ ETA = 0.001  # that share
 class LARS(torch.optim.Optimizer):
     """SGD with momentum; the gradient of a matrix, decay included, is scaled to ETA times the norm of the matrix.
 
-    Vectors, which are biases and scales of normalisation, take plain steps.
+    Vectors (biases and normalisation weights) take plain SGD steps.
 
     Source: You, Gitman & Ginsburg 2017, arXiv:1708.03888, algorithm 1; vectors as Bardes et al. 2022 (VICReg) have it.
 
     Args:
         groups: of parameters, each with ``weight_decay``.
-        lr: the rate.
-        momentum: share of itself that the velocity keeps.
+        lr: the learning rate.
+        momentum: of the velocity, in [0, 1).
     """
 
     def __init__(self, groups: list[dict[str, Any]], *, lr: float, momentum: float) -> None:

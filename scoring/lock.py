@@ -19,11 +19,11 @@ LOCK = "lock"
 
 
 class HeldFolder:
-    """A folder, created if missing, that only one live process holds: a context manager.
+    """A context manager for a folder, created if missing, that only one live process holds.
 
     Args:
-        folder: to hold.
-        known_as: what messages call it that another process holds, where the folder represents something else.
+        folder: to lock.
+        known_as: name in messages if another process holds it; by default the folder.
     """
 
     def __init__(self, folder: Path, *, known_as: object = None) -> None:
@@ -42,13 +42,10 @@ class HeldFolder:
 
 
 def hold_folder(folder: Path, *, known_as: object = None) -> int:
-    """Create a folder if missing, and return the descriptor that holds it until closed.
+    """Create a folder if missing, and return the descriptor that locks it until closed.
 
-    A link in the lock's place is not followed: what it points at would be emptied.
-
-    Raises:
-        InputError: if the folder cannot be made or written to, another live process holds it, or folder or
-            lock are something else.
+    The lock file is opened without following links: their target would be truncated. Raises InputError if the folder
+    cannot be created or written to, another live process holds it, or folder or lock are something else.
     """
     while True:
         handle = _open_lock(folder)
@@ -69,10 +66,8 @@ def hold_folder(folder: Path, *, known_as: object = None) -> int:
 def hold_beside(folder: Path, *, known_as: object = None) -> "BaseFileLock":
     """Create a folder if missing, and lock it by a file ``.NAME.lock`` next to it, on systems without flock.
 
-    Windows renames and removes no folder that holds an open file, so the lock lies outside.
-
-    Raises:
-        InputError: if the folder cannot be made or written to, or another live process holds it.
+    Windows cannot rename or remove a folder with an open file, so the lock is outside. Raises InputError if the folder
+    cannot be created or written to, or another live process holds it.
     """
     from filelock import FileLock, Timeout
 

@@ -12,10 +12,7 @@ MOST_LISTED = 12  # names in a message
 
 
 def lookup(table: Mapping[str, T], name: str, *, kind: str) -> T:
-    """Return ``table[name]``, or list the valid names.
-
-    Raises:
-        InputError: if there is no such name; the text holds the closest one and all that exist.
+    """Return ``table[name]``; InputError with the closest and all valid names if there is none.
 
     >>> lookup({"filter": 1}, "filter", kind="command")
     1
@@ -29,7 +26,7 @@ class Lazy(Mapping[str, T]):
     """A table whose entries are imported when they are used.
 
     Args:
-        where: name -> ``"package.module:attribute"``; a line that is added later counts.
+        where: name -> ``"package.module:attribute"``; may be extended later.
 
     >>> Lazy({"join": "posixpath:join"})["join"]("a", "b")
     'a/b'
@@ -69,7 +66,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def name_list(known: Iterable[str], near: str = "") -> str:
-    """Return names for a message: all of few, else the nearest first and the number of others.
+    """Return names for a message: all if few, else the nearest first and the number of others.
 
     >>> name_list(["key", "label"], "labl")
     'key, label'

@@ -1,4 +1,4 @@
-"""The size of the map that a decoder starts from."""
+"""The size of a decoder's first feature map."""
 
 from scoring.errors import InputError
 
@@ -6,10 +6,7 @@ LARGEST = 1 << 15  # image, in pixels a side
 
 
 def map_of_decoder(size: int) -> tuple[int, int]:
-    """Return the side of a decoder's first map, 4 to 7, and the number of doublings.
-
-    Raises:
-        InputError: if no such map becomes images of ``size``.
+    """Return the side of a decoder's first map, 4 to 7, and the number of doublings; InputError for an impossible size.
 
     >>> map_of_decoder(32), map_of_decoder(224)
     ((4, 3), (7, 5))

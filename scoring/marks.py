@@ -1,4 +1,4 @@
-"""Marks of images being decoded, by which a repeated run finds the one that killed a process."""
+"""Files that mark images being decoded, so that a repeated run finds the image that killed the process."""
 
 from pathlib import Path
 from typing import Self
@@ -9,15 +9,15 @@ DECODING = ".decoding-"  # and the number of a group of images
 
 
 def decoding_path(folder: Path, number: int) -> Path:
-    """Return the path of the mark for a group of images being decoded, in the folder of its run."""
+    """Return the path of the mark of a group of images, in the folder of its run."""
     return folder / f"{DECODING}{number:06d}"
 
 
 class Marks:
-    """Files in the folder of a run, one per group of images being decoded: a context manager.
+    """A context manager for the marks in the folder of a run, one per group of images being decoded.
 
-    Leaving the block in order removes its marks; one that is there before its group has begun is of a process
-    that died, perhaps of an image in the group.
+    Leaving the block normally removes the marks. A mark that exists before its group begins comes from a killed
+    process.
 
     Args:
         folder: of a run that one process holds.
@@ -28,11 +28,7 @@ class Marks:
         self._there: dict[int, bool] = {}  # number -> whether a process had died at it
 
     def begin(self, number: int) -> bool:
-        """Mark a group; return whether each of its images must be decoded in a separate process.
-
-        Raises:
-            InputError: if the place refuses.
-        """
+        """Mark a group; return whether its images must be decoded in separate processes. May raise InputError."""
         mark = decoding_path(self.folder, number)
         died = mark.exists()
         with place_errors(mark):
@@ -41,13 +37,13 @@ class Marks:
         return died
 
     def end(self, number: int) -> None:
-        """Remove the mark of a group; one at which a process had died is kept, since it may be decoded again."""
+        """Remove the mark of a group, but keep marks of killed processes, since the group may be decoded again."""
         if not self._there[number]:
             decoding_path(self.folder, number).unlink(missing_ok=True)
             del self._there[number]
 
     def close(self) -> None:
-        """Remove all marks of a run without crash."""
+        """Remove all marks, after a run without a crash."""
         for number in self._there:
             decoding_path(self.folder, number).unlink(missing_ok=True)
         self._there.clear()

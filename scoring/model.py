@@ -26,18 +26,17 @@ class ModelSpec:
     """Everything needed to build a model, except its weights.
 
     Attributes:
-        backbone: timm's name; of several backbones side by side their names with ``+`` between them.
-        backbone_options: of timm, for a single backbone.
+        backbone: timm's name; for several joined backbones their names separated by ``+``.
+        backbone_options: timm's options of a single backbone.
         heads: method -> head.
-        preprocessing: of the square that all backbones read.
-        parts: the backbones where there are several, else empty.
-        projection: width of the embedding of several backbones, or 0 for the width of their features.
-        cpu_precision: ``fp32``, or ``bf16`` where a CPU that has it is to run the backbones in it unless specified
-            otherwise.
-        embedding: the head whose mu is the embedding; empty where that is made of the features.
+        preprocessing: of the image for all backbones.
+        parts: the backbones if there are several, else empty.
+        projection: width of the embedding of several backbones; 0 for the width of their features.
+        cpu_precision: default precision of the backbones on CPUs with bfloat16: ``fp32`` or ``bf16``.
+        embedding: the head whose mu is the embedding; empty if the features are the embedding.
 
     Raises:
-        InputError: if there is no such head, or it has no mu.
+        InputError: if the head ``embedding`` is missing or has no mu.
     """
 
     backbone: str
@@ -64,9 +63,9 @@ def side_by_side(parts: Sequence[PartSpec], preprocessing: Preprocessing, projec
     """Return the spec of a headless model with several backbones.
 
     Args:
-        parts: the backbones; each normalises what it reads on its own.
-        preprocessing: how the square is decoded; its mean and std do not count.
-        projection: width of the embedding, or 0 for the features'.
+        parts: the backbones, each with its normalisation.
+        preprocessing: how images are decoded; its mean and std are ignored.
+        projection: width of the embedding; 0 for the width of the features.
     """
     name = "+".join(part.name for part in parts)
     return ModelSpec(
@@ -89,11 +88,11 @@ class Outputs:
 
 @dataclass(frozen=True)
 class BackbonePart:
-    """A backbone and its input: ``scale`` x (means of squares of ``pool`` x ``pool`` pixel values) + ``shift``.
+    """A backbone and its input: ``scale`` x (mean pixel value in cells of ``pool`` x ``pool``) + ``shift``.
 
     Attributes:
         backbone: (N, 3, S, S) -> pooled features, (N, D).
-        pool: side of a square, in pixels.
+        pool: side of a cell, in pixels.
         scale: of each channel, shape (3,), float32.
         shift: of each channel, shape (3,), float32.
     """
@@ -105,7 +104,7 @@ class BackbonePart:
 
 
 class ScoringModel(nn.Module):
-    """A timm backbone, or several joined, and the heads that read the features."""
+    """A timm backbone, or several joined, and the heads on its features."""
 
     mean: Tensor
     std: Tensor
@@ -133,7 +132,7 @@ class ScoringModel(nn.Module):
         return self.backbone.embedding_width if isinstance(self.backbone, JoinedBackbone) else self.width
 
     def embed(self, features: Tensor) -> Tensor:
-        """Return embeddings, shape (N, E), rows of unit length, of features in float32, shape (N, D)."""
+        """Return embeddings, shape (N, E), rows of unit length, for float32 features, shape (N, D)."""
         if self.spec.embedding:
             head: Any = self.heads[self.spec.embedding]  # one of EMBEDS
             return F.normalize(head.project(features), dim=1)
@@ -165,11 +164,11 @@ class ScoringModel(nn.Module):
 
         Args:
             pixels: RGB, shape (N, 3, H, W), uint8 or float in [0, 255].
-            scorers: more of them than the model's heads, by name; see ``require_needs``.
+            scorers: further scorers in addition to the model's heads, by name; see ``require_needs``.
 
         Returns:
-            Embeddings and columns in float32: scorers run in float32 whatever the precision of the backbone, since
-            half precision leaves only a few thousand distinct values.
+            Embeddings and columns in float32: scorers always run in float32, since half precision has only a few
+            thousand distinct values.
         """
         features = self.features(pixels)
         outputs = self.read(features, pixels)
@@ -205,11 +204,7 @@ class ScoringModel(nn.Module):
             return Outputs(self.embed(features), columns)
 
     def logits(self, features: Tensor) -> Tensor:
-        """Return logits (..., C) of features (..., D) by the model's classifier.
-
-        Raises:
-            ValueError: if it has none.
-        """
+        """Return logits (..., C) for features (..., D) by the model's classifier; ValueError if it has none."""
         name = self.classifier
         if name is None:
             raise ValueError("logits are a classifier's, and the model has none")
@@ -217,7 +212,7 @@ class ScoringModel(nn.Module):
 
     @property
     def classifier(self) -> str | None:
-        """The name of the head that gives logits, or None."""
+        """The name of the head with logits, or None."""
         return next((name for name, spec in self.spec.heads.items() if isinstance(spec, ClassifierHeadSpec)), None)
 
     def of_crops(self, pixels: Tensor) -> Tensor:
@@ -230,7 +225,7 @@ class ScoringModel(nn.Module):
         return torch.stack(crops)
 
     def repeated(self, pixels: Tensor, passes: int) -> Tensor:
-        """Return features of several passes with dropout on, shape (P, N, D); the same at every call."""
+        """Return features of several passes with dropout on, shape (P, N, D); the masks are the same at every call."""
         layers = self.dropouts()
         with torch.random.fork_rng(devices=[pixels.device] if pixels.is_cuda else []):
             torch.manual_seed(DROPOUT_SEED)

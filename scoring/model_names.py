@@ -1,4 +1,4 @@
-"""Names of models as typed."""
+"""Parsing of model names."""
 
 from pathlib import Path
 
@@ -15,10 +15,9 @@ def is_published(name: str | Path) -> bool:
 
 
 def with_weights(name: str, weights: str | Path | None) -> str:
-    """Return the name of a model whose weights are in a separate file; the name itself otherwise.
+    """Return the name of a timm model with its weights in a separate file; the name itself if ``weights`` is None.
 
-    Raises:
-        InputError: if the model is not among timm's, or names a file already.
+    Raises InputError if the model is not among timm's, or already names a file.
     """
     if weights is None:
         return name

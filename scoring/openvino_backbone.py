@@ -1,7 +1,7 @@
 """A backbone run by OpenVINO on a CPU: any traceable network, in float32 or bfloat16.
 
-Images are run in groups of one size, the last filled up with zeros, so that an image's features are the same
-whatever else is in its batch. OpenVINO is imported when a backbone is made, not before.
+Images are run in groups of one size, the last padded with zeros, so that an image's features do not depend on its
+batch. OpenVINO is imported when a backbone is created.
 """
 
 import sys
@@ -22,10 +22,7 @@ HINTS = {"fp32": "f32", "bf16": "bf16"}
 
 
 def import_openvino() -> Any:
-    """Import the package without its telemetry.
-
-    Nothing changes in a process that imported it before.
-    """
+    """Import OpenVINO with its telemetry disabled; no effect if the process has already imported it."""
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # fails to import: OpenVINO has a stub
     import openvino
 
@@ -37,12 +34,12 @@ def with_openvino(model: ScoringModel, device: torch.device, precision: str) -> 
 
     Args:
         model: in evaluation mode, on the CPU, in float32.
-        device: has to be the CPU.
+        device: must be the CPU.
         precision: ``fp32`` or ``bf16``.
 
     Raises:
-        InputError: if OpenVINO is not installed, the device or the precision is not one that it has here, the model
-            drops anything at random, or OpenVINO cannot run a backbone of it, or gives other features.
+        InputError: if OpenVINO is not installed, does not support the device, precision or a backbone, gives other
+            features, or if the model uses dropout.
     """
     if find_spec("openvino") is None:
         raise MissingExtraError("--backend openvino", "openvino")
@@ -59,12 +56,12 @@ class OpenvinoBackbone(nn.Module):
     """A backbone compiled by OpenVINO: images (N, 3, S, S), float32 -> pooled features (N, D), float32.
 
     Args:
-        backbone: the same in torch, in evaluation mode.
+        backbone: the torch module, in evaluation mode.
         side: S.
         precision: ``fp32`` or ``bf16``.
 
     Raises:
-        InputError: if OpenVINO cannot run it, or what it runs gives other features.
+        InputError: if OpenVINO cannot run it, or gives other features.
     """
 
     def __init__(self, backbone: nn.Module, side: int, precision: str) -> None:
@@ -93,7 +90,7 @@ class OpenvinoBackbone(nn.Module):
         require_alike(backbone, self, side, precision)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return pooled features."""
+        """Return pooled features, shape (N, D), float32."""
         features = []
         for full, n in in_groups(images.permute(0, 2, 3, 1).contiguous(), GROUP):
             self.request.infer({0: full.numpy()}, share_inputs=True)
@@ -102,25 +99,21 @@ class OpenvinoBackbone(nn.Module):
 
 
 class ChannelsLast(nn.Module):
-    """A backbone that reads (N, S, S, 3), the memory order of images."""
+    """A wrapper that lets a backbone read (N, S, S, 3), the memory order of images."""
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
         self.backbone = backbone
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return pooled features, float32."""
+        """Return pooled features, shape (N, D), float32."""
         return self.backbone(images.permute(0, 3, 1, 2)).float()
 
 
 def in_groups(images: Tensor, size: int) -> Iterator[tuple[Tensor, int]]:
-    """Yield groups of ``size`` images, the last padded with zeros, each with its number of images.
+    """Yield groups of ``size`` images of (N, ...), the last padded with zeros, each with its number of images.
 
-    So an image's features are the same whatever else is in its batch.
-
-    Args:
-        images: shape (N, ...).
-        size: of a group, at least 1.
+    A fixed size makes an image's features independent of its batch.
     """
     for some in images.split(size):
         n = len(some)
@@ -131,7 +124,7 @@ def require_alike(backbone: nn.Module, run: nn.Module, side: int, precision: str
     """Raise ``InputError`` unless OpenVINO reproduces a backbone's features on a noise image.
 
     Args:
-        backbone: the plain layers, in evaluation mode, on the CPU.
+        backbone: the torch module, in evaluation mode, on the CPU.
         run: images (N, 3, S, S), float32 -> pooled features (N, D), float32.
         side: S.
         precision: ``fp32``, for a relative error of .001 at most, or ``bf16``, for .1.

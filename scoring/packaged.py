@@ -1,7 +1,7 @@
-"""Weights inside another installed package: found by name, checked by digest, read without running its code.
+"""Weights inside another installed package: located by name, verified by digest, read without running its code.
 
-The package's file is hashed at every load. Its tensors are converted once to safetensors in a cache folder; what is
-read from there has to have the digest that the model's card names, or the file is converted again.
+The package's file is hashed at every load. Its tensors are converted once to safetensors in a cache folder; if the
+cached file does not have the digest in the model's card, it is converted again.
 """
 
 import hashlib
@@ -32,11 +32,11 @@ HEADER_ROOM = 1 << 20  # bytes that the names and shapes in a converted file may
 
 @dataclass(frozen=True)
 class PackagedWeights:
-    """Where a backbone's weights are stored, instead of the tensors.
+    """A reference to a backbone's weights in an installed package.
 
     Attributes:
-        package: name of the distribution, as pip takes it.
-        file: path inside the folder that packages are installed in, with ``/``.
+        package: name of the distribution for pip.
+        file: path relative to site-packages, with ``/``.
         sha256: of the file.
         tensors: ``tensors_digest`` of the weights by timm's names.
     """
@@ -61,11 +61,7 @@ class PackagedWeights:
         return asdict(self)
 
     def path(self) -> Path:
-        """Return the path of the file.
-
-        Raises:
-            InputError: if the package is not installed, or has no such file.
-        """
+        """Return the path of the file; InputError if the package is not installed, or has no such file."""
         with suppress(importlib.metadata.PackageNotFoundError, OSError, ValueError):
             path = Path(str(importlib.metadata.distribution(self.package).locate_file(self.file)))
             if stat.S_ISREG(path.stat().st_mode):
@@ -76,11 +72,7 @@ class PackagedWeights:
         )
 
     def read(self) -> bytes:
-        """Return the file's bytes, checked against the digest recorded with the model.
-
-        Raises:
-            InputError: if the package is not installed, or its file is another.
-        """
+        """Return the file's bytes; InputError if the package is not installed, or the digest differs."""
         path = self.path()
         data = b""
         if path.stat().st_size <= MOST_BYTES:
@@ -101,7 +93,7 @@ class PackagedWeights:
             expected: timm's names and shapes, in the order of its state dict, with the classifier's at the end.
 
         Raises:
-            InputError: if the package is not installed, its file is another, or the weights do not fit.
+            InputError: if the package is not installed, its file differs, or the weights do not fit.
         """
         data = self.read()
         place = cached_path(self)
@@ -120,12 +112,12 @@ def convert_weights(data: bytes, expected: Mapping[str, torch.Size], *, name: st
     """Return a PyTorch file's tensors by timm's names, matched in order without batch counters.
 
     Args:
-        data: what ``torch.save`` wrote: a mapping of tensors. It is read with torch's restricted unpickler.
+        data: a mapping of tensors from ``torch.save``, read with torch's restricted unpickler.
         expected: timm's names and shapes in the order of its state dict.
         name: of the file, for errors.
 
     Raises:
-        InputError: if it holds anything else, or its tensors do not fit.
+        InputError: if it has other content, or its tensors do not fit.
     """
     try:
         state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
@@ -147,7 +139,7 @@ def convert_weights(data: bytes, expected: Mapping[str, torch.Size], *, name: st
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Return sha256 over tensors by name."""
+    """Return the SHA-256 of tensors by name."""
     total = hashlib.sha256()
     hash_tensors(total, tensors)
     return total.hexdigest()
@@ -180,7 +172,7 @@ def cached_path(packaged: PackagedWeights) -> Path | None:
 
 
 def _read_cached(path: Path, digest: str, expected: Mapping[str, torch.Size]) -> dict[str, Tensor] | None:
-    """Return weights converted by an earlier load; None without a file of exactly these weights."""
+    """Return cached converted weights; None if the file is missing or differs."""
     most = HEADER_ROOM + sum(4 * shape.numel() for shape in expected.values())
     try:
         with path.open("rb") as file:
@@ -192,7 +184,7 @@ def _read_cached(path: Path, digest: str, expected: Mapping[str, torch.Size]) ->
 
 
 def _write_cached(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Store converted weights for the next load, atomically; a refused write only costs time."""
+    """Store converted weights for the next load, atomically; errors are ignored, since they only cost time."""
     with suppress(OSError, InputError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with AtomicFile(path, overwrite=True) as file:
@@ -200,11 +192,7 @@ def _write_cached(path: Path, weights: Mapping[str, Tensor]) -> None:
 
 
 def packaged_from_json(record: Any) -> PackagedWeights:
-    """Return the record that ``to_json`` wrote.
-
-    Raises:
-        TypeError, ValueError: if a field is missing, unknown, or out of bounds.
-    """
+    """Return the record that ``to_json`` wrote; TypeError or ValueError if a field is invalid."""
     if not isinstance(record, Mapping):
         raise TypeError(f"packaged weights are {record!r}")
     return PackagedWeights(**record)

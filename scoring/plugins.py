@@ -14,11 +14,7 @@ METHODS, BACKBONES, RULES = "curate.methods", "curate.backbones", "curate.rules"
 
 
 def plugins(group: str) -> "dict[str, EntryPoint]":
-    """Return the entry points of a group by name, without importing them.
-
-    Raises:
-        InputError: for a name that two packages have.
-    """
+    """Return the entry points of a group by name, without importing them; InputError if two packages share a name."""
     points: dict[str, EntryPoint] = {}
     for point in _entry_points(group, tuple(sys.path)):
         if (other := points.setdefault(point.name, point)) != point:
@@ -30,7 +26,7 @@ def plugins(group: str) -> "dict[str, EntryPoint]":
 
 @cache
 def _entry_points(group: str, paths: tuple[str, ...]) -> "EntryPoints":
-    """Return the entry points of a group of the packages on ``sys.path``; to look takes 15 ms."""
+    """Return the entry points of a group from the packages on ``sys.path``; takes 15 ms."""
     from importlib.metadata import entry_points  # most commands need none
 
     return entry_points(group=group)
@@ -42,11 +38,7 @@ def package_of(point: "EntryPoint") -> str:
 
 
 def load_plugin(point: "EntryPoint") -> Any:
-    """Return the object of an entry point.
-
-    Raises:
-        InputError: if its package raises on import, or has no such attribute.
-    """
+    """Return the object of an entry point; InputError if its package raises on import, or lacks the attribute."""
     try:
         return point.load()
     except (Exception, SystemExit) as error:  # of any kind: the code is another package's
@@ -58,9 +50,9 @@ def load_plugin(point: "EntryPoint") -> Any:
 
 
 def package_in(error: BaseException) -> str:
-    """Return which entry point's code raised or passed an exception, and its package; empty for none.
+    """Return the entry point, and its package, whose code raised or passed an exception; empty if none.
 
-    Where its code is inherited, or a function next to it, only the package is known.
+    For inherited code, or other functions of the package, only the package is known.
     """
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     places = {(str(frame.f_globals.get("__name__")), frame.f_code.co_qualname.partition(".")[0]) for frame in frames}

@@ -14,8 +14,8 @@ LEAST_CHANNELS = 16
 class Doubling(nn.Module):
     """A residual block that doubles a map: (N, C, S, S) -> (N, C', 2S, 2S).
 
-    Transposed convolution, BN, ReLU, convolution, BN, next to the map enlarged and its channels mixed. The kernel of
-    the former is twice its stride, so that every pixel is made of as many others, and no chequerboard is left.
+    Transposed convolution, BN, ReLU, convolution, BN; the shortcut is upsampling and a 1 x 1 convolution. The kernel is
+    twice the stride, so that all outputs depend on equally many inputs, which avoids checkerboard artefacts.
     """
 
     def __init__(self, channels: int, narrower: int) -> None:
@@ -27,7 +27,7 @@ class Doubling(nn.Module):
         self.mix = nn.Conv2d(channels, narrower, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the map at twice its side."""
+        """Return the map with twice the side."""
         fine = self.norm2(self.refine(F.relu(self.norm1(self.enlarge(x)))))
         return F.relu(fine + F.interpolate(self.mix(x), scale_factor=2.0))
 
@@ -60,19 +60,17 @@ class PosteriorHead(nn.Module):
         self.decoder = Decoder(dim, size, channels)
 
     def project(self, features: Tensor) -> Tensor:
-        """Return the mean of q(z|x), shape (N, M), of features, shape (N, D), in the head's precision."""
+        """Return the mean of q(z|x), shape (N, M), for features, shape (N, D), in the head's precision."""
         return self.mean(features.to(self.mean.weight.dtype))
 
     def posterior(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and log-variance of q(z|x), each of shape (N, M), of features, shape (N, D)."""
+        """Return mean and log-variance of q(z|x), each of shape (N, M), for features, shape (N, D)."""
         return self.project(features), self.log_variance(features.to(self.mean.weight.dtype))
 
     def forward(self, features: Tensor, pixels: Tensor) -> Tensor:
-        """Return mean log-variance, and mean squared error of the decoded mean: shape (N, 2).
+        """Return the mean log-variance, and the mean squared error of the decoded mean: shape (N, 2).
 
-        Args:
-            features: shape (N, D).
-            pixels: what they are of, in [0, 1], shape (N, 3, S, S).
+        From features (N, D), and the pixels of the same images in [0, 1], (N, 3, S, S).
         """
         mean, log_variance = self.posterior(features)
         error = (self.decoder(mean) - pixels.float()).square().flatten(1).mean(1)

@@ -1,6 +1,6 @@
 """Pretrained timm models: embeddings with their published preprocessing, without heads.
 
-Named ``timm:NAME[.tag]`` for the weights that timm fetches, or ``timm:NAME@FILE.safetensors`` for a state dict.
+``timm:NAME[.tag]`` uses weights that timm downloads, ``timm:NAME@FILE.safetensors`` a state dict.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def load_published(name: str) -> tuple[ScoringModel, dict[str, Any]]:
 
 
 def weights_digest(model: ScoringModel) -> str:
-    """Return the digest that identifies a headless model in its tables: over weights, name and preprocessing."""
+    """Return the digest that identifies a headless model in its tables: of weights, name and preprocessing."""
     record = {"name": model.spec.backbone, "preprocessing": model.spec.preprocessing.to_json()}
     text = json.dumps({**record, "weights": tensors_digest(model.backbone.state_dict())}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -15,11 +15,7 @@ IN_MEMORY = 2 << 30  # bytes of one array; more of them live in a file that is g
 
 
 def space(shape: Sequence[int], kind: np.dtype[Any]) -> NDArray[Any]:
-    """Return zeros: in memory, or in an unnamed file if large.
-
-    Raises:
-        InputError: if the disk of the temporary folder has no room for them.
-    """
+    """Return an array of zeros: in memory, or in an unnamed file if large; InputError if the disk is too full."""
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
     if size <= IN_MEMORY:
         return np.zeros(tuple(shape), kind)
@@ -30,10 +26,9 @@ def space(shape: Sequence[int], kind: np.dtype[Any]) -> NDArray[Any]:
 
 
 def take_room(handle: int, size: int, place: str | Path, advice: str) -> None:
-    """Reserve disk space for a file, since a mapped file on a full disk kills the process.
+    """Reserve disk space for a file, since writing to a mapped file on a full disk kills the process.
 
-    Raises:
-        InputError: if it has no room at ``place``; the text ends in the advice.
+    Raises InputError if there is too little space at ``place``; the text ends with ``advice``.
     """
     if not size or not hasattr(os, "posix_fallocate"):
         os.ftruncate(handle, size)

@@ -1,4 +1,4 @@
-"""Batches through a model: device, precision, and smaller steps when memory runs out."""
+"""Running batches through a model: device, precision, and smaller steps when memory runs out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,11 +19,7 @@ BATCH_SIZE = {"cpu": 64, "cuda": 256}
 
 
 def select_device(name: str = "auto") -> torch.device:
-    """Return the device to run on; ``auto`` takes a GPU if there is one.
-
-    Raises:
-        InputError: if the device requested is missing; nothing slower is taken instead.
-    """
+    """Return the device to run on; ``auto`` prefers a GPU; InputError if the requested device is missing."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -45,7 +41,7 @@ def select_precision(name: str, device: torch.device, on_cpu: str = "fp32") -> s
     """Return ``fp32`` or ``bf16``.
 
     Args:
-        name: one of the two, or ``auto``: bf16 on a GPU; on a CPU what the model asks for, if the CPU multiplies in it.
+        name: one of the two, or ``auto``: bf16 on a GPU; on a CPU ``on_cpu``, if the CPU supports it.
         device: from ``select_device``.
         on_cpu: the model's ``spec.cpu_precision``.
     """
@@ -57,11 +53,7 @@ def select_precision(name: str, device: torch.device, on_cpu: str = "fp32") -> s
 
 
 def model_columns(model: ScoringModel, scorers: Mapping[str, Scorer]) -> tuple[str, ...]:
-    """Return the names of the columns of a ``Runner``, in order, before it exists.
-
-    Raises:
-        InputError: if the model lacks what a scorer needs.
-    """
+    """Return the names of the columns of a ``Runner``, in order; InputError if the model lacks what a scorer needs."""
     require_needs(model, scorers)
     return tuple(columns_of({**model.spec.heads, **scorers}))
 
@@ -101,15 +93,15 @@ class Runner:
         model: from ``load_model``.
         device: see ``select_device``.
         precision: ``fp32`` or ``bf16``; the heads run in float32 either way.
-        scorers: more of them than the model's heads, by name.
-        backend: what runs the backbones, a key of ``BACKENDS``.
+        scorers: scorers in addition to the model's heads, by name.
+        backend: a key of ``BACKENDS``.
 
     Raises:
-        InputError: if the model, its device or its precision is not one that the backend runs here.
+        InputError: if the backend does not support the model, device or precision.
 
     Attributes:
-        columns: the names of the columns that it gives, in their order.
-        step: the most images that the device reads at once. It halves when memory runs out, and stays.
+        columns: names of its columns, in order.
+        step: maximal number of images at once; halved when memory runs out.
     """
 
     def __init__(
@@ -140,11 +132,7 @@ class Runner:
         self.step = 1 << 30
 
     def submit(self, pixels: np.ndarray) -> Pending:
-        """Start a batch; on a GPU this returns before the work is done.
-
-        Args:
-            pixels: uint8, shape (N, S, S, 3), RGB, N >= 1.
-        """
+        """Start a batch of RGB pixels (N >= 1, S, S, 3), uint8; on a GPU this returns before the work is done."""
         images = torch.from_numpy(pixels)
         while True:
             try:
@@ -190,6 +178,6 @@ OUT_OF_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means out of memory, in any wording of torch and CUDA."""
+    """Return whether an error means out of memory, in any of torch's and CUDA's wordings."""
     text = str(error).lower()
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in text for words in OUT_OF_MEMORY)

@@ -1,7 +1,6 @@
 """Scorers by name: the model outputs that each needs, and its columns.
 
-Importing a scorer costs nothing: its module loads no torch, which is for the functions that use it. A column
-can be described from the table alone.
+Importing a scorer is cheap: torch is only imported by the functions that use it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,12 +23,12 @@ class Scorer(Protocol):
     """A score: a frozen dataclass with its parameters.
 
     Attributes:
-        needs: what it is given: ``HEAD``, ``HEAD_OF_PIXELS``, ``FEATURES``, ``CROPS``, ``LOGITS`` or ``TABLE``;
-            tensors, float32, but for the last.
-        columns: name -> what it means; ``<method>`` in a name represents the head's method. Names that start
-            with ``unc_`` are higher where an image is less certain.
-        passes: how often the network is run again, with dropout on, for what it is given, which then has an axis
-            more, (P, N, D) or (P, N, C); 0 for the one pass without dropout that gives the embedding.
+        needs: its input: ``HEAD``, ``HEAD_OF_PIXELS``, ``FEATURES``, ``CROPS``, ``LOGITS`` or ``TABLE``; all float32
+            tensors except ``TABLE``.
+        columns: name -> meaning; ``<method>`` in a name stands for the head's method. Names with ``unc_`` are higher
+            for less certain images.
+        passes: number P of additional passes with dropout, for inputs of shape (P, N, D) or (P, N, C); 0 for the input
+            of the single pass without dropout.
     """
 
     needs: ClassVar[str]
@@ -37,10 +36,10 @@ class Scorer(Protocol):
 
     @property
     def passes(self) -> int:
-        """How often the network is run again."""
+        """Number of additional passes with dropout."""
 
     def score(self, inputs: Any, /) -> Mapping[str, Any]:
-        """Return its columns, each of shape (N,), by their names in ``columns``; a pure function."""
+        """Return its columns by name, each of shape (N,); a pure function."""
 
 
 WHERE: dict[str, str] = {  # to add a scorer, add a line
@@ -70,11 +69,7 @@ def free_scorers() -> dict[str, type[Scorer]]:
 
 
 def scorers_named(names: Iterable[str]) -> dict[str, Scorer]:
-    """Return scorers that need no training, with default parameters.
-
-    Raises:
-        InputError: for a name that is not of such a scorer.
-    """
+    """Return scorers that need no training, with default parameters; InputError for an unknown name."""
     return {name: lookup(free_scorers(), name, kind="scorer")() for name in names}
 
 
@@ -88,16 +83,13 @@ def columns_of(scorers: Mapping[str, Scorer]) -> dict[str, Column]:
 
 
 def scored(name: str, scorer: Scorer, inputs: Any, n: int) -> dict[str, Any]:
-    """Return the columns of a scorer by their full names.
+    """Return the columns of a scorer by full name; ValueError unless they are as declared, of ``n`` numbers each.
 
     Args:
         name: of the scorer, or of the head's method.
-        scorer: what scores.
-        inputs: what it needs, of n rows.
-        n: how many.
-
-    Raises:
-        ValueError: if it gives other columns than it declares, or not one number a row.
+        scorer: computes the columns.
+        inputs: what the scorer needs, for n rows.
+        n: number of rows.
     """
     scores = scorer.score(inputs)
     if list(scores) != list(scorer.columns) or any(tuple(values.shape) != (n,) for values in scores.values()):

@@ -21,8 +21,8 @@ def parse_settings(texts: Iterable[str], *, flag: str = "--set", example: str = 
 
     Args:
         texts: one setting each.
-        flag: the option that took them, for messages.
-        example: a setting that would do, for messages.
+        flag: name of the option, for messages.
+        example: a valid setting, for messages.
 
     Raises:
         InputError: for a text without ``=`` or without a name, or a name that comes twice.
@@ -49,12 +49,12 @@ def with_settings(
     Args:
         kind: a dataclass whose fields are of type int, float, bool, str or one of these or None.
         settings: field -> value, or its text as typed.
-        name: what the user calls this kind, for messages: "herding".
-        what: and what it is one of: "strategy".
-        others: parameters of every kind, one of which may have been meant.
+        name: name of this kind for messages: "herding".
+        what: category of the kind: "strategy".
+        others: parameters of all kinds, for suggestions.
 
     Raises:
-        InputError: for a name that is no field, or a value that is not of its type; or as ``kind`` itself refuses.
+        InputError: for an unknown name, or a value of another type, or that ``kind`` refuses.
     """
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     hints = get_type_hints(kind)

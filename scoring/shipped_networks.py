@@ -1,7 +1,7 @@
 """The two backbones of the shipped models in plain torch, with timm's weight names.
 
-They are timm's networks layer by layer; a test compares their features with timm's, bit by bit. They are here because
-importing timm takes longer than scoring a hundred images: it brings all of torchvision and torch's compiler.
+They equal timm's networks; a test compares their features with timm's, bit by bit. They are here because importing
+timm, with torchvision and torch's compiler, takes longer than scoring a hundred images.
 """
 
 from abc import ABC, abstractmethod
@@ -47,7 +47,7 @@ class SamePaddedConv(nn.Conv2d):
 
 
 class NormAct(nn.BatchNorm2d):
-    """Batch normalisation and the activation after it."""
+    """Batch normalisation followed by an activation."""
 
     def __init__(self, channels: int, act: nn.Module | None = None) -> None:
         super().__init__(channels, eps=LITE0_EPS)
@@ -59,7 +59,7 @@ class NormAct(nn.BatchNorm2d):
 
 
 def _conv(channels: int, out: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
-    """Return a convolution without bias; with stride 1 TensorFlow's padding is the plain one."""
+    """Return a convolution without bias; TensorFlow's padding is only needed with a stride above 1."""
     if stride > 1:
         return SamePaddedConv(channels, out, kernel, stride, groups=groups, bias=False)
     return nn.Conv2d(channels, out, kernel, padding=kernel // 2, groups=groups, bias=False)
@@ -76,7 +76,7 @@ class SeparableBlock(nn.Module):
         self.bn2 = NormAct(out)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, C', H, W) of (N, C, H, W)."""
+        """Return (N, C', H, W) for (N, C, H, W)."""
         return self.bn2(self.conv_pw(self.bn1(self.conv_dw(x))))
 
 
@@ -95,16 +95,16 @@ class InvertedBlock(nn.Module):
         self.adds = stride == 1 and channels == out
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, C', H / stride, W / stride) of (N, C, H, W)."""
+        """Return (N, C', H / stride, W / stride) for (N, C, H, W)."""
         projected = self.bn3(self.conv_pwl(self.bn2(self.conv_dw(self.bn1(self.conv_pw(x))))))
         return projected + x if self.adds else projected
 
 
 class Backbone(nn.Module, ABC):
-    """The common part of both networks.
+    """Base class of both networks.
 
     Args:
-        classes: of a classifier whose weights are named after the backbone's, and never used; 0 for none.
+        classes: of a classifier that is never used, whose weights timm's files include; 0 for none.
     """
 
     num_features: int
@@ -123,15 +123,15 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def forward_features(self, x: Tensor) -> Tensor:
-        """Return the last map, (N, D, h, w), of images (N, 3, H, W)."""
+        """Return the last map, (N, D, h, w), for images (N, 3, H, W)."""
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Return features (N, D) of the last map; ``pre_logits`` is timm's keyword, and both give the same here."""
+        """Return features (N, D) of the last map; ``pre_logits`` is timm's keyword and has no effect."""
         pooled: Tensor = self.global_pool(x)
         return pooled
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return features (N, D) of images (N, 3, H, W)."""
+        """Return features (N, D) for images (N, 3, H, W)."""
         return self.forward_head(self.forward_features(x))
 
 
@@ -183,7 +183,7 @@ class BasicBlock(nn.Module):
             self.downsample = nn.Sequential(mean, project, nn.BatchNorm2d(out))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, C', H / stride, W / stride) of (N, C, H, W)."""
+        """Return (N, C', H / stride, W / stride) for (N, C, H, W)."""
         features = self.bn2(self.conv2(self.act1(self.bn1(self.conv1(x)))))
         features += x if self.downsample is None else self.downsample(x)
         activated: Tensor = self.act2(features)

@@ -12,7 +12,7 @@ POOLED_FROM = 64  # pixels: smaller images are not pooled after the stem
 
 
 def with_small_stem(resnet: Any) -> nn.Module:
-    """Return a timm ResNet with a 3x3 stem of stride 1 and no max-pool: 32 pixels end in a map of 4 x 4.
+    """Return a timm ResNet with a 3x3 stem of stride 1 and no max-pool: 32 pixels give a last map of 4 x 4.
 
     Source: He et al. 2020 (MoCo), the CIFAR-10 demo of its authors; Chen et al. 2020 (SimCLR), appendix B.9.
     """
@@ -26,30 +26,30 @@ def with_small_stem(resnet: Any) -> nn.Module:
 
 
 class Flat(nn.Module, ABC):
-    """The common part of the two encoders, whose features are the flattened map."""
+    """Base class of the two encoders, whose features are the flattened map."""
 
     num_features: int
 
     @abstractmethod
     def forward_features(self, x: Tensor) -> Tensor:
-        """Return the last map of images (N, 3, S, S)."""
+        """Return the last map for images (N, 3, S, S)."""
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Return features (N, D) of the last map; ``pre_logits`` is timm's keyword, and changes nothing here."""
+        """Return features (N, D) of the last map; ``pre_logits`` is timm's keyword and has no effect."""
         return x.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return features (N, D) of images (N, 3, S, S)."""
+        """Return features (N, D) for images (N, 3, S, S)."""
         return self.forward_head(self.forward_features(x))
 
 
 class MLP(Flat):
-    """Three layers of 500, 500 and 2,000 units on the pixels; the last layer of the paper is the head's.
+    """An encoder of three layers of 500, 500 and 2,000 units on the pixels; the paper's last layer is in the head.
 
     Source: Bizeul et al. 2024, arXiv:2402.01399, Table 3 (a).
 
     Args:
-        img_size: side of the images that it reads, in pixels.
+        img_size: side of the input images, in pixels.
     """
 
     num_features = MLP_WIDTHS[-1]
@@ -80,7 +80,7 @@ class _Block(nn.Module):
         self.downsample = nn.Sequential(project, nn.BatchNorm2d(out))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, C', H / stride, W / stride), rounded up, of (N, C, H, W)."""
+        """Return (N, C', H / stride, W / stride), rounded up, for (N, C, H, W)."""
         added: Tensor = self.bn2(self.conv2(self.act1(self.bn1(self.conv1(x))))) + self.downsample(x)
         activated: Tensor = self.act2(added)
         return activated
@@ -89,13 +89,13 @@ class _Block(nn.Module):
 class SimVAEResNet(Flat):
     """The ResNet encoder of SimVAE: a 4x4 stem, four stages of one residual block, and the map flattened.
 
-    The table of the paper has a map of 32 x 32 after stem and max-pool, which 64 pixels (CelebA) give. Of 32 pixels
-    (CIFAR-10) the pool would leave 16 x 16, so it is left out below 64: features are 256 x 4 x 4 wide for both.
+    The paper has a map of 32 x 32 after stem and max-pool, from 64 pixels (CelebA). For 32 pixels (CIFAR-10) the pool
+    would give 16 x 16, so it is omitted below 64: features are 256 x 4 x 4 for both.
 
     Source: Bizeul et al. 2024, arXiv:2402.01399, Table 4 (a).
 
     Args:
-        img_size: side of the images that it reads, in pixels.
+        img_size: side of the input images, in pixels.
     """
 
     def __init__(self, img_size: int = 32) -> None:

@@ -1,6 +1,6 @@
 """Operating system differences: the only module that imports modules missing on Windows.
 
-Linux is what the tests run on. A value that a system cannot give is None; nothing is guessed.
+Linux is tested. Values that a system cannot provide are None.
 """
 
 import os
@@ -32,7 +32,7 @@ PASSES_SOCKETS = os.name == "posix" and HAS_FLOCK  # a child process inherits an
 
 
 def try_flock(handle: int, *, shared: bool = False) -> bool:
-    """Lock an open file or folder until closed; False if another process holds it or locking is impossible."""
+    """Lock an open file or folder until it is closed; False if another process holds it or locking is impossible."""
     if fcntl is None:
         return False
     try:
@@ -43,7 +43,7 @@ def try_flock(handle: int, *, shared: bool = False) -> bool:
 
 
 def open_folder(folder: str | os.PathLike[str]) -> int:
-    """Return a descriptor of a folder, or of the null device if folders cannot be opened; close it in either case."""
+    """Return a descriptor of a folder, or of the null device if folders cannot be opened; the caller closes it."""
     if not hasattr(os, "O_DIRECTORY"):
         return os.open(os.devnull, os.O_RDONLY)
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -58,7 +58,7 @@ def read_at(handle: int, n_bytes: int, offset: int) -> bytes:
 
 
 def seal_size(handle: int) -> None:
-    """Prevent shared memory from shrinking, since reading beyond it kills this process."""
+    """Prevent shared memory from shrinking, since reading beyond its end would kill this process."""
     fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
 
 
@@ -78,7 +78,7 @@ def peak_memory() -> int | None:
 
 
 def limit_memory(n_bytes: int) -> None:
-    """Limit the data of this process, in bytes, if the system can."""
+    """Limit the data segment of this process, in bytes, if the system supports it."""
     if resource is not None:
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (n_bytes if hard < 0 else min(n_bytes, hard), hard))

@@ -1,8 +1,8 @@
-"""How the tasks of a search run: sequentially in this process, or by a caller's runner elsewhere.
+"""Execution of the tasks of a search: sequentially in this process, or by a caller's runner.
 
-A search that is large says its work as tasks: a function of a module, and arguments that are small and can be pickled.
-What is large and the same for many tasks is shared once. Tasks are cut where a search cuts its blocks, so that who runs
-them decides nothing: results come in the order of the tasks, and their bytes are the same.
+A large search yields its work as tasks: a module-level function and small arguments that can be pickled. Large data
+that many tasks read is shared once. Tasks are cut at the search's block boundaries and results come in their order, so
+that they do not depend on the runner.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,15 +34,15 @@ class Shared(Protocol[V_co]):
 
     @property
     def value(self) -> V_co:
-        """The array or tensor, here."""
+        """The array or tensor, in this process."""
 
 
 class Tasks(Protocol):
     """A runner of tasks.
 
     Attributes:
-        least: products of two numbers that a search has to need before any of it is run as tasks of theirs.
-        grain: products that one task should take, about; 0 where there is nothing to gain from cutting.
+        least: number of multiplications from which a search is run as tasks.
+        grain: approximate multiplications per task; 0 to not cut a search.
     """
 
     least: float
@@ -60,7 +60,7 @@ class Tasks(Protocol):
 
 @dataclass(frozen=True)
 class Held(Generic[V_co]):
-    """A value that stays in this process."""
+    """A value kept in this process."""
 
     value: V_co
 
@@ -72,7 +72,7 @@ class InProcess:
     grain = 0.0
 
     def shared(self, value: V) -> Shared[V]:
-        """Return the value, held."""
+        """Return the value, unpickled and unshared."""
         return Held(value)
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> Shared[Tensor]:
@@ -80,12 +80,12 @@ class InProcess:
         return Held(as_tensor(space(shape, BITS[dtype]), dtype))
 
     def run(self, function: Callable[[A], R], arguments: Iterable[A]) -> Iterator[R]:
-        """Yield results in argument order."""
+        """Yield the results in the order of the arguments."""
         return map(function, arguments)
 
 
 def as_tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
-    """Return the tensor whose bits an array of ``BITS[dtype]`` holds, without a copy."""
+    """Return an array with dtype ``BITS[dtype]`` as a tensor with the same bits, without a copy."""
     return torch.from_numpy(array).view(dtype)
 
 
@@ -95,7 +95,7 @@ _RUNNING: ContextVar[Tasks] = ContextVar("tasks", default=IN_PROCESS)
 
 @contextmanager
 def tasks_run_by(tasks: Tasks) -> Iterator[None]:
-    """Run the tasks of all searches inside the block, in this thread, by ``tasks``."""
+    """Run the tasks of all searches in this thread by ``tasks``, inside the block."""
     token = _RUNNING.set(tasks)
     try:
         yield
@@ -104,19 +104,19 @@ def tasks_run_by(tasks: Tasks) -> Iterator[None]:
 
 
 def tasks_for(products: float) -> Tasks:
-    """Return the runner for a search with so many products of two numbers."""
+    """Return the runner for a search with this number of multiplications."""
     tasks = _RUNNING.get()
     return tasks if products >= tasks.least else IN_PROCESS
 
 
 def cuts(n: int, block: int, products: float, grain: float) -> Iterator[tuple[int, int]]:
-    """Yield ranges that cover n rows, each of whole blocks and about ``grain`` products.
+    """Yield ranges that cover n rows, each of whole blocks and about ``grain`` multiplications.
 
     Args:
-        n: rows.
-        block: rows that are computed at once, which a task does not cut.
-        products: of a row.
-        grain: of a task; 0 for one of all rows.
+        n: number of rows.
+        block: rows that are computed at once and not cut.
+        products: multiplications per row.
+        grain: of a task; 0 for a single range.
     """
     step = n if not grain else block * max(1, round(grain / max(1.0, products * block)))
     for start in range(0, n, max(1, step)):

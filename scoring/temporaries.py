@@ -1,4 +1,4 @@
-"""Temporary files and folders: locked by the living process that made them; unlocked ones are removed."""
+"""Temporary files and folders: locked by the process that created them; unlocked ones are leftovers, and removed."""
 
 import errno
 import glob
@@ -23,11 +23,7 @@ def temporary_stem(path: Path) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its parents if missing.
-
-    Raises:
-        OSError: if the place refuses; NotADirectoryError where a part of the path is something else.
-    """
+    """Create a folder and its parents if missing; may raise OSError, NotADirectoryError if a parent is a file."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -35,14 +31,14 @@ def make_folder(folder: Path) -> None:
 
 
 def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
-    """Remove leftovers of killed processes for a path, and create a temporary held by this one.
+    """Remove leftovers of killed processes for a path, and create a temporary that this process locks.
 
     Args:
-        path: the final name; the temporary is ``.NAME.tmp.<pid>.<random>`` next to it. Missing folders are made.
-        make: makes it, and returns a descriptor of it.
+        path: the final name; the temporary is ``.NAME.tmp.<pid>.<random>`` next to it. Missing folders are created.
+        make: creates the temporary, and returns its descriptor.
 
     Returns:
-        The temporary, and a descriptor that holds it until it and all its duplicates are closed.
+        The temporary, and a descriptor that locks it until it and all its duplicates are closed.
     """
     make_folder(path.parent)
     sweep(path.parent, temporary_stem(path))
@@ -57,8 +53,8 @@ def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
 def folder_lock(folder: Path, *, shared: bool = False, patience: float = PATIENCE) -> Iterator[bool]:
     """Lock a folder briefly against other processes that create, rename or remove files in it.
 
-    Yields whether it is held: not where folders cannot be locked, nor where another holds it for longer than
-    ``patience``, in seconds. Whatever is done under it is right without it but for a race with another process.
+    Yields whether it is locked: False if folders cannot be locked, or another process holds it for longer than
+    ``patience`` seconds. Without the lock everything still works, except in a race with another process.
     """
     if f".tmp.{os.getpid()}." in folder.name:  # a temporary of ours, which we hold already as a whole
         yield True
@@ -78,9 +74,9 @@ def folder_lock(folder: Path, *, shared: bool = False, patience: float = PATIENC
 
 
 def sweep(folder: Path, stem: str) -> None:
-    """Remove temporary files of an output that no living process holds.
+    """Remove the temporary files of an output that no living process locks.
 
-    Where the folder itself cannot be held meanwhile, young ones stay: their makers may be about to lock them.
+    If the folder cannot be locked meanwhile, recent ones are kept, since they may be about to be locked.
     """
     with suppress(OSError):  # a folder that cannot be listed or written says so when the output is made
         leftovers = [path for path in folder.glob(f"{glob.escape(stem)}*") if _removable(path)]
@@ -107,7 +103,7 @@ def _remove_if_free(leftover: Path) -> None:
 
 @contextmanager
 def hold_if_free(path: Path) -> Iterator[bool]:
-    """Hold a temporary if no living process does; yields whether that succeeded. Links are never held."""
+    """Lock a temporary if no living process does; yields whether that succeeded. Links are never locked."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except OSError as error:

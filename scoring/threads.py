@@ -1,4 +1,4 @@
-"""Torch threads: small products run faster on one."""
+"""The number of torch threads: small products are faster on one thread."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def few_threads(*, small: bool = True) -> Iterator[None]:
-    """Use one thread for small problems inside the block."""
+    """Use one thread inside the block if the problem is small."""
     before = torch.get_num_threads()
     if small:
         torch.set_num_threads(1)

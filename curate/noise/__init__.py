@@ -1,1 +1,1 @@
-"""Wrong labels, found by comparing labels with class probabilities predicted from other rows."""
+"""Label errors, found by comparing labels with class probabilities predicted from other rows."""

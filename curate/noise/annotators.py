@@ -1,4 +1,4 @@
-"""Several annotators: what their votes and the other rows together show about a row, and how often each is right."""
+"""Consensus labels and annotator accuracies, from votes and class probabilities predicted from other rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ SMOOTH = 1.0  # vote of each annotator that is right, and one that is wrong, bef
 
 @dataclass(frozen=True)
 class Annotators:
-    """The result of votes.
+    """Consensus labels of N rows, and accuracies of A annotators.
 
     Attributes:
-        quality: how surely the class with most votes is right, shape (N,) float32; NaN without a vote.
+        quality: probability that the majority class is correct, shape (N,) float32; NaN without a vote.
         suggested: the most likely class, shape (N,) int32.
-        agreement: share of the votes for the class with most, shape (N,) float32; NaN without a vote.
-        accuracy: how often each annotator votes as the most likely class, where others voted too, A of them. Its vote
-            counts for that class, so with few other votes this is above the share that is right.
-        pairs: share of pairs of votes on one row that are alike.
+        agreement: share of the votes for the majority class, shape (N,) float32; NaN without a vote.
+        accuracy: share of each annotator's votes for the most likely class, on rows with other votes, shape (A,).
+            Optimistic with few other votes, since the annotator's vote contributes to that class.
+        pairs: share of the pairs of votes on the same row that agree.
     """
 
     quality: NDArray[np.float32]
@@ -37,14 +37,11 @@ class Annotators:
 
 
 def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the class with most votes, shape (N,); ties are broken by the row's number.
+    """Return the class with most votes, shape (N,); ties are broken by ``tie``; -1 for a row without a vote.
 
     Args:
         votes: classes, shape (N, A), A >= 1; -1 for none.
-        tie: any its own number for each row, shape (N,).
-
-    Returns:
-        -1 for a row without a vote.
+        tie: a hash of each row, shape (N,).
 
     >>> majority(np.array([[0, 1, 1], [-1, -1, -1]]), np.zeros(2, np.uint64)).tolist()
     [1, -1]
@@ -61,7 +58,7 @@ def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def _blocks(n: int, width: int) -> Iterator[slice]:
-    """Yield slices of n rows, as large as memory allows."""
+    """Yield slices of n rows whose size is bounded by memory."""
     size = int(np.clip(CELLS // width**2, 1, BLOCK))
     for start in range(0, n, size):
         yield slice(start, start + size)
@@ -70,20 +67,20 @@ def _blocks(n: int, width: int) -> Iterator[slice]:
 def weigh(
     probabilities: ClassProbabilities, votes: Codes, labels: NDArray[np.int64], n_classes: int, who: Codes | None = None
 ) -> Annotators:
-    """Weigh the votes of annotators, each by its accuracy, and the predictions from other rows by theirs.
+    """Return consensus labels from votes and predictions, weighted by the accuracies of the annotators.
 
-    The probability of class k is the predicted one times, for each vote, the accuracy of its annotator if it is
-    for k and an even part of its mistakes if not. Accuracies come from the most likely classes, and these from the
-    accuracies, three times over.
+    The probability of class k is the predicted one times, for each vote, its annotator's accuracy if the vote is k,
+    else an equal share of the annotator's error rate. Accuracies and most likely classes are estimated in turn, three
+    times.
 
     Args:
-        probabilities: of N rows, from models that were fitted to ``labels``.
+        probabilities: of N rows, from models fitted to ``labels``.
         votes: classes, shape (N, A); -1 for none.
-        labels: the class with most votes, shape (N,); -1 without one.
+        labels: the majority class, shape (N,); -1 without a vote.
         n_classes: C.
-        who: the annotator of each vote, shape (N, A), from 0; None where each column is one.
+        who: index of the annotator of each vote, shape (N, A); None if each column is an annotator.
 
-    Source: Dawid and Skene 1979, with one accuracy an annotator, and the models' probabilities for its prior, as in Goh
+    Source: Dawid and Skene 1979, with one accuracy per annotator, and the models' probabilities as the prior, as in Goh
     et al. 2022 (CROWDLAB), arXiv:2210.06812.
     """
     n = len(votes)
@@ -115,7 +112,7 @@ def _likeliest(
     n_classes: int,
     at: slice,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the most likely class of some rows, and the probability of the label relative to all others."""
+    """Return the most likely class of rows ``at``, and the probability of the label relative to all others."""
     index, cast, label = probabilities.index[at], votes[at], labels[at]
     candidates = np.concatenate([index, cast], 1)  # a class that was voted for may be none of the most likely
     logs = np.log(np.maximum(probabilities.probability[at], LEAST))

@@ -1,4 +1,4 @@
-"""The probabilities of the most likely classes of rows, and from them how likely each label is right."""
+"""Class probabilities of rows, and the quality of their labels, by confident learning."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ LEAST = 1e-9  # probability of a class that nothing speaks for
 
 @dataclass(frozen=True)
 class ClassProbabilities:
-    """Class probabilities of rows, from models that have not seen the row's label.
+    """Out-of-fold class probabilities of rows.
 
     Attributes:
-        index: the most likely classes, the most likely first, shape (N, K) int32.
+        index: the K most likely classes, most likely first, shape (N, K) int32.
         probability: of each, shape (N, K) float32.
-        of_label: of the row's label, shape (N,) float32; NaN without a label, or for one that the models do not know.
+        of_label: of the row's label, shape (N,) float32; NaN without a label, or for a class unknown to the models.
     """
 
     index: NDArray[np.int32]
@@ -25,16 +25,16 @@ class ClassProbabilities:
 
     @classmethod
     def room(cls, n: int, n_classes: int) -> "ClassProbabilities":
-        """Return the probabilities of n rows, to be filled in."""
+        """Return uninitialised probabilities of n rows, to be filled by ``put``."""
         k = min(MOST_KEPT, n_classes)
         return cls(np.zeros((n, k), np.int32), np.zeros((n, k), np.float32), np.full(n, np.nan, np.float32))
 
     def put(self, rows: NDArray[np.int64], labels: NDArray[np.int64], probabilities: NDArray[np.floating]) -> None:
-        """Store the most likely classes of some rows.
+        """Store the most likely classes of rows.
 
         Args:
             rows: shape (B,).
-            labels: class of each, shape (B,); -1 where none is to be judged.
+            labels: class of each, shape (B,); -1 for none.
             probabilities: of all classes, shape (B, C).
         """
         k = self.index.shape[1]
@@ -48,10 +48,9 @@ class ClassProbabilities:
 
 
 def trust(probabilities: ClassProbabilities) -> NDArray[np.float32]:
-    """Return the weight of each row's label in learning, shape (N,), in [0, 1].
+    """Return the weight of each row's label in training, shape (N,), in [0, 1].
 
-    The probability of the label over the most likely class': 1 where they are one. 0 without a label, or without a
-    probability of it.
+    The probability of the label over the largest probability: 1 if the label is the most likely class, 0 if unknown.
     """
     share = probabilities.of_label / np.maximum(probabilities.probability[:, 0], LEAST)
     return np.nan_to_num(np.minimum(share, 1), nan=0.0).astype(np.float32)
@@ -65,13 +64,13 @@ STEPS = 1e-4  # to which a quality is rounded, so that other machines say the sa
 
 @dataclass(frozen=True)
 class ConfidentJoint:
-    """How many rows with a label are confidently of a class, for each pair that occurs.
+    """Counts of rows by label and confidently predicted class, for each pair that occurs.
 
     Attributes:
         pair: label times C plus class, ascending, shape (P,) int64.
         count: rows, shape (P,) int64.
         n_classes: C.
-        confident: the class of each row that is counted, else -1, shape (N,) int32.
+        confident: the class of each counted row, else -1, shape (N,) int32.
     """
 
     pair: NDArray[np.int64]
@@ -90,7 +89,7 @@ class ConfidentJoint:
         return self.pair % self.n_classes
 
     def at(self, labels: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the count of pairs, of any shape, 0 if absent."""
+        """Return the counts of pairs, any shape, 0 if absent."""
         code = labels.astype(np.int64) * self.n_classes + true
         if not len(self.pair):
             return np.zeros(code.shape, np.int64)
@@ -101,12 +100,12 @@ class ConfidentJoint:
 def confident_joint(probabilities: ClassProbabilities, labels: NDArray[np.integer], n_classes: int) -> ConfidentJoint:
     """Count rows by their label and their confidently predicted class.
 
-    A row is confidently of the most likely class whose probability reaches the mean probability that rows of that label
-    have of it. Classes beyond the ones that ``ClassProbabilities`` keeps are not looked at.
+    The confident class is the most likely one whose probability reaches the mean probability of that class over rows
+    with that label. Only the classes in ``ClassProbabilities`` are considered.
 
     Args:
         probabilities: of N rows.
-        labels: classes, shape (N,); of no account where ``probabilities.of_label`` is NaN.
+        labels: classes, shape (N,); ignored where ``probabilities.of_label`` is NaN.
         n_classes: C.
 
     Source: Northcutt, Jiang and Chuang 2021, arXiv:1911.00068, eq. 1 and 2.
@@ -132,18 +131,18 @@ def confident_joint(probabilities: ClassProbabilities, labels: NDArray[np.intege
 def pairs(
     labels: NDArray[np.integer], true: NDArray[np.integer], n_classes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return label times C plus class of the pairs that occur, ascending, and the rows of each, shape (P,) both."""
+    """Return the distinct pairs, label times C plus class, ascending, and their numbers of rows, shape (P,) each."""
     return np.unique(labels.astype(np.int64) * n_classes + true, return_counts=True)
 
 
 @dataclass(frozen=True)
 class Mistakes:
-    """How likely a row of one class has the label of another, from a confident joint.
+    """The label noise T: probabilities of labels given the class, from a confident joint.
 
     Attributes:
-        joint: as counted.
+        joint: the counts.
         of_class: confident rows of each class, shape (C,).
-        rate: share of confident rows whose label is another class, with one of each kind added.
+        rate: share of confident rows with the label of another class, with one row of each kind added.
     """
 
     joint: ConfidentJoint
@@ -152,15 +151,16 @@ class Mistakes:
 
     @classmethod
     def of(cls, joint: ConfidentJoint) -> "Mistakes":
-        """Return the mistakes that a joint distribution implies."""
+        """Estimate the label noise from a confident joint."""
         of_class = np.bincount(joint.true, joint.count, minlength=joint.n_classes).astype(np.int64)
         wrong = int(joint.count[joint.label != joint.true].sum())
         return cls(joint, of_class, (wrong + 1) / (int(joint.count.sum()) + 2))
 
     def probability(self, label: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Return the probability of a label given the class, of any shape.
+        """Return the probability of a label given the class, any shape.
 
-        As if ``PRIOR_ROWS`` more rows of each class were mistaken at the rate of all, for every other class alike.
+        Smoothed by ``PRIOR_ROWS`` additional rows of each class with the overall error rate, spread evenly over other
+        classes.
         """
         even = np.where(label == true, 1 - self.rate, self.rate / max(self.joint.n_classes - 1, 1))
         return (self.joint.at(label, true) + PRIOR_ROWS * even) / (self.of_class[true] + PRIOR_ROWS)
@@ -171,10 +171,10 @@ class LabelQuality:
     """The estimated quality of the labels of N rows.
 
     Attributes:
-        quality: how surely the label is right, shape (N,) float32 in [0, 1]; NaN without a label that can be judged.
-        suggested: the class that is likelier than all others, shape (N,) int32: the label itself where its quality is a
-            half or more.
-        rival: the most likely class but the label, shape (N,) int32.
+        quality: probability that the label is correct, shape (N,) float32 in [0, 1]; NaN without a label or
+            probability.
+        suggested: the most likely class, shape (N,) int32: the label if its quality is at least 0.5.
+        rival: the most likely class other than the label, shape (N,) int32.
     """
 
     quality: NDArray[np.float32]
@@ -183,16 +183,16 @@ class LabelQuality:
 
 
 def judge(probabilities: ClassProbabilities, labels: NDArray[np.integer], mistakes: Mistakes) -> LabelQuality:
-    """Weigh each label against the most likely other class.
+    """Return the quality of labels, compared with the most likely other class.
 
     With p the probabilities of a row and T(k, g) how likely a row of class k has label g, the odds of label g
     are p_g T(g, g)^b over the largest p_k T(k, g)^b of the others, b = 1/2, and the quality is odds / (1 + odds).
-    Without T that is the normalised margin on the scale of logarithms: it asks for one strong rival, not for many weak
-    ones. T speaks against a label that is often taken for its rival.
+    Without T this is the normalised margin in log probabilities, which is low for one strong rival, not for many weak
+    ones. T lowers the quality of labels that are often confused with the rival.
 
     Args:
         probabilities: of N rows.
-        labels: classes, shape (N,); of no account where ``probabilities.of_label`` is NaN.
+        labels: classes, shape (N,); ignored where ``probabilities.of_label`` is NaN.
         mistakes: T.
     """
     n = len(probabilities.of_label)

@@ -1,4 +1,4 @@
-"""How many labels are wrong: in all, of each class, and between each pair, with intervals."""
+"""Estimated shares of wrong labels: of all, of each class, and of each pair of classes, with intervals."""
 
 from dataclasses import dataclass
 
@@ -18,9 +18,9 @@ class Pair:
     """Rows with one label that more likely belong to another class.
 
     Attributes:
-        label: class that they are labelled as.
-        true: class that they are of.
-        rows: that are suspected so.
+        label: class of the label.
+        true: suspected class.
+        rows: number of suspected rows.
         share: of the rows with that label.
     """
 
@@ -36,8 +36,8 @@ class Shares:
 
     Attributes:
         overall: of all labels.
-        of_class: of the labels of each class, C of them; NaN in [0, 1] where nothing is known.
-        pairs: of classes, the most rows first.
+        of_class: of the labels of each class, C of them; NaN with bounds [0, 1] if unknown.
+        pairs: pairs of classes, most rows first.
     """
 
     overall: Interval
@@ -46,11 +46,11 @@ class Shares:
 
 
 def anchors(probabilities: ClassProbabilities, share: float = ANCHORS) -> NDArray[np.bool_]:
-    """Return which rows are certainly of the class of their label, shape (N,): the most certain of each class.
+    """Return a mask of the rows whose class is the label with the highest probability, shape (N,).
 
     Args:
         probabilities: of N rows.
-        share: of the labelled rows that are called a class, in (0, 1]; at least one of each.
+        share: of the rows of each label, in (0, 1]; at least one row each.
     """
     known = np.flatnonzero(~np.isnan(probabilities.of_label))
     called, chance = probabilities.index[known, 0], probabilities.probability[known, 0]
@@ -68,21 +68,20 @@ def shares(
     suspected: NDArray[np.bool_],
     suggested: NDArray[np.integer],
 ) -> Shares:
-    """Estimate how many labels are wrong.
+    """Estimate the share of wrong labels.
 
-    Whether a label is wrong or its row is hard to separate cannot be known from probabilities alone, so there are two
-    readings. The confident joint takes every confident contradiction for a wrong label: too many where classes overlap.
-    The anchors, the fifth of the rows that is most certain of its class, show how often a label is wrong where the row
-    is clear: too few where hard rows are labelled wrong more often. An interval reaches from the lower Wilson bound of
-    the one to the upper bound of the other; the estimate is the share that is suspected, or the end of the interval
-    next to it.
+    Probabilities cannot separate wrong labels from hard rows, so there are two estimates. The confident joint counts
+    every confident contradiction as a wrong label: too many if classes overlap. The anchors, the fifth of the rows with
+    the most certain class, give the error rate of clear rows: too low if hard rows are mislabelled more often. The
+    interval extends from the lower Wilson bound of one to the upper bound of the other; the estimate is the share of
+    suspected labels, clipped to the interval.
 
     Args:
         probabilities: of N rows.
         labels: classes, shape (N,).
         joint: of the same rows.
         suspected: labels, shape (N,).
-        suggested: the class that is likelier, shape (N,).
+        suggested: the most likely class, shape (N,).
     """
     n_classes = joint.n_classes
     known = np.flatnonzero(~np.isnan(probabilities.of_label))
@@ -109,14 +108,14 @@ def shares(
 
 
 def _of_labels(joint: ConfidentJoint) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how many rows with each label a joint counts as of another class, and in all, shape (C,) both."""
+    """Return the rows of each label that a joint counts as another class, and all its rows, shape (C,) each."""
     wrong = np.where(joint.label == joint.true, 0, joint.count)
     of_other, total = (np.bincount(joint.label, count, minlength=joint.n_classes) for count in (wrong, joint.count))
     return of_other.astype(np.float64), total.astype(np.float64)
 
 
 def _between(readings: list[tuple[float, float]], count: int, n: int) -> Interval:
-    """Return a share and the bounds from the lowest of the readings that have rows to the highest."""
+    """Return a share and the bounds from the lowest to the highest estimate that has rows."""
     bounds = [wilson(float(successes), float(rows)) for successes, rows in readings if rows > 0]
     if not bounds or not n:
         return Interval(float("nan"), 0.0, 1.0)

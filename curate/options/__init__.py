@@ -1,1 +1,1 @@
-"""Options declared once: request fields from which the option, the keyword and the reference are made."""
+"""Command options, declared once as request fields: the source of options, keywords and reference pages."""

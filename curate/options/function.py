@@ -32,15 +32,15 @@ _TAKEN: dict[Any, tuple[Any, str]] = {  # type -> what is accepted for it, and i
 
 
 def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T]:
-    """Return a function that takes the fields of a request as keywords and runs it.
+    """Return a function that takes the fields of a request as keywords, and calls ``run`` with the request.
 
     Args:
-        request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``; a field ``explicit`` has
-            the names of the keywords.
-        run: what a request is given to, ``run_NAME``; the function is NAME, with its docstring and an argument a field.
+        request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``; a field ``explicit`` gets the
+            names of the given keywords.
+        run: a function ``run_NAME``; the result is called NAME, with its docstring and one argument per field.
 
     Raises:
-        TypeError: of the function, for a keyword that is no field; the text has the nearest one.
+        TypeError: from the function, for an unknown keyword; the text suggests the nearest one.
     """
     name = run.__name__.removeprefix("run_")
     kinds = {field.name: field.kind for field in declared(request)}
@@ -75,10 +75,8 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
 def checked(kind: Any, value: Any, name: str, of: str) -> Any:
     """Return the value of a keyword as plain Python types, so that NumPy values and generators can be recorded.
 
-    True is no number, and a text or a mapping is no list of its letters or keys.
-
-    Raises:
-        TypeError: for a value of another type, with the function's name and what it is a value of.
+    A bool is not accepted as a number, nor a text or mapping as a list. Raises TypeError, with the names of function
+    and keyword, for a value of another type.
 
     >>> checked(Sequence[int] | None, range(2), "bake()", "'trays'")
     [0, 1]
@@ -112,7 +110,7 @@ def checked(kind: Any, value: Any, name: str, of: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a NumPy number, a text or a path as a plain Python value; others unchanged."""
+    """Return a NumPy number, text or path as a plain Python value; other values unchanged."""
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # of numpy or torch
         return value.item()
     if isinstance(value, bool | Path):
@@ -133,7 +131,7 @@ def _taken(kind: Any) -> tuple[Any, str]:
 
 
 def _with_arguments(text: str, request: Any) -> str:
-    """Return a docstring with a paragraph on the fields, before "Returns" and "Raises"."""
+    """Return a docstring with an "Args" section of the fields, before "Returns" and "Raises"."""
     lines = ["Args:"]
     for field in declared(request):
         about = field.about

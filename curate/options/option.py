@@ -12,7 +12,7 @@ class Note:
     """A field that is only a keyword in Python, such as a progress callback.
 
     Attributes:
-        text: what it is, a phrase that ends in a full stop.
+        text: its description, a phrase that ends with a full stop.
     """
 
     text: str
@@ -23,23 +23,23 @@ class Option:
     """A field that is an option of a command, and a keyword in Python.
 
     Attributes:
-        text: what it is, a phrase that ends in a full stop.
-        name: on the command line; by default the name of the field. A shared one is in ``MEANS``.
-        python: what it is in Python, where that is more than ``text`` says.
-        metavar: what it takes, for help; by default its type.
-        path: of a path, what of it: ``table`` is read and ``output`` is written, here or in a store; ``local`` is here;
-            ``name`` is a text that may name something else.
-        argument: whether it is typed without its name.
-        required: whether it must be typed, though Python has a default.
-        least: the smallest number that may be typed.
-        most: the largest.
-        default: whether help shows the default.
-        parse: what reads a word that is typed; an InputError or ValueError is a mistake in usage.
-        example: of a setting NAME=VALUE, for messages.
-        offers: whether the shell offers what the option of that name takes elsewhere.
-        alone: without its second spelling, which means something else in this command.
-        commas: whether several names are typed as one text with commas, which the function reads.
-        repeats: whether it may be typed several times, so that the command reads all from the line, in their order.
+        text: its description, a phrase that ends with a full stop.
+        name: on the command line; by default the name of the field. Shared options are in ``MEANS``.
+        python: description in Python, if different from ``text``.
+        metavar: its value in the help; by default its type.
+        path: kind of path: ``table`` is read and ``output`` is written, on a disk or in a store; ``local`` is on a
+            disk; ``name`` may also be another name.
+        argument: whether it is positional.
+        required: whether the command requires it, though Python has a default.
+        least: the smallest valid number.
+        most: the largest valid number.
+        default: whether the help shows the default.
+        parse: parser of a typed word; its InputError or ValueError is a usage error.
+        example: a setting NAME=VALUE, for messages.
+        offers: whether shell completion suggests the values of the shared option of that name.
+        alone: omit its second spelling, which means something else in this command.
+        commas: whether several names are typed as one text with commas, which the function splits.
+        repeats: whether it may be repeated; the command reads all values in order.
     """
 
     text: str
@@ -65,10 +65,10 @@ class Field:
     """A field of a request with its declaration.
 
     Attributes:
-        name: of the keyword.
+        name: its keyword.
         kind: its type in Python.
-        default: its value without one; ``MISSING`` where it must be given.
-        about: what it is.
+        default: its default; ``MISSING`` if required.
+        about: its declaration.
     """
 
     name: str
@@ -88,20 +88,16 @@ def shared(name: str, more: str = "", *, default: bool = False, **named: Any) ->
 
     Args:
         name: a name in ``MEANS``.
-        more: what this command does with it, said after what it is.
+        more: what this command does with it, added to the shared text.
         default: whether help shows the default.
-        named: anything else that an ``Option`` has.
+        named: other fields of ``Option``.
     """
     text = MEANS[name] + more
     return Option(text if text.endswith("]") else f"{text}.", name, default=default, **named)
 
 
 def declared(request: Any) -> Iterator[Field]:
-    """Yield the fields of a request, in order.
-
-    Raises:
-        TypeError: for a field that does not say what it is.
-    """
+    """Yield the fields of a request, in order; TypeError for a field without an ``Option`` or ``Note``."""
     for field in fields(request):
         hint: Any = field.type
         notes = getattr(hint, "__metadata__", ())

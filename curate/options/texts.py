@@ -1,4 +1,4 @@
-"""The help text of each option, the same in every command, and its short form."""
+"""The help text of each shared option, and its short form."""
 
 # A command may add what it does with the option.
 MEANS: dict[str, str] = {

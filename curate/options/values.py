@@ -9,11 +9,7 @@ T = TypeVar("T")
 
 
 def part_of(kind: type[T], options: object, **others: Any) -> T:
-    """Return a dataclass filled from options of the same name and the given values.
-
-    Raises:
-        AttributeError: for a field that is neither.
-    """
+    """Return a dataclass filled from options of the same name and given values; AttributeError if one is missing."""
     names = (field.name for field in fields(kind) if field.name not in others)  # type: ignore[arg-type]
     return kind(**{name: getattr(options, name) for name in names}, **others)
 
@@ -27,7 +23,7 @@ def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str | Path
 
 
 def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str | Path, ...]:
-    """Return one, several or no texts or paths as a tuple.
+    """Return None, one or several texts or paths as a tuple.
 
     >>> several("a"), several(["a", "b"]), several(None)
     (('a',), ('a', 'b'), ())
@@ -36,11 +32,7 @@ def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str | Path
 
 
 def white_of(text: str) -> int | None:
-    """Return the white level of 16-bit images as typed; None for auto.
-
-    Raises:
-        ValueError: for anything else.
-    """
+    """Return a typed white level of 16-bit images; None for auto; ValueError for anything else."""
     if text == "auto":
         return None
     try:

@@ -1,1 +1,1 @@
-"""A pipeline in a file: commands as steps, each reading what the one before it wrote, with one receipt over all."""
+"""Pipelines: a file of commands as steps, each reading the output of the previous one, with one receipt for all."""

@@ -1,4 +1,4 @@
-"""The file of a pipeline: TOML, one table a step, in the order of the file."""
+"""The file of a pipeline: TOML, one table per step, in order."""
 
 import re
 import reprlib
@@ -27,11 +27,11 @@ class Kind:
     """How a command takes part in a pipeline.
 
     Attributes:
-        out: the option that names what it writes.
-        suffix: how that is named after the step; None where the step's ``to`` says it.
-        makes_table: whether later steps can read what it writes.
-        reads_table: whether it reads what an earlier step wrote; else it starts from images.
-        goes_on: whether, repeated, it goes on with what a killed run left; others write all again.
+        out: the option for its output.
+        suffix: suffix of the output after the step's name; None if the step's ``to`` determines it.
+        makes_table: whether later steps can read its output.
+        reads_table: whether it reads the output of an earlier step; else it starts from images.
+        goes_on: whether it resumes a killed run; others start again.
     """
 
     out: str = "out"
@@ -41,11 +41,7 @@ class Kind:
     goes_on: bool = False
 
     def name_of(self, step: str, options: Mapping[str, Any]) -> str:
-        """Return the file or folder that a step of this name writes.
-
-        Raises:
-            InputError: for an invalid format.
-        """
+        """Return the file or folder that a step of this name writes; InputError for an invalid format."""
         if self.suffix is not None:
             return step + self.suffix
         chosen = options.get(FORMAT)
@@ -70,7 +66,7 @@ STEPS: dict[str, Kind] = {  # to let another command be a step, add a line
 
 
 def kind_of(command: str) -> Kind:
-    """Return how a command takes part; InputError with the closest name if it cannot."""
+    """Return the ``Kind`` of a command; InputError with the closest name if it cannot be a step."""
     return lookup(STEPS, command, kind="step")
 
 
@@ -79,9 +75,9 @@ class Step:
     """One command of a pipeline.
 
     Attributes:
-        name: of its table, and of what it writes.
+        name: of its table and output.
         command: a key of ``STEPS``.
-        options: as in the file, in its order; without ``run``.
+        options: as in the file, in order, without ``run``.
     """
 
     name: str

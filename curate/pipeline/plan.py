@@ -1,4 +1,4 @@
-"""From a pipeline's file to command lines: the inputs, outputs and arguments of each step."""
+"""Planning of a pipeline: the inputs, outputs and command line of each step."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

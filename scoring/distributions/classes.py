@@ -48,7 +48,7 @@ class _Spherical(Distribution, ABC):
 
     @abstractmethod
     def _draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Return n draws of each distribution, shape (n, *batch_shape, M)."""
+        """Return n samples of each distribution, shape (n, *batch_shape, M)."""
 
 
 class _Symmetric(_Spherical):
@@ -140,10 +140,10 @@ class PowerSpherical(_Symmetric):
 
 
 class NonIsotropicVMF(_Spherical):
-    """A concentration per axis; see ``scoring.distributions.nivmf``.
+    """A distribution with one concentration per axis; see ``scoring.distributions.nivmf``.
 
-    Its entropy and divergence have no closed form. They are exact but for one expectation, which is the mean over
-    ``draws`` samples of a fixed seed; where all concentrations of a distribution are equal its entropy is exact.
+    Entropy and divergence have no closed form: one expectation is estimated from ``draws`` samples with a fixed seed.
+    The entropy is exact if all concentrations of a distribution are equal.
 
     Args:
         loc: unit vectors, shape (*batch, M), M >= 2.

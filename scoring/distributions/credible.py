@@ -1,14 +1,14 @@
 """Regions of a sphere that contain a query's match with a given probability, without a known concentration.
 
-A certainty that is no concentration on the sphere at hand, only an order, becomes one: with r the share of images that
-are less certain, log kappa(r) = base + slope (r - 1/2), slope >= 0, in M dimensions. Base, slope and M have
-the highest likelihood of the cosines that some queries have with their matches. M is no width of an embedding: matches
-differ in few of its directions, and their cosines are spread as wide as on a sphere of few dimensions.
+An ordinal certainty is turned into a concentration: with r the share of images that are less certain, log kappa(r) =
+base + slope (r - 1/2), slope >= 0, in M dimensions. Base, slope and M maximise the likelihood of the cosines of some
+queries with their matches. M is not the width of the embedding: matches differ in few directions, so their cosines
+spread as on a sphere of few dimensions.
 
-That such a model is right is not assumed. Of other queries, the level of a match is the smallest share whose cap holds
-it; were the model right, levels would be uniform. The cap that is returned for a probability p is at the level
-which enough of them do not exceed, so the match of a new query of the same kind lies inside with a probability of at
-least p.
+The guarantee does not need the model to be correct (split conformal prediction). For held-out queries, the level of a
+match is the smallest share of mass whose cap contains it; under a correct model, levels are uniform. The cap for a
+probability p uses the conformal quantile of these levels, so it contains the match of a new, exchangeable query with a
+probability of at least p.
 
 Source: the cap: Kirchhof et al. 2023, arXiv:2302.02865, appendix C.5. Levels of highest density as conformity scores:
 Izbicki, Shimizu and Stern 2022, "CD-split and HPD-split", JMLR 23(87). The model of kappa by rank is ours.
@@ -35,9 +35,9 @@ class RankedKappa:
     """A concentration as a function of the rank of the certainty.
 
     Attributes:
-        dim: M of the sphere on which cosines are spread as the cosines of matches.
-        base: logarithm of the concentration of the middle rank.
-        slope: by how much that grows from the least certain to the most; 0 where certainty says nothing.
+        dim: dimension M of the fitted sphere.
+        base: log kappa at the middle rank.
+        slope: increase of log kappa from the least certain to the most certain; 0 if certainty is uninformative.
     """
 
     dim: int
@@ -51,12 +51,12 @@ class RankedKappa:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A calibration of regions to a given probability.
+    """Calibrated regions that contain a match with a given probability.
 
     Attributes:
-        model: of the concentrations.
-        levels: of the matches of queries that the model was not fitted to, ascending, shape (N,).
-        n_fitted: queries that it was fitted to.
+        model: the fitted concentrations.
+        levels: of the matches of held-out queries, ascending, shape (N,).
+        n_fitted: number of queries that the model was fitted to.
     """
 
     model: RankedKappa
@@ -64,7 +64,7 @@ class Calibration:
     n_fitted: int
 
     def level(self, probability: float) -> float:
-        """Return the share of the mass that a cap needs to contain the match with that probability; at most 1."""
+        """Return the share of mass that a cap needs to contain the match with that probability; at most 1."""
         place = math.ceil((len(self.levels) + 1) * probability)
         return float(self.levels[place - 1]) if place <= len(self.levels) else 1.0
 
@@ -79,7 +79,7 @@ def calibrate(cosine: NDArray[np.float64], rank: NDArray[np.float64], fitted: ND
     Args:
         cosine: of each query with its match, shape (N,), in [-1, 1].
         rank: share of images that are less certain than the query, shape (N,), in [0, 1].
-        fitted: the queries that the model is fitted to, shape (N,); the others show the levels.
+        fitted: marks queries for the fit of the model, shape (N,); the others calibrate the levels.
 
     Raises:
         ValueError: if either part has fewer than two queries.
@@ -93,12 +93,7 @@ def calibrate(cosine: NDArray[np.float64], rank: NDArray[np.float64], fitted: ND
 
 
 def fit_ranked_kappa(cosine: NDArray[np.float64], rank: NDArray[np.float64]) -> RankedKappa:
-    """Return the concentrations by rank that maximise the likelihood of cosines.
-
-    Args:
-        cosine: shape (N,), in [-1, 1].
-        rank: shape (N,), in [0, 1].
-    """
+    """Return the maximum likelihood concentrations by rank, from cosines (N,) in [-1, 1] and ranks (N,) in [0, 1]."""
     c = torch.from_numpy(np.clip(cosine, -1 + EDGE, 1 - EDGE))
     r = torch.from_numpy(np.asarray(rank, np.float64))
     (_, base, slope), dim = max((_fit(c, r, dim), dim) for dim in DIMS)
@@ -110,7 +105,7 @@ def _kappa(rank: Tensor, base: float, slope: float) -> Tensor:
 
 
 def _fit(cosine: Tensor, rank: Tensor, dim: int) -> tuple[float, float, float]:
-    """Return the highest mean log-likelihood in a given dimension, and its base and slope."""
+    """Return the maximal mean log-likelihood for a sphere of ``dim`` dimensions, and its base and slope."""
     from scipy.optimize import minimize  # type: ignore[import-untyped]
 
     # density of a cosine: C_M(k) area(S^{M-2}) (1 - c^2)^((M-3)/2) e^{kc}

@@ -44,8 +44,8 @@ def nivmf_point(proxies: Directions, images: Directions, *, published: bool = Fa
 
     Args:
         proxies: with kappa of shape (C, M).
-        images: whose kappa does not count.
-        published: take the measure as published instead of the density.
+        images: kappa is ignored.
+        published: use the published measure instead of the density.
     """
     return -_log_rho(images.mu, proxies, published=published)
 
@@ -56,7 +56,7 @@ def expected_likelihood_nivmf(proxies: Directions, draws: Tensor, *, published: 
     Args:
         proxies: with kappa of shape (C, M).
         draws: unit vectors from the images' distributions, shape (S, B, M), S >= 1, as ``vmf.sample`` gives them.
-        published: take the measure as published instead of the density.
+        published: use the published measure instead of the density.
     """
     return math.log(len(draws)) - _log_rho(draws, proxies, published=published).logsumexp(0)
 

@@ -95,7 +95,7 @@ def sample(mu: Tensor, kappas: Tensor, n: int, generator: torch.Generator | None
 
 
 def _checked(z: Tensor, mu: Tensor, kappas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return all three in float64, after checking that they define a density."""
+    """Return all three in float64; ValueError if they do not define a density."""
     shapes = [tuple(part.shape) for part in (z, mu, kappas)]
     dims = {shape[-1] if shape else 0 for shape in shapes}
     if len(dims) > 1 or min(dims) < 2:

@@ -38,7 +38,7 @@ def _log_uniform(dim: int) -> float:
 
 
 def _checked(kappa: Tensor, dim: int) -> Tensor:
-    """Return kappa in float64, after checking that it is a concentration."""
+    """Return kappa in float64; ValueError if it is negative or ``dim`` < 2."""
     if dim < 2:
         raise ValueError(f"the sphere needs dim >= 2, got {dim}")
     kappa = kappa.double()
@@ -224,7 +224,7 @@ def kl_at_cosine(cosine: Tensor, kappa1: Tensor, kappa2: Tensor, dim: int) -> Te
 
 
 def _kl(apart: Tensor, kappa1: Tensor, kappa2: Tensor, dim: int) -> Tensor:
-    """Return the divergence of two directions with 1 - mu1.mu2 = ``apart``."""
+    """Return the KL divergence for two directions with 1 - mu1.mu2 = ``apart``."""
     kappa1, kappa2 = _checked(kappa1, dim), _checked(kappa2, dim)
     cosine1 = mean_cosine(kappa1, dim)
     between_kappas = log_normalizer(kappa1, dim) - log_normalizer(kappa2, dim) + cosine1 * (kappa1 - kappa2)

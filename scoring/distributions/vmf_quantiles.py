@@ -25,7 +25,7 @@ BLOCK = 2048  # concentrations at a time: 13 MB a temporary
 
 
 def credible_cosine(share: Tensor | float, kappa: Tensor, dim: int) -> Tensor:
-    """Return the cosine t with P(mu.z >= t) = share: the edge of the cap with that share; decreasing in the share.
+    """Return the cosine t with P(mu.z >= t) = share: the edge of the cap that contains this share of the mass.
 
     Args:
         share: of the mass, in [0, 1], broadcastable with ``kappa``; 0 gives 1, and 1 gives -1.
@@ -62,7 +62,7 @@ def credible_cosine(share: Tensor | float, kappa: Tensor, dim: int) -> Tensor:
 def cap_share(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
     """Return P(mu.z >= cosine), the share of the mass inside the cap; decreasing in the cosine.
 
-    The inverse of ``credible_cosine``: the smallest share whose cap holds a point at that cosine.
+    The inverse of ``credible_cosine``.
 
     Args:
         cosine: in [-1, 1], broadcastable with ``kappa``.
@@ -100,7 +100,7 @@ def _share(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
 
 
 def _block(share: Tensor, kappa: Tensor, dim: int) -> Tensor:
-    """Return the quantiles of shape (B,) for shares and concentrations of that shape."""
+    """Return the quantiles, shape (B,), for shares and concentrations of shape (B,)."""
     x0, sine_scale = (c.unsqueeze(1) for c in proposal_constants(kappa, dim))  # (B, 1)
     reach = min(math.pi / 2, WIDTH / math.sqrt(dim))
     edges = torch.linspace(math.pi / 2 - reach, math.pi / 2 + reach, PANELS + 1, dtype=torch.float64, device=x0.device)

@@ -112,10 +112,10 @@ def _log_density(angle: Tensor, y: Tensor, dim: int) -> Tensor:
 def sample(mu: Tensor, kappa: Tensor, n: int, generator: torch.Generator | None = None) -> Tensor:
     """Draw ``n`` unit vectors from each distribution, differentiable in ``mu`` and ``kappa``.
 
-    On the CPU what was rejected is drawn again until nothing is. Elsewhere nothing may wait for an outcome, so that a
-    step can be captured in a CUDA graph: each cosine is the first accepted of 16 proposals, or the last of them where
-    none is, which changes the distribution by less than 5e-8 (total variation). The tables for the gradient are made
-    at the first backward pass for a dimension and a device: run one before the capture.
+    On the CPU rejected proposals are drawn again. On a GPU the number of proposals is fixed, so that a step can be
+    captured in a CUDA graph: each cosine is the first accepted of 16 proposals, or the last if none is accepted, which
+    changes the distribution by less than 5e-8 (total variation). The tables for the gradient are made at the first
+    backward pass for a dimension and a device: run one before the capture.
 
     Args:
         mu: mean directions, unit vectors, shape (*batch, M), floating.

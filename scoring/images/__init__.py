@@ -1,7 +1,4 @@
-"""From bytes to pixels: decoded, oriented, resized, or a named failure.
-
-The decoders are loaded when one is first used, so that a name of a module here does not load them all.
-"""
+"""From bytes to pixels: decoded, oriented, resized, or a failure with a code. Decoders are loaded on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

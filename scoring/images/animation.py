@@ -1,4 +1,4 @@
-"""Which frame of an animation stands for the file: the first, or if that is flat, the one with most contrast."""
+"""Choice of the frame that represents an animation: the first, or if it is flat, the frame with most contrast."""
 
 import numpy as np
 from PIL import ImageFile
@@ -13,12 +13,12 @@ _SIDE = 128  # pixels of a side that are looked at, at most
 
 
 def is_looked_through(name: str, n_frames: int | None) -> bool:
-    """Return whether another frame of the file may stand for it; ``n_frames`` is None for many."""
+    """Return whether another frame may represent a file of this format; ``n_frames`` is None for many."""
     return name in _SHOWN and n_frames != 1
 
 
 def contrast(pixels: Pixels) -> float:
-    """Return the standard deviation of the grey of an image, in levels, from at most about 128 x 128 pixels."""
+    """Return the standard deviation of grey, in levels of 0 to 255, from at most about 128 x 128 pixels."""
     height, width = pixels.shape[:2]
     some = pixels[:: -(-height // _SIDE), :: -(-width // _SIDE)].astype(np.float32)
     return float((some @ np.array([0.299, 0.587, 0.114], np.float32)).std())
@@ -27,7 +27,7 @@ def contrast(pixels: Pixels) -> float:
 def seek_same_size(picture: ImageFile.ImageFile, number: int, size: tuple[int, int]) -> bool:
     """Seek to a frame of an opened file; return whether it exists with this size (width, height).
 
-    A page of another size is a thumbnail, a mask or another document.
+    A frame of another size is a thumbnail, a mask or another document.
     """
     try:
         picture.seek(number)

@@ -12,12 +12,12 @@ ENCODED = 256 << 20  # bytes of encoded images that are read and decoded at once
 
 
 class PixelBudget:
-    """Makes large images wait for each other, so that memory does not grow with the number of threads.
+    """A limit on the pixels decoded at once: large images wait for each other.
 
-    An image larger than the whole budget is let in alone.
+    An image larger than the limit is decoded alone.
 
     Args:
-        limit: pixels in flight, above 0.
+        limit: total pixels, above 0.
         small: images of at most so many pixels pass at once, uncounted.
     """
 
@@ -54,11 +54,7 @@ BUDGET = PixelBudget()  # of this process
 
 
 class NeedsMemory(Exception):
-    """Raised if that many bytes cannot be held now; the decoder in turn waits and tries again.
-
-    Args:
-        n_bytes: of one image.
-    """
+    """Raised if that many bytes of an image cannot be reserved now; the decoder waits its turn and tries again."""
 
     def __init__(self, n_bytes: int) -> None:
         super().__init__(f"{n_bytes:,} bytes cannot be held now")
@@ -66,14 +62,14 @@ class NeedsMemory(Exception):
 
 
 class Holder(Protocol):
-    """The number of bytes held for one image; a new number replaces the previous one."""
+    """The reservation of one image: a number of bytes, replaced by each new call."""
 
     def may_take(self, n_bytes: int) -> bool:
-        """Hold that many bytes if they are free now; always true for fewer than before."""
+        """Reserve that many bytes if they are free now; always true for fewer than before."""
         ...
 
     def take(self, n_bytes: int) -> None:
-        """Hold that many bytes: wait until they are free, or raise ``NeedsMemory`` if this holder must not wait."""
+        """Reserve that many bytes: wait until they are free, or raise ``NeedsMemory`` if this holder must not wait."""
         ...
 
 
@@ -88,12 +84,12 @@ class _Uncounted:
 
 
 class ByteBudget:
-    """Makes encoded images wait for each other while read and decoded, so that memory does not grow with threads.
+    """A limit on the bytes of encoded images that are read and decoded at once.
 
-    Those who wait hold nothing, and come in their order. An image larger than the whole budget is let in alone.
+    Waiting images hold nothing and are served in order. An image larger than the limit is read alone.
 
     Args:
-        limit: bytes at once, above 0.
+        limit: total bytes, above 0.
     """
 
     def __init__(self, limit: int = ENCODED) -> None:
@@ -105,12 +101,12 @@ class ByteBudget:
 
     @property
     def held(self) -> int:
-        """Number of bytes held now."""
+        """Number of reserved bytes."""
         return self._held
 
     @contextmanager
     def image(self) -> Iterator[None]:
-        """Read and decode one image in this thread; bytes held inside are released at the end of the block."""
+        """Read and decode one image in this thread; its reservation is released at the end of the block."""
         if isinstance(self.holder(), _Turn):  # a block inside a block: waiting there would hold something
             yield
             return
@@ -123,7 +119,7 @@ class ByteBudget:
 
     @contextmanager
     def held_by(self, holder: Holder) -> Iterator[None]:
-        """Let a holder count what this thread reads inside the block."""
+        """Use a holder for the bytes that this thread reads inside the block."""
         before = self.holder()
         self._here.holder = holder
         try:
@@ -132,16 +128,16 @@ class ByteBudget:
             self._here.holder = before
 
     def holder(self) -> Holder:
-        """Return the holder of this thread; outside of any block one that counts nothing."""
+        """Return the holder of this thread; outside any block one that counts nothing."""
         holder: Holder = getattr(self._here, "holder", UNCOUNTED)
         return holder
 
     def take(self, n_bytes: int) -> None:
-        """Hold that many bytes for this thread's image, before memory is allocated."""
+        """Reserve that many bytes for this thread's image, before memory is allocated."""
         self.holder().take(n_bytes)
 
     def hand_over(self) -> Callable[[], None]:
-        """Return a function that releases the bytes of this thread's image, instead of the end of its block."""
+        """Keep this thread's reservation beyond its block; return the function that releases it."""
         turn = self.holder()
         n_bytes = turn.let_go() if isinstance(turn, _Turn) else 0
 
@@ -151,7 +147,7 @@ class ByteBudget:
         return give_back
 
     def replace(self, before: int, n_bytes: int, *, wait: bool) -> bool:
-        """Release the bytes of an image and hold another number instead; return whether that worked."""
+        """Replace a reservation of ``before`` bytes by ``n_bytes``; return False if that would have to wait."""
         with self._changed:
             rest = self._held - before
             if n_bytes > before and not wait and (self._waiting or (rest and rest + n_bytes > self.limit)):
@@ -175,7 +171,7 @@ class ByteBudget:
 
 
 class _Turn:
-    """The holder of an image being read and decoded."""
+    """The reservation of an image being read and decoded."""
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget, self._n_bytes = budget, 0
@@ -187,7 +183,7 @@ class _Turn:
         self._replace(n_bytes, wait=True)
 
     def let_go(self) -> int:
-        """Return how many bytes it holds, for others to release."""
+        """End the reservation; return its number of bytes, for the caller to release."""
         n_bytes, self._n_bytes = self._n_bytes, 0
         return n_bytes
 

@@ -1,9 +1,9 @@
 """A decoder process: receives encoded images over a socket and returns pixels, one at a time.
 
-What is reported: a frame is 4 bytes of length, then JSON. The parent sends a request and the encoded bytes; the child
-answers with the header; the parent asks for the pixels or nothing more; the child answers. So the parent
-can wait, between the two, until there is memory for the image. Any answer may be a failure instead. Pixels are in
-shared memory on Linux; elsewhere they follow the header through the socket.
+Protocol: a message is 4 bytes of length, then JSON. The parent sends a request and the encoded bytes; the child answers
+with the size of the image; the parent waits until there is memory for it, then requests the pixels or nothing more; the
+child answers. Any answer may be a failure. Pixels are in shared memory on Linux; elsewhere they follow the header
+through the socket.
 """
 
 import io
@@ -67,7 +67,7 @@ def answer_all(connection: socket.socket, answer: Answer) -> None:
 
 
 def _settle() -> None:
-    """Limit this process's memory and output, and let it end with its parent."""
+    """Limit this process's memory and output, and end it when its parent ends."""
     silent = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # libraries written in C print there their remarks on a file
         os.dup2(silent, stream)
@@ -110,7 +110,7 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """End this process after this much CPU time if the system can; otherwise the parent's clock does."""
+    """End this process after this much CPU time, if the system supports such a limit."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
@@ -135,14 +135,9 @@ def _send_raster(parent: socket.socket, image: LocalImage, short_side: int | Non
 
 
 def pixels_in(place: int, shape: tuple[int, int, int]) -> Pixels:
-    """Return the pixels in shared memory, without a copy.
+    """Return the pixels (H, W, 3) in shared memory, without a copy; ValueError if it has fewer bytes.
 
-    Args:
-        place: its descriptor, which may be closed afterwards.
-        shape: (H, W, 3).
-
-    Raises:
-        ValueError: if there are not as many bytes.
+    The descriptor ``place`` may be closed afterwards.
     """
     seal_size(place)
     n_bytes = shape[0] * shape[1] * shape[2]
@@ -153,7 +148,7 @@ def pixels_in(place: int, shape: tuple[int, int, int]) -> Pixels:
 
 
 def send_frame(peer: socket.socket, value: dict[str, Any], place: int | None = None) -> None:
-    """Send a JSON value, with a descriptor."""
+    """Send a JSON value, optionally with a file descriptor."""
     text = json.dumps(value).encode()
     frame = struct.pack(">I", len(text)) + text
     sent = 0 if place is None else socket.send_fds(peer, [frame], [place])

@@ -34,8 +34,8 @@ def to_rgb(image: Image.Image, *, white: int = WHITE, is_inverted: bool = False)
 
     Args:
         image: any mode.
-        white: of deep grey, the value that is white, 255 to 65535.
-        is_inverted: of deep grey, 0 is white.
+        white: the value of white in deep grey, 255 to 65535.
+        is_inverted: 0 is white in deep grey.
 
     Raises:
         DecodeError: the mode has no rule (``unsupported``).
@@ -51,13 +51,13 @@ def is_transparent(image: Image.Image) -> bool:
 
 
 def background(histogram: NDArray[np.int64]) -> int:
-    """Return the grey on which a drawing is composited: 255, or 0 if it would be invisible on white.
+    """Return the grey on which a transparent drawing is composited: 255, or 0 if it would be invisible on white.
 
-    It would be lost where the drawn pixels differ from white by less than 10 % of white, root mean square over them
-    and their channels: a white drawing, but no pale product photograph that has shadows or edges.
+    Invisible: the drawn pixels differ from white by less than 10 % of white, root mean square over pixels and channels.
+    Pale product photographs with shadows or edges are not.
 
     Args:
-        histogram: how many values of the drawn pixels there are of each level, over all channels, shape (256,).
+        histogram: counts of the levels of the drawn pixels over all channels, shape (256,).
 
     >>> background(np.eye(256, dtype=int)[255]), background(np.eye(256, dtype=int)[200])
     (0, 255)
@@ -104,7 +104,7 @@ def _straight(band: Image.Image) -> Image.Image:
 
 
 def _composited(image: Image.Image) -> Pixels:
-    """Return an image with alpha on white, or on black by the rule of ``background``."""
+    """Return an image with alpha composited on the grey that ``background`` chooses."""
     on_white = _in_bands(image, lambda band: _on(band, 255))
     if 255 - on_white[::_EVERY].mean() >= LEAST_CONTRAST * 255:  # then so do the drawn pixels, which are fewer
         return on_white
@@ -119,9 +119,9 @@ def _on(band: Image.Image, behind: int) -> NDArray[np.uint8]:
 
 
 def _drawn(image: Image.Image) -> NDArray[np.int64]:
-    """Return the levels of pixels that are at least half opaque, or of all visible ones if none is.
+    """Return the histogram (256,) over the channels of pixels that are at least half opaque, or of all visible ones.
 
-    Shape (256,), over red, green and blue; zeros where nothing is seen, or nothing is transparent.
+    Zeros if nothing is visible, or nothing is transparent.
     """
     solid, faint = np.zeros(256, np.int64), np.zeros(256, np.int64)
     is_opaque = True
@@ -145,7 +145,7 @@ def _deep_grey(band: Image.Image, white: int, is_inverted: bool) -> NDArray[np.u
 def _with_hidden(
     image: Image.Image, hidden: int, white: int, is_inverted: bool
 ) -> Callable[[Image.Image], NDArray[np.uint8]]:
-    """Return the rule for deep grey with one transparent value."""
+    """Return the function that converts deep grey whose value ``hidden`` is transparent."""
     levels = np.zeros(256, np.int64)
     for band in _bands(image):
         drawn = np.asarray(band) != hidden

@@ -28,9 +28,9 @@ class Refined:
     """The match of a region of one image with another image.
 
     Attributes:
-        cosine: of the frequencies that the part holds, 12 of a whole axis and fewer of less; shape (P,), float64, -1
-            to 1; -1 where either signature is zero, or ``least_cosine`` was not reached.
-        edges: of the part, shape (P, 4), int64, in 256ths: top and bottom of the height, left and right of the width.
+        cosine: over the frequencies that the region contains, shape (P,), float64, in [-1, 1]; -1 if either signature
+            is zero or ``least_cosine`` was not reached.
+        edges: of the region, shape (P, 4), int64, in 256ths: top and bottom of the height, left and right of the width.
     """
 
     cosine: NDArray[np.float64]
@@ -46,17 +46,16 @@ def refine(
 ) -> Refined:
     """Return the region of each whole image that matches the other image best, and its similarity.
 
-    Gauss-Newton from a frame of the grid: the other image, reported as a sum of what the frame shows and of what moving
-    each of its four edges would add, says where the edges belong. First by the lowest 8 x 8 frequencies, then by 12
-    for a whole axis and fewer for less, for a part of 80 % shows no more than 80 % of the waves; the best of the
-    frames seen counts.
+    Gauss-Newton from a frame of the grid: the other image is linearised in the four edges of the frame. The first steps
+    use the lowest 8 x 8 frequencies, later ones 12 per axis, or fewer for a smaller region (80 % of an axis holds 80 %
+    of the waves). The best frame of all steps is returned.
 
     Args:
         images: signatures, int8, shape (P, 255).
         parts: signatures, int8, shape (P, 255).
-        start: frame to start from, shape (P,), an index into ``FRAMES``; by default the one whose coarse cosine is
-            largest, which costs a multiple.
-        least_cosine: pairs whose 8 x 8 frequencies do not reach this cosine in one step are not looked at further.
+        start: frame to start from, shape (P,), an index into ``FRAMES``; by default the frame with the largest coarse
+            cosine, which is several times slower.
+        least_cosine: pairs whose 8 x 8 frequencies do not reach this cosine in one step are not refined.
 
     Raises:
         ValueError: for other shapes or types.
@@ -74,18 +73,13 @@ def refine(
 
 
 def as_they_are(images: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
-    """Return the cosine of each pair of whole images over the frequencies that ``refine`` uses; 0 for zeros.
-
-    Args:
-        images: signatures, int8, shape (P, 255).
-        others: the same, shape (P, 255).
-    """
+    """Return the cosine of pairs of signatures (P, 255), int8, over the frequencies of ``refine``; 0 for zeros."""
     (a, length), (b, other) = _judged(images), _judged(others)
     return np.einsum("pd,pd->p", a, b).astype(np.float64) / (length * other)
 
 
 def _judged(signatures: NDArray[np.int8]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Return the lowest 12 x 12 frequencies, as integers with exact sums of products, and their norm or 1."""
+    """Return the lowest 12 x 12 frequencies, as integers with exact sums of products, and their norm (1 for zeros)."""
     check(signatures)
     numbers = signatures[:, _JUDGED_BY].astype(np.float32)
     length = np.linalg.norm(numbers.astype(np.float64), axis=1)
@@ -93,7 +87,7 @@ def _judged(signatures: NDArray[np.int8]) -> tuple[NDArray[np.float32], NDArray[
 
 
 def _best_frames(images: NDArray[np.int8], parts: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Return the frame of each whole (P, 255) with the largest coarse cosine with its part."""
+    """Return the frame of each whole image (P, 255) with the largest coarse cosine with the other image."""
     every = np.arange(len(images))
     return coarse_fits(images, every, parts, every)[1]
 
@@ -101,7 +95,7 @@ def _best_frames(images: NDArray[np.int8], parts: NDArray[np.int8]) -> NDArray[n
 def _settle(
     images: NDArray[np.int8], parts: NDArray[np.int8], frame: NDArray[np.int64], least_cosine: float
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Refine some pairs; see ``refine``."""
+    """Refine the pairs that reach ``least_cosine``; return cosines and edges as in ``Refined``."""
     series, target = waves(images), waves(parts) * torch.from_numpy(WEIGHT)
     edges = _inside(FRAMES[frame])
     best, where = np.full(len(images), -1.0), _places(edges)
@@ -125,24 +119,24 @@ def _settle(
 
 @cache
 def _table() -> Tensor:
-    """Maps of every interval between two places, (91 x 91, 3, 12, 16): first point times 91, plus gap at the end."""
+    """Return the maps of all intervals of 91 positions, (91 x 91, 3, 12, 16), at 91 start + distance to the end."""
     inside = np.arange(MARGIN + 1)
     ends = np.stack(np.meshgrid(inside, STEPS - inside, indexing="ij"), -1).reshape(-1, 2) / STEPS
     return axis_maps(ends, FINE)
 
 
 def _places(edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return edges as whole positions, (P, 4)."""
+    """Return edges rounded to whole positions, (P, 4)."""
     return np.rint(edges * STEPS).astype(np.int64)
 
 
 def _maps(ends: NDArray[np.int64], kept: int) -> Tensor:
-    """Return the maps of intervals (P, 2) and their derivatives, (P, 3, kept, 16)."""
+    """Return the maps of intervals (P, 2), and their derivatives by start and end, (P, 3, kept, 16)."""
     return _table()[torch.from_numpy(ends[:, 0] * (MARGIN + 1) + STEPS - ends[:, 1]), :, :kept]
 
 
 def _look(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the content of frames (P, K), its derivative for each edge (P, 4, K), and the goal (P, K)."""
+    """Return the frequencies of frames (P, K), their derivatives by edge (P, 4, K), and the target's (P, K)."""
     n = len(at)
     vertical, horizontal = _maps(at[:, :2], kept), _maps(at[:, 2:], kept)
     rows = (vertical.reshape(n, 3 * kept, KEPT) @ series).reshape(n, 3, kept, KEPT)
@@ -158,7 +152,7 @@ def _look(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> t
 
 
 def _held(at: NDArray[np.int64], kept: int) -> Tensor:
-    """Return which frequencies of a part the whole image contains, (P, kept, kept), limited by its number of waves."""
+    """Return a mask (P, kept, kept) of the frequencies that a region of this size contains."""
     sides = torch.from_numpy((at[:, 1::2] - at[:, 0::2]) * FINE)  # (P, 2)
     low = torch.arange(kept) * STEPS < sides[..., None]  # (P, 2, kept)
     return low[:, 0, :, None] & low[:, 1, None, :]
@@ -171,7 +165,7 @@ def _cosine(seen: Tensor, goal: Tensor) -> NDArray[np.float64]:
 
 
 def _step(seen: Tensor, moves: Tensor, goal: Tensor) -> NDArray[np.float64]:
-    """Return how far each edge should move, (P, 4), by slightly damped least squares."""
+    """Return the Gauss-Newton step of each edge, (P, 4), by damped least squares."""
     basis = torch.cat([seen[:, None], moves], 1).double()  # (P, 5, K)
     lengths = basis.norm(dim=2, keepdim=True).clamp_min(1e-9)
     basis = basis / lengths
@@ -182,7 +176,7 @@ def _step(seen: Tensor, moves: Tensor, goal: Tensor) -> NDArray[np.float64]:
 
 
 def _inside(edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return edges inside the image, at most ``MARGIN`` inside, and no part shorter than ``LEAST``."""
+    """Return edges clipped to at most ``MARGIN`` inside the image, with sides of at least ``LEAST``."""
     first = np.clip(edges[:, 0::2], 0, MARGIN / STEPS)
     last = np.clip(edges[:, 1::2], 1 - MARGIN / STEPS, 1)
     short = np.maximum(LEAST - (last - first), 0)

@@ -1,4 +1,4 @@
-"""A coarse search for the region of one image that another shows: many frames, from signatures."""
+"""A coarse search for the region of one image that another shows: a grid of frames, compared by signatures."""
 
 from functools import cache
 
@@ -22,7 +22,10 @@ CLOSE = 1e-5  # cosines nearer than this are equal: the frame that comes first c
 
 
 def _axes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the intervals of an axis, (I, 2), and which two form a frame, (F, 2): similar lengths, or one full."""
+    """Return the intervals of an axis, (I, 2), and the pairs of intervals that form a frame, (F, 2).
+
+    The two intervals of a frame have similar lengths, or one is the full axis.
+    """
     parts = [(step, low, low + side) for step, (side, n) in enumerate(SIDES) for low in np.linspace(0, 1 - side, n)]
     frames = [
         (v, h)
@@ -45,25 +48,25 @@ def check(signatures: NDArray[np.int8]) -> None:
 
 
 def waves(signatures: NDArray[np.int8]) -> Tensor:
-    """Return the cosine series of signatures (N, 255) without the constant; (N, 16, 16) float32."""
+    """Return the cosine series of signatures (N, 255) with a constant of 0; (N, 16, 16) float32."""
     series = np.zeros((len(signatures), KEPT * KEPT), np.float32)
     series[:, 1:] = signatures / WEIGHTS
     return torch.from_numpy(series.reshape(-1, KEPT, KEPT))
 
 
 def axis_maps(ends: NDArray[np.float64], kept: int) -> Tensor:
-    """Return the maps from frequencies of a full axis to frequencies of its intervals, and their derivatives.
+    """Return the linear maps from the frequencies of a full axis to frequencies of its intervals, and derivatives.
 
-    A signature holds a cosine series. What a part shows is that series between the part's ends, so its own frequencies
-    are a linear map of the old ones, the same along each axis. What the signature left out (finer than 16 waves) is
-    missing in the part too.
+    A signature is a cosine series. The content of a region is that series between the region's ends, so its frequencies
+    are a linear map of the image's, the same along each axis. Frequencies above the signature's 16 are missing in the
+    region too.
 
     Args:
-        ends: first and last point of each part, shape (I, 2), in 0 to 1.
-        kept: frequencies of the part.
+        ends: start and end of each interval, shape (I, 2), in 0 to 1.
+        kept: number of frequencies of the interval.
 
     Returns:
-        float32, shape (I, 3, kept, 16): the map, its derivative by the first point, and by the last.
+        float32, shape (I, 3, kept, 16): the map, its derivative by the start, and by the end.
     """
     within = (np.arange(SIDE) + 0.5) / SIDE
     k = np.pi * np.arange(KEPT)
@@ -95,19 +98,15 @@ def _grid() -> Tensor:
 
 
 def _lowest(signatures: NDArray[np.int8], kept: int) -> Tensor:
-    """Return the lowest frequencies of signatures without the constant, as stored, (N, kept x kept - 1) float32."""
+    """Return the lowest frequencies of signatures without the constant, (N, kept x kept - 1) float32."""
     at = (np.arange(kept)[:, None] * KEPT + np.arange(kept)).ravel()[1:] - 1
     return torch.from_numpy(signatures[:, at].astype(np.float32))
 
 
 def framed(signatures: NDArray[np.int8]) -> Tensor:
-    """Return the lowest 5 x 5 frequencies, without the constant, of each region of each image.
+    """Return the lowest 5 x 5 frequencies, without the constant, of each frame of each image: (N, F, 24) float32.
 
-    Args:
-        signatures: int8, shape (N, 255); a few thousand at most, for the result has 22 kB a row.
-
-    Returns:
-        float32, shape (N, F, 24): of each frame in ``FRAMES``; zeros of zeros.
+    Signatures are int8, (N, 255); the result has 22 kB per row. Zeros stay zeros.
     """
     check(signatures)
     series = _lowest(signatures, HELD) / torch.from_numpy(WEIGHT[:HELD, :HELD].ravel()[1:])
@@ -122,14 +121,14 @@ def coarse_fits(
     *,
     least_cosine: float = -1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return for some pairs the largest coarse cosine of a frame of the whole with the part, and that frame.
+    """Return the frame of each pair's first image whose coarse cosine with the second image is largest.
 
     Args:
         images: signatures, int8, shape (W, 255).
-        image_of_pair: the image of each pair, an index into ``images``, shape (P,).
+        image_of_pair: index into ``images``, shape (P,).
         parts: signatures, int8, shape (V, 255).
-        part_of_pair: the part of each pair, an index into ``parts``, shape (P,).
-        least_cosine: pairs that do not reach it have frame 0, which is faster.
+        part_of_pair: index into ``parts``, shape (P,).
+        least_cosine: pairs below it get frame 0, which is faster.
 
     Returns:
         cosines, shape (P,), float64, 0 with zeros; and indices into ``FRAMES``, shape (P,), int64.
@@ -161,5 +160,5 @@ def coarse_fits(
 
 
 def _first_of(cosines: Tensor, best: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the first frame whose cosine, of (P, F), equals the best one, shape (P,)."""
+    """Return the first frame of each row whose cosine (P, F) equals ``best`` (P,), shape (P,)."""
     return (cosines >= torch.from_numpy(best - CLOSE)[:, None]).to(torch.uint8).argmax(1).numpy()

@@ -1,8 +1,8 @@
 """Decoding in several processes, since threads of one process wait for the interpreter lock on many cores.
 
-A process takes one image after another and gives back what ``decode`` makes of it, to the bit. ``child.py`` has the
-frames; signature, thumbnail and pixels follow the answer through the socket. For an image that counts in the budget of
-pixels, the process asks first, so that all of them share one budget.
+A process decodes one image after another with exactly the results of ``decode``. ``child.py`` has the protocol;
+signature, thumbnail and pixels follow the answer through the socket. Before decoding a large image, the process
+requests its pixels from the parent's budget, which all processes share.
 """
 
 import math
@@ -42,10 +42,10 @@ class Crops:
     """The crops of one image.
 
     Attributes:
-        sides: of each crop in pixels.
-        scales: bounds of the share of the area that each crop shows.
-        seed: whole numbers, at least 0, that decide all boxes together with the size of the image.
-        plain: whether the square that a model scores comes first.
+        sides: side of each crop in pixels.
+        scales: bounds of each crop's share of the area.
+        seed: integers >= 0 that seed all boxes, together with the size of the image.
+        plain: whether the first crop is the square that a model scores.
     """
 
     sides: tuple[int, ...]
@@ -78,7 +78,7 @@ class Box:
 
 @dataclass(frozen=True)
 class DecodedCrops:
-    """The outcome of one image: its crops, each uint8 of shape (side, side, 3), or the reason for none."""
+    """The outcome of one image: crops, each uint8 of shape (side, side, 3), or the reason why there are none."""
 
     status: str
     pixels: list[Pixels]
@@ -94,13 +94,13 @@ def decode_crops(
 ) -> DecodedCrops:
     """Return the crops of one image; any bytes give an outcome, as in ``decode``.
 
-    A box is drawn as the reference code of the papers does, among whole pixels, and resized with an antialiased
-    bilinear filter. A large JPEG is shrunk while it is decoded where every crop has four pixels left for one.
+    A box is drawn in whole pixels as in the papers' reference code, and resized with an antialiased bilinear filter. A
+    large JPEG is reduced while decoding if every crop keeps four pixels for each of its output.
 
     Args:
         data: the encoded image.
         preprocessing: of the model, for the plain square.
-        crops: what to cut.
+        crops: the requested crops.
         options: as in ``decode``.
         supervised: as in ``decode``.
 
@@ -137,9 +137,9 @@ def _box(drawn: np.ndarray, low: float, high: float, width: int, height: int) ->
 
 
 def _cut(raster: Raster, box: Box, side: int) -> Pixels:
-    """Return a box of an image at ``side`` x ``side`` pixels, in stored coordinates.
+    """Return a box of an image at ``side`` x ``side`` pixels, before orientation.
 
-    Boxes are as likely in a turned image as in one that is not, so orienting the small square is enough.
+    The distribution of boxes is the same in a turned image, so only the small square needs to be oriented.
     """
     height, width = raster.pixels.shape[:2]
     left, right = (round(at * width / raster.width) for at in (box.left, box.left + box.width))
@@ -171,13 +171,10 @@ def decode_elsewhere(
     options: DecodeOptions = DecodeOptions(),  # noqa: B008 (it is frozen)
     **more: Any,
 ) -> DecodedImage:
-    """Run ``decode`` in another local process, with the same options and outcome.
+    """Run ``decode`` in a worker process, with the same options and outcome.
 
-    An image that ends the process is decoded once more, as one that is ``supervised``; such a one is so from the start.
-
-    Raises:
-        RuntimeError: a bug, with the traceback of the other process.
-        InputError: if no process can be started.
+    An image that kills the worker is decoded again with ``supervised``. Raises RuntimeError for a bug, with the
+    worker's traceback, and InputError if no process can be started.
     """
     return _elsewhere(decode, _image, data, preprocessing, options, **more)
 
@@ -189,14 +186,14 @@ def crops_elsewhere(
     options: DecodeOptions = DecodeOptions(),  # noqa: B008 (it is frozen)
     **more: Any,
 ) -> DecodedCrops:
-    """Run ``decode_crops`` in another local process; as ``decode_elsewhere``."""
+    """Run ``decode_crops`` in a worker process; as ``decode_elsewhere``."""
     return _elsewhere(decode_crops, _crops, data, preprocessing, crops, options, **more)
 
 
 def _elsewhere(
     in_process: Callable[..., T], take: Callable[[socket.socket, Any], T], data: bytes, *settings: Any, **more: Any
 ) -> T:
-    """Return the result of ``take`` on the answer of another process; ``settings`` are dataclasses, ``more`` plain."""
+    """Return ``take(socket, answer)`` for a worker's answer; ``settings`` are dataclasses, ``more`` plain values."""
     if more.get("supervised"):
         return in_process(data, *settings, **more)
     decoder = DECODERS.take(fresh=False)
@@ -213,17 +210,17 @@ def _elsewhere(
 
 
 class Decoder(Child):
-    """A process that decodes exactly as this one would."""
+    """A worker process that decodes exactly as this process would."""
 
     module = "scoring.images.decoders"
 
     def answered(self, data: bytes, request: dict[str, Any], take: Callable[[socket.socket, dict[str, Any]], T]) -> T:
-        """Send a request, and receive the answer while holding the image's share of the budget.
+        """Send a request, and receive the answer while its pixels are reserved in the budget.
 
         Raises:
-            OSError, EOFError: the process is gone.
-            MemoryError: it had too little memory.
-            RuntimeError: a bug in it.
+            OSError, EOFError: the worker ended.
+            MemoryError: the worker had too little memory.
+            RuntimeError: a bug in the worker.
         """
         self._socket.settimeout(None)  # as long as decoding in a thread may take
         send_frame(self._socket, {"n_bytes": len(data), **request})
@@ -246,7 +243,7 @@ def _crops(peer: socket.socket, reply: dict[str, Any]) -> DecodedCrops:
 
 
 def _square(peer: socket.socket, side: int) -> Pixels:
-    """Return the pixels of the next square image."""
+    """Receive the pixels of the next square image."""
     pixels = np.empty((side, side, 3), np.uint8)
     rest = pixels.data.cast("B")
     while rest:
@@ -285,7 +282,7 @@ def serve(fd: int) -> None:
 
 
 def serve_port() -> None:
-    """Decode what comes from a port."""
+    """Decode images that arrive at a port."""
     _serve(connected())
 
 
@@ -328,7 +325,7 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _record(image: DecodedImage) -> dict[str, Any]:
-    """Return the record of an image that is sent before its signature, thumbnail and pixels."""
+    """Return the record of an image, which is sent before its signature, thumbnail and pixels."""
     return {
         "image": {name: value for name, value in vars(image).items() if name not in APART},
         "quality": None if image.quality is None else asdict(image.quality),

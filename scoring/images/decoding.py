@@ -1,6 +1,7 @@
 """From bytes to pixels: the decoder of each format, and one outcome for any bytes.
 
-A file that passes may be broken inside still; one that does not is decoded in its own process (``supervised.py``).
+Files of plain structure, by a quick check, are decoded in this process, all others in a separate one
+(``supervised.py``).
 """
 
 import hashlib
@@ -48,7 +49,7 @@ KIND = "background and image by contrast"  # of the rules that pixels follow; an
 
 
 def is_plain(data: bytes, name: str) -> bool:
-    """Return whether this is a still PNG or WebP of intact structure; JPEGs are judged by their header.
+    """Return whether this is a still PNG or WebP of intact structure; False for JPEGs, which have another check.
 
     Args:
         data: the encoded image.
@@ -61,7 +62,7 @@ def is_plain(data: bytes, name: str) -> bool:
 
 
 def _is_plain_png(data: bytes) -> bool:
-    """Walk the chunks: IHDR first, IEND last, every length within the file.
+    """Return whether a PNG's chunks begin with IHDR, end with IEND, and have lengths within the file.
 
     Source: PNG specification, third edition, sections 5 and 11.2.
     """
@@ -88,7 +89,7 @@ def _is_plain_png(data: bytes) -> bool:
 
 
 def _is_plain_webp(data: bytes) -> bool:
-    """Walk the chunks of a still WebP; source: RFC 9649, sections 2.4 to 2.7."""
+    """Return whether the file is a still WebP with valid chunks; source: RFC 9649, sections 2.4 to 2.7."""
     if len(data) < 30 or int.from_bytes(data[4:8], "little") + 8 != len(data) or webp_canvas(data) is None:
         return False
     if data[12:16] == b"VP8X" and data[20] & _MOVING:
@@ -109,15 +110,15 @@ class OpenedImage(Protocol):
     header: Header
 
     def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
-        """Decode it."""
+        """Decode the image; return it and a warning or None."""
         ...
 
 
 class _OpenedPlain(LocalImage):
-    """An image of plain structure, read in this process unless libjpeg-turbo finds an error."""
+    """An image of plain structure, decoded in this process unless libjpeg-turbo finds an error."""
 
     def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
-        """Decode it."""
+        """Decode the image; return it and a warning or None."""
         if self.header.format != "jpeg":
             return super().raster(short_side)
         with suppress(ValueError, MemoryError):  # what decodes it again below meets the same, and says so
@@ -132,11 +133,11 @@ def opened(data: bytes, options: DecodeOptions, *, supervised: bool = False) -> 
 
     Args:
         data: the encoded image.
-        options: what it may take, and how it is read.
-        supervised: read it in its own process, however it is built.
+        options: limits, and how it is read.
+        supervised: always read it in a separate process.
 
     Raises:
-        DecodeError: from the block, too: memory that runs out there is ``too_large``.
+        DecodeError: also from the block, where running out of memory is ``too_large``.
     """
     name = format_of(data)
     try:
@@ -162,16 +163,16 @@ def decode(
     """Decode, orient, resize and crop one image; any bytes give an outcome instead of an exception.
 
     May be called from many threads at once. Images over 4 megapixels share a budget of 100 megapixels in flight.
-    What is no plainly built JPEG, PNG or WebP is read in its own process, so that it can crash, hang or grow
-    without harm.
+    All but JPEG, PNG and WebP of plain structure are read in a separate process, so that a crash, a hang or memory
+    growth does no harm.
 
     Args:
         data: the encoded image.
-        preprocessing: size, resize and interpolation; mean and std are left to the device.
-        options: what it may take, and how it is read.
-        sha256: of the bytes, where the caller knows it already.
+        preprocessing: size, resize and interpolation; mean and std are applied on the device.
+        options: limits, and how it is read.
+        sha256: of the bytes, if already known.
         with_quality: measure ``quality`` too.
-        supervised: read this one in such a process, however it is built; the outcome is the same.
+        supervised: always read it in a separate process; the outcome is the same.
 
     Returns:
         the outcome; ``pixels`` has shape (size, size, 3).
@@ -207,21 +208,21 @@ def decode_rgb(
 ) -> Pixels:
     """Return the whole image as 8-bit RGB, oriented, at full size or with its short side resized.
 
-    The same road as ``decode``, for callers that crop for themselves.
+    It is decoded as by ``decode``, for callers that crop differently.
 
     Args:
         data: the encoded image.
-        short_side: in pixels, at least 1; None keeps the full size. With it, an image more than 8 times as long as
-            wide is cut to its middle.
-        max_pixels: as in ``DecodeOptions``, as the next two.
-        allow_truncated: take what there is of an image that ends early.
-        white: the value of 16 bits that is white.
+        short_side: in pixels, at least 1; None keeps the full size. With it, only the middle of an image more than 8
+            times as long as wide is returned.
+        max_pixels: as in ``DecodeOptions``.
+        allow_truncated: accept an image that ends early.
+        white: the 16-bit value of white.
 
     Returns:
         uint8, shape (H, W, 3), contiguous.
 
     Raises:
-        DecodeError: the image cannot be decoded; ``status`` says of which kind the failure is.
+        DecodeError: the image cannot be decoded; ``status`` is the kind of failure.
         ValueError: ``short_side`` or ``max_pixels`` is below 1, or ``white`` out of its range.
     """
     options = DecodeOptions(max_pixels, allow_truncated=allow_truncated, white=white)
@@ -236,10 +237,11 @@ def decode_rgb(
 def decode_small(data: bytes, short_side: int, options: DecodeOptions) -> Pixels:
     """Return the whole image as 8-bit RGB, oriented, reduced to a short side; a smaller image is unchanged.
 
+    Only the middle of an image more than 8 times as long as wide is returned.
+
     Args:
         data: the encoded image.
-        short_side: in pixels, at least 1; no image is enlarged. One more than 8 times as long as wide is cut to its
-            middle.
+        short_side: in pixels, at least 1.
         options: as in ``decode``.
 
     Raises:
@@ -271,7 +273,7 @@ def _small_picture(raster: Raster, side: int) -> Pixels:
 
 
 def _measures(raster: Raster, resized: Pixels, small: Pixels, preprocessing: Preprocessing, header: Header) -> Quality:
-    """Measure an image; the model's resized image is reused if quality is defined on the same size."""
+    """Measure the quality of an image; reuse the model's resized image if it has the size for measuring."""
     is_reduced = (preprocessing.resize, preprocessing.interpolation) == (QUALITY_SIDE, "bicubic") and min(
         raster.width, raster.height
     ) >= QUALITY_SIDE
@@ -294,9 +296,9 @@ def outcome_of(
     Args:
         data: the encoded image.
         name: its format, by ``sniff``.
-        header: what was read of it before the pixels.
+        header: its header, or None if unreadable.
         sha256: of the bytes.
-        failure: why there are no pixels.
+        failure: why decoding failed.
         pixels: for the model, shape (size, size, 3).
         small: the whole image, oriented, shape (32, 32, 3).
         larger: the same, shape (64, 64, 3).

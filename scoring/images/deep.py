@@ -1,7 +1,7 @@
 """Pixels of 9 to 16 bits per channel: their white level, and the colour bits that Pillow drops.
 
-Cameras and scanners store 10, 12 or 14 bits in files of 16. The file does not say so: read by the white of 16 bits,
-all of it is nearly black. So the caller states the white, which ``curate score`` finds for a whole dataset.
+Cameras and scanners store 10, 12 or 14 bits in files of 16 without recording the depth; with the white level of 16 bits
+such images are nearly black. The caller states the white level, which ``curate score`` finds for a whole dataset.
 """
 
 import sys
@@ -24,7 +24,7 @@ _GREY_ALPHA = "LA;16B"  # of PNG: 4 bytes a pixel, as many as RGBA has
 
 
 def check_white(white: int) -> None:
-    """Raise ValueError unless a value can be the white level of 16 bits."""
+    """Raise ValueError unless a value is a valid 16-bit white level."""
     if not LEAST_WHITE <= white <= WHITE:
         raise ValueError(f"white must be {LEAST_WHITE} to {WHITE}, got {white}")
 
@@ -63,17 +63,17 @@ def _table(white: int) -> NDArray[np.uint8]:
 
 
 def is_deep_grey(picture: Image.Image) -> bool:
-    """Return whether Pillow keeps all bits of an image's grey."""
+    """Return whether Pillow keeps all bits of a grey image."""
     return picture.mode.startswith("I;16")
 
 
 def highest_grey(picture: Image.Image) -> int:
-    """Return the largest value of a loaded image of deep grey."""
+    """Return the largest value of a loaded deep grey image."""
     return int(np.asarray(picture).max())
 
 
 def highest_colour(picture: Image.Image) -> int:
-    """Return a bound on the largest value of 16-bit colour, from the high bytes, without alpha."""
+    """Return an upper bound on the largest value of 16-bit colour, from the high bytes, without alpha."""
     bands = [picture.getchannel(band) for band in picture.getbands() if band != "A"]
     return max(int(np.asarray(band).max()) for band in bands) << 8 | 255
 
@@ -81,11 +81,9 @@ def highest_colour(picture: Image.Image) -> int:
 def low_bytes(picture: ImageFile.ImageFile) -> None:
     """Make an unloaded image of 16-bit colour return the low byte of each channel instead of the high one.
 
-    A reader of the other byte order takes the other byte of each pair. Grey with alpha, for which there is no such
-    reader, is read as four channels: high and low byte of grey, then of alpha.
-
-    Raises:
-        DecodeError: for an arrangement of which Pillow cannot read these bytes (``unsupported``).
+    Pillow's decoder of the opposite byte order reads the other byte of each pair. Grey with alpha, which has no such
+    decoder, is read as four channels: high and low byte of grey, then of alpha. Raises DecodeError (``unsupported``) if
+    Pillow cannot read the low bytes of this layout.
     """
     tiles = []
     for tile in picture.tile:
@@ -113,9 +111,9 @@ def scaled_colour(
 
     Args:
         high: loaded, the high byte of each channel.
-        low: loaded, what ``low_bytes`` gives.
+        low: loaded after ``low_bytes``.
         white: the value that becomes 255.
-        grey_alpha: the image is grey with alpha, and ``low`` holds both bytes of both.
+        grey_alpha: the image is grey with alpha, and ``low`` has both bytes of both channels.
     """
     channels = np.empty((high.height, high.width, len(high.getbands())), np.uint8)
     alpha = high.getbands().index("A") if "A" in high.getbands() else None
@@ -133,7 +131,7 @@ def scaled_colour(
 def _values(
     high: Image.Image, low: Image.Image, box: tuple[int, int, int, int], *, grey_alpha: bool
 ) -> NDArray[np.uint16]:
-    """Return all bits of a band of rows, shape (H, W, channels)."""
+    """Return the 16-bit values of a band of rows, shape (H, W, channels)."""
     above, below = np.asarray(high.crop(box)).astype(np.uint16), np.asarray(low.crop(box)).astype(np.uint16)
     if grey_alpha:
         grey, alpha = (below[..., at] << np.uint16(8) | below[..., at + 1] for at in (0, 2))

@@ -1,7 +1,7 @@
 """JPEGs decoded and reduced on a GPU after checks on the CPU, with the same model input.
 
-nvJPEG, which decodes on a GPU, is made for speed: nothing says that it notices an image that ends early or whose codes
-make no sense. So libjpeg-turbo reads all codes first, and what it objects to never gets here.
+nvJPEG, which decodes on a GPU, is not documented to detect truncated or invalid data. So libjpeg-turbo first reads all
+codes, and only images without an error or warning are decoded on the GPU.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ _SUBSAMPLINGS = ("444", "422", "420", "440", "411", "Gray")
 
 @dataclass(frozen=True)
 class SoundJpeg:
-    """A JPEG of usual structure in which libjpeg-turbo finds no error, not yet decoded.
+    """A JPEG of common structure in which libjpeg-turbo finds no error, not yet decoded.
 
     Attributes:
-        data: its bytes.
-        header: what is before the image.
+        data: the encoded bytes.
+        header: everything before the pixels.
     """
 
     data: bytes
@@ -61,17 +61,17 @@ class Reduced:
 
 
 def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = False) -> SoundJpeg | None:
-    """Return a JPEG that a device may decode; None if it must go through ``decode``.
+    """Return a JPEG that a device may decode; None if it must be decoded by ``decode``.
 
-    That is any other format, and a JPEG that is not plainly built or not whole, of other colours than YCbCr and grey,
-    of a long side above 8 short ones or over 32 megapixels; and one that ``decode`` would shrink while it reads it,
-    which costs hardly more than the check.
+    None for other formats; for a JPEG that is incomplete, of uncommon structure or colours other than YCbCr and grey,
+    over 32 megapixels, or more than 8 times as long as wide; and for one that ``decode`` would reduce while reading,
+    which is about as fast as the check.
 
     Args:
         data: the encoded image.
-        resize: length of the short side that the model's image is cut from, in pixels.
-        max_pixels: an image of more is left to ``decode``, which refuses it.
-        is_checked: ``decode`` gave it as ``ok`` without a warning, so that its codes need not be read again.
+        resize: short side in pixels before the crop.
+        max_pixels: larger images are left to ``decode``, which refuses them.
+        is_checked: ``decode`` returned ``ok`` without a warning, so that the codes need not be read again.
     """
     jpeg = read_jpeg_header(data) if sniff(data) == "jpeg" else None
     if jpeg is None or not jpeg.is_plain:
@@ -97,11 +97,11 @@ class DeviceJpegs:
     """Decodes and reduces JPEGs on a device, one by one, so that pixels do not depend on the batch.
 
     Args:
-        device: a GPU; on the CPU the same calls run, more slowly than ``decode``.
+        device: a GPU; the CPU works too, but is slower than ``decode``.
         preprocessing: size, resize and interpolation.
 
     Raises:
-        InputError: the device has no decoder, or one that gives other pixels than libjpeg-turbo does.
+        InputError: the device has no decoder, or its pixels differ from libjpeg-turbo's.
     """
 
     def __init__(self, device: torch.device, preprocessing: Preprocessing) -> None:
@@ -110,11 +110,7 @@ class DeviceJpegs:
 
     @torch.inference_mode()
     def decode(self, jpegs: Sequence[SoundJpeg]) -> list[Reduced]:
-        """Return the model's input and the small images of one or more JPEGs.
-
-        Raises:
-            RuntimeError: the device's decoder fails at one of them, or memory runs out; there is nothing of any then.
-        """
+        """Return the model's input and the small images of JPEGs; RuntimeError if decoding any of them fails."""
         made = [
             self._reduced(picture, jpeg.header.orientation)
             for picture, jpeg in zip(self._pictures([jpeg.data for jpeg in jpegs]), jpegs, strict=True)
@@ -123,7 +119,7 @@ class DeviceJpegs:
         return [Reduced(*images) for images in zip(*sides, strict=True)]
 
     def _pictures(self, coded: Sequence[bytes]) -> list[Tensor]:
-        """Return uint8 RGB of shape (3, H, W), on the device, unoriented."""
+        """Decode to uint8 RGB of shape (3, H, W), on the device, unoriented."""
         from torchvision.io import ImageReadMode, decode_jpeg
 
         inputs = [torch.frombuffer(bytearray(encoded), dtype=torch.uint8) for encoded in coded]
@@ -146,7 +142,7 @@ class DeviceJpegs:
         return square, small, larger
 
     def _try_out(self) -> None:
-        """Decode a colour and a grey image, and compare both with libjpeg-turbo's result."""
+        """Raise InputError unless a colour and a grey image are decoded as by libjpeg-turbo."""
         for colours, subsampling in (("RGB", "420"), ("GRAY", "Gray")):
             data = _ramps(colours, subsampling)
             try:
@@ -166,19 +162,19 @@ class DeviceJpegs:
 
 
 def decoder_versions(device: torch.device) -> dict[str, str]:
-    """Return the versions that decide the pixels decoded by a GPU, by their common names."""
+    """Return the versions of the packages that determine the pixels decoded by a GPU, by name."""
     versions = {"decoder": "gpu", "torchvision": version("torchvision"), "cuda": str(torch.version.cuda)}
     return {**versions, "gpu": torch.cuda.get_device_name(device)}
 
 
 def _resized(levels: Tensor, width: int, height: int, interpolation: str) -> Tensor:
-    """Return the image at another size, antialiased: (1, 3, H, W) to uint8, (height, width, 3)."""
+    """Resize an image antialiased: (1, 3, H, W) to uint8, (height, width, 3)."""
     resized = interpolate(levels, size=(height, width), mode=interpolation, antialias=True)
     return resized[0].round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0)
 
 
 def _oriented(picture: Tensor, orientation: int) -> Tensor:
-    """Return an image of shape (H, W, 3) as ``orient`` would."""
+    """Orient an image of shape (H, W, 3) as ``orient`` does."""
     if orientation in (5, 6, 7, 8):
         picture = picture.transpose(0, 1)
     flipped = [axis for axis, those in ((1, (2, 3, 6, 7)), (0, (3, 4, 7, 8))) if orientation in those]

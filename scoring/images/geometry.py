@@ -15,11 +15,11 @@ class Raster:
     """Decoded pixels before resize and orientation.
 
     Attributes:
-        pixels: uint8 RGB, (H, W, 3); smaller than ``height`` x ``width`` where the decoder shrank the image.
+        pixels: uint8 RGB, (H, W, 3); smaller than ``height`` x ``width`` if the decoder reduced the image.
         width: of the image as stored, at full size.
         height: the same.
         orientation: EXIF orientation still to be applied, 1 to 8.
-        highest: of an image of 16 bits a channel, its largest value, or a bound on it; else None.
+        highest: largest value of an image with 16 bits per channel, or an upper bound; else None.
     """
 
     pixels: Pixels
@@ -43,10 +43,10 @@ def resized_size(width: int, height: int, short_side: int) -> tuple[int, int]:
 def dct_scale(width: int, height: int, short_side: int) -> int:
     """Return the factor by which a JPEG may be reduced while decoding: 8, 4, 2 or 1.
 
-    The largest that divides both sides (else the last column would hold what the encoder padded with) and leaves
-    enough pixels for the resize that follows to agree with a full decode to 50 dB: 4 times the target, or 3.3 times
-    for scales up to 4 of an image of 2000 pixels or more, where a pixel holds less detail. Not shrunk are images
-    below 512 pixels (little to gain, and their hard edges miss the 50 dB), and those whose middle is cut out first.
+    The largest factor that divides both sides (else the encoder's padding would enter the last column) and leaves
+    enough pixels for the resized image to agree with a full decode to 50 dB: 4 times the target, or 3.3 times for
+    factors up to 4 of images of 2000 pixels or more, which have less detail per pixel. The factor is 1 below 512 pixels
+    (little gain, and hard edges miss the 50 dB), and for images that ``cut_middle`` cuts.
 
     >>> dct_scale(4000, 3000, 224), dct_scale(500, 375, 224), dct_scale(640, 480, 64)
     (4, 1, 1)
@@ -64,8 +64,8 @@ def dct_scale(width: int, height: int, short_side: int) -> int:
 def cut_middle(raster: Raster) -> Raster:
     """Return the middle of an image more than 8 times as long as wide; any other unchanged.
 
-    The square that is cut later keeps its content up to a fraction of a pixel, and the resized long side is at most
-    8 times the short one, whatever the file says.
+    The square cropped later is the same up to a fraction of a pixel, and the resized long side is bounded by 8 times
+    the short side.
     """
     width, height = raster.width, raster.height
     limit = MAX_ASPECT * min(width, height)
@@ -80,8 +80,8 @@ def cut_middle(raster: Raster) -> Raster:
 def resize(pixels: Pixels, width: int, height: int, interpolation: str) -> Pixels:
     """Return the image at ``width`` x ``height`` pixels, antialiased.
 
-    torch's filter for uint8 in channels-last order is Pillow's, vectorised: the same pixels to within 1, about four
-    times as fast, and on one thread whatever ``torch.get_num_threads`` says.
+    torch's filter for uint8 in channels-last order equals Pillow's to within 1 level, is about four times as fast, and
+    always runs on one thread.
     """
     if pixels.shape[:2] == (height, width):
         return pixels

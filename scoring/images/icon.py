@@ -9,13 +9,9 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def icon_size(data: bytes) -> tuple[int, int]:
-    """Return (width, height) stated by the image that Pillow would decode: the largest in the directory.
+    """Return (width, height) of the largest image in the directory, the one that Pillow would decode.
 
-    Args:
-        data: the encoded icon.
-
-    Raises:
-        Exception: what Pillow raises on broken headers; IndexError where there is no image.
+    Raises what Pillow raises on broken headers, and IndexError if there is no image.
     """
     stream = io.BytesIO(data)
     largest = IcoImagePlugin.IcoFile(stream).entry[0]

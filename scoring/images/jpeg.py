@@ -34,10 +34,10 @@ class JpegHeader:
         width: in pixels, as stored.
         height: the same.
         is_progressive: several scans refine one image.
-        has_metadata: there is EXIF, XMP or a list of further images, so orientation and frames need reading.
+        has_metadata: there is EXIF, XMP or a list of further images: read orientation and frames.
         quality: libjpeg's setting, 1 to 100, whose luminance table is nearest to the file's; None without a table.
-        is_plain: one frame of 8 bits, 1 or 3 colours and the usual coding, in segments without a gap, and an end to
-            the image: what cameras and programs write.
+        is_plain: one frame of 8 bits, 1 or 3 components and common coding, contiguous segments and an end marker, as
+            cameras and programs write it.
     """
 
     width: int
@@ -81,7 +81,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader | None:
 
 
 def _is_usual(marker: int, frame: bytes) -> bool:
-    """Return whether a frame segment has 8 bits, 1 or 3 colours and a usual subsampling."""
+    """Return whether a frame segment has 8 bits, 1 or 3 components and a common subsampling."""
     n = len(frame) // 3 - 2
     return (
         marker in _USUAL
@@ -94,13 +94,9 @@ def _is_usual(marker: int, frame: bytes) -> bool:
 
 
 def quality_setting(segment: bytes) -> int | None:
-    """Return libjpeg's quality, 1 to 100, whose luminance table equals that in a segment, or has the nearest sum.
+    """Return libjpeg's quality, 1 to 100, whose luminance table is equal to a DQT segment's, or has the nearest sum.
 
-    Args:
-        segment: the payload of a DQT segment; the luminance table is number 0.
-
-    Returns:
-        None where it holds no such table.
+    ``segment`` is the payload; None if it has no luminance table (number 0).
     """
     at = 0
     while at < len(segment):
@@ -126,11 +122,7 @@ def _sums() -> list[int]:
 
 
 def check_scans(data: bytes, width: int, height: int) -> None:
-    """Refuse a JPEG whose scans, each a pass over the whole image, would take minutes.
-
-    Raises:
-        DecodeError: scans x pixels is above 2e9 (``too_large``).
-    """
+    """Raise DecodeError (``too_large``) for a progressive JPEG that takes minutes: scans x pixels above 2e9."""
     n_scans = data.count(b"\xff\xda")
     most = MOST_SCAN_PIXELS // (width * height)
     if n_scans > most:
@@ -149,8 +141,9 @@ def decode_strictly(data: bytes, short_side: int | None, max_pixels: int) -> Ras
         the image as stored, orientation 1.
 
     Raises:
-        ValueError: libjpeg-turbo reports anything, or the colours are not its business; Pillow may still accept it.
-        MemoryError: the same, from a header that asks for too much.
+        ValueError: libjpeg-turbo reports an error or warning, or does not support the colours; Pillow may still decode
+            it.
+        MemoryError: the header requests too much memory.
         DecodeError: more than ``max_pixels`` (``too_large``).
     """
     height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
@@ -167,19 +160,17 @@ def decode_strictly(data: bytes, short_side: int | None, max_pixels: int) -> Ras
 
 
 def check_strictly(data: bytes) -> tuple[str, str]:
-    """Find the errors that ``decode_strictly`` would refuse in a JPEG, without its pixels.
+    """Raise as ``decode_strictly`` if a JPEG has errors, without computing its full pixels.
 
-    It is decoded as grey at an eighth of its size: every code is read, but of a block of 8 x 8 only the mean is made.
-
-    Args:
-        data: a JPEG.
+    It is decoded as grey at an eighth of its size: every code is read, but only the mean of each 8 x 8 block is
+    computed.
 
     Returns:
         its colours (``YCbCr``, ``Gray`` ...) and their subsampling (``420`` ...), by libjpeg-turbo's names.
 
     Raises:
-        ValueError: libjpeg-turbo reports anything, or the colours are not its business.
-        MemoryError: from a header that asks for too much.
+        ValueError: libjpeg-turbo reports an error or warning, or does not support the colours.
+        MemoryError: the header requests too much memory.
     """
     height, width, colours, subsampling = simplejpeg.decode_jpeg_header(data)
     if colours not in _SCALED_COLOURS:

@@ -15,7 +15,7 @@ class NetpbmFile(PpmImagePlugin.PpmImageFile):
     """An opened PBM, PGM or PPM; grey of more than 8 bits has the same mode as in other formats."""
 
     def load(self) -> "Image.core.PixelAccess | None":
-        """Decode it."""
+        """Decode the values."""
         access = super().load()
         if self.mode != "I":
             return access
@@ -25,12 +25,12 @@ class NetpbmFile(PpmImagePlugin.PpmImageFile):
 
     @property
     def is_looped(self) -> bool:
-        """Whether Pillow decodes it value by value."""
+        """Whether Pillow decodes the values one by one in Python."""
         return self.tile[0].codec_name != "raw"
 
     @property
     def is_text(self) -> bool:
-        """Whether its values are written as text."""
+        """Whether the values are written as text."""
         return self.tile[0].codec_name == "ppm_plain"
 
     @property
@@ -42,7 +42,7 @@ class NetpbmFile(PpmImagePlugin.PpmImageFile):
 
     @property
     def fewest_bytes(self) -> int:
-        """The least number of bytes of its values."""
+        """The minimal number of bytes of the values."""
         width, height = self.size
         if self.mode == "1":
             return width * height if self.is_text else -(-width // 8) * height
@@ -55,11 +55,7 @@ class NetpbmFile(PpmImagePlugin.PpmImageFile):
 
 
 def open_netpbm(stream: io.BytesIO) -> NetpbmFile:
-    """Read the header.
-
-    Raises:
-        DecodeError: it is too long (``corrupt``).
-    """
+    """Read the header; DecodeError (``corrupt``) if it is too long."""
     head = stream.read(LONGEST_HEADER)
     is_entire_file = not stream.read(1)
     stream.seek(0)
@@ -74,15 +70,7 @@ def open_netpbm(stream: io.BytesIO) -> NetpbmFile:
 
 
 def check_values(opened: NetpbmFile, n_bytes: int) -> None:
-    """Refuse an image whose values cannot all be in its file, before memory is allocated.
-
-    Args:
-        opened: opened, not loaded.
-        n_bytes: of the file.
-
-    Raises:
-        DecodeError: there are too few bytes (``truncated``).
-    """
+    """Raise DecodeError (``truncated``) if a file of ``n_bytes`` cannot hold all values; before memory is allocated."""
     n_left = n_bytes - opened.tile[0].offset
     if n_left < opened.fewest_bytes:
         width, height = opened.size

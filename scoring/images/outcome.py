@@ -33,9 +33,9 @@ class DecodeError(InputError):
 
     Attributes:
         status: a key of ``STATUSES``, never ``ok``.
-        width: in pixels as displayed, or None where the header could not be read.
+        width: in pixels as displayed; None if the header is unreadable.
         height: the same.
-        n_frames: images in the file, or None where they were not counted.
+        n_frames: images in the file; None if not counted.
     """
 
     def __init__(self, status: str, message: str) -> None:
@@ -54,20 +54,21 @@ class DecodedImage:
 
     Attributes:
         pixels: uint8 RGB, shape (size, size, 3), contiguous and writable; None unless ``status`` is ``ok``.
-        width: in pixels as displayed (EXIF orientation applied); given on a failure too, where the header was read.
+        width: in pixels as displayed (EXIF orientation applied); None if the header is unreadable.
         height: the same.
         n_bytes: length of the encoded bytes.
-        format: found in the bytes: jpeg png webp gif tiff bmp avif heif pnm ico; of a refused one its name; or None.
+        format: detected from the bytes: jpeg png webp gif tiff bmp avif heif pnm ico, or the name of a refused format;
+            or None.
         sha256: hex digest of the encoded bytes.
         phash: 64-bit perceptual hash of the whole image, unsigned; None unless ``status`` is ``ok``.
-        signature: of the whole image, int8, shape (287,): 255 numbers of its grey, zeros for an image without
-            structure, and 32 of its colour; see ``signature.py``. None unless ``status`` is ``ok``.
+        signature: of the whole image, int8, shape (287,): 255 numbers for grey, zeros for a flat image, and 32 for
+            colour; see ``signature.py``. None unless ``status`` is ``ok``.
         thumbnail: of the whole image, uint8, shape (4096,), see ``thumbnail.py``; None unless ``status`` is ``ok``.
         quality: measures of the whole image; None unless ``status`` is ``ok`` and they were requested.
-        n_frames: images in the file, of which one is decoded; None where they were not counted.
+        n_frames: images in the file, of which one is decoded; None if not counted.
         status: a key of ``STATUSES``.
-        error: one sentence on a failure; on an ``ok`` image a warning or None.
-        highest: of an image of 16 bits a channel, its largest value, or a bound on it; else None.
+        error: the reason of a failure; a warning or None if ``status`` is ``ok``.
+        highest: largest value of an image with 16 bits per channel, or an upper bound; else None.
     """
 
     pixels: NDArray[np.uint8] | None

@@ -1,6 +1,6 @@
 """Decoding of every format but plain JPEG by Pillow, with the plugin chosen by name.
 
-Pillow counts by walking the whole file with no bound, so a small hostile file can keep it busy for minutes.
+Frames are counted here with a bound: Pillow walks the whole file, which takes minutes for a small hostile file.
 """
 
 import io
@@ -90,7 +90,7 @@ def count_gif(data: bytes) -> int | None:
 def count_tiff(data: bytes) -> int | None:
     """Return the number of directories in a TIFF or BigTIFF (at least 1); None if there are too many.
 
-    A chain that comes back to a directory ends there.
+    Counting ends at a directory that was already visited.
     """
     order: Literal["big", "little"] = "big" if data[:2] == b"MM" else "little"
     is_big = b"+" in data[2:4]
@@ -115,11 +115,11 @@ def _colour_table(data: bytes, at: int) -> int:
 
 
 def check_size(width: int, height: int, max_pixels: int) -> None:
-    """Refuse an image by its header, before memory is allocated.
+    """Check the size in a header before memory is allocated.
 
     Raises:
-        DecodeError: zero pixels (``corrupt``), or more than ``max_pixels`` or a side over 65,535 (``too_large``);
-            it carries the size.
+        DecodeError: with the size; zero pixels (``corrupt``), or more than ``max_pixels`` or a side over 65,535
+            (``too_large``).
     """
     if width < 1 or height < 1:
         raise DecodeError("corrupt", f"the header says {width} x {height} pixels")
@@ -139,8 +139,8 @@ class ReadPicture:
 
     Attributes:
         pixels: uint8 RGB, shape (H, W, 3), as stored.
-        warning: what was wrong with it, or None.
-        highest: of an image of 16 bits a channel, its largest value, or a bound on it; else None.
+        warning: a warning, or None.
+        highest: largest value of an image with 16 bits per channel, or an upper bound; else None.
     """
 
     pixels: Pixels
@@ -157,7 +157,7 @@ class PillowFile:
         max_pixels: bound on its pixels, and on the pixels of a TIFF's tiles.
 
     Attributes:
-        image: opened; it stands at one of the images of the file.
+        image: the opened image, at the current frame.
         name: as given.
 
     Raises:
@@ -191,8 +191,8 @@ class PillowFile:
     def orientation(self) -> tuple[int, str | None]:
         """Return the EXIF orientation still to be applied, 1 to 8, and a warning if the EXIF is damaged.
 
-        Pillow's TIFF reader and pillow-heif turn the pixels themselves; AVIF's own rotation comes as EXIF. A PNG may
-        state it behind the pixels, so it is read again when they are loaded.
+        Pillow's TIFF reader and pillow-heif orient the pixels themselves; AVIF's rotation is reported as EXIF. A PNG
+        may have its EXIF after the pixels, so it is read again when they are loaded.
         """
         if self.name in ("tiff", "heif"):
             return 1, None
@@ -216,15 +216,14 @@ class PillowFile:
         return max(1, int(getattr(self.image, "n_frames", 1)))
 
     def draft(self, size: tuple[int, int]) -> None:
-        """Let a JPEG be reduced to about this size, (width, height), while decoding."""
+        """Let Pillow reduce a JPEG to about this size, (width, height), while decoding."""
         with named_failures(self._data, self.name):
             self.image.draft(None, size)
 
     def read(self, *, allow_truncated: bool, white: int = deep.WHITE) -> ReadPicture:
-        """Decode the current frame of the file; ``white`` is the white level of 16 bits.
+        """Decode the current frame; ``white`` is the 16-bit white level.
 
-        Raises:
-            DecodeError: as ``load``; also for an image that cannot be converted to RGB.
+        Raises DecodeError as ``load``, and for an image that cannot be converted to RGB.
         """
         bits = self.bits()
         if bits == 16 and white != deep.WHITE and not deep.is_deep_grey(self.image) and self.image.mode in _COLOURS:
@@ -254,17 +253,17 @@ class PillowFile:
             return ReadPicture(to_rgb(scaled), warning, highest)
 
     def read_shown(self, *, n_frames: int | None, allow_truncated: bool, white: int) -> ReadPicture:
-        """Decode the frame that stands for the file: the first, or if that is flat, the one with most contrast.
+        """Decode the frame that represents the file: the first, or if that is flat, the frame with most contrast.
 
-        Of the first 64 images of that size, as far as they have 64 million pixels together.
+        Only the first 64 frames of the same size are considered, up to 64 million pixels together.
 
         Args:
-            n_frames: images in the file; None where they are many.
+            n_frames: images in the file; None for many.
             allow_truncated: as in ``load``.
             white: as in ``read``.
 
         Raises:
-            DecodeError: as ``read``, of the first image; one that cannot be decoded ends the look at the rest.
+            DecodeError: as ``read``, for the first frame; a later frame that cannot be decoded ends the search.
         """
         size = self.image.size
         first = self.read(allow_truncated=allow_truncated, white=white)
@@ -290,10 +289,9 @@ class PillowFile:
         )
 
     def load(self, *, allow_truncated: bool) -> str | None:
-        """Decode the current frame in its own mode; return a warning or None.
+        """Decode the current frame in its mode; return a warning or None.
 
-        Raises:
-            DecodeError: it cannot be decoded, or is truncated and that is not allowed.
+        Raises DecodeError if it cannot be decoded, or is truncated and that is not allowed.
         """
         image, warning, size = self.image, None, self.image.size
         try:
@@ -313,7 +311,7 @@ class PillowFile:
         return warning
 
     def grey_scale(self) -> tuple[int, bool]:
-        """Return the white level of deep grey stated by the file, and whether 0 is white; call before ``load``."""
+        """Return the white level of deep grey stated by the file, and whether 0 is white; call it before ``load``."""
         if self.name != "tiff":
             return deep.WHITE, False
         bits = self.bits()

@@ -1,15 +1,15 @@
 """Image quality: fast statistics of the decoded pixels, each a number with a unit.
 
-| what is measured | of which pixels |
+| measure | pixels |
 | --- | --- |
 | brightness, shadow, highlight, contrast, entropy, sharpness, noise, border | the image at a short side of 128 |
-| colourfulness | the 32 x 32 image that the perceptual hash is made of |
-| blocking, resolution | the middle at full size, untouched by any resize; None where the decoder shrank the image |
-| colours | the middle of the decoded image, untouched by any resize |
+| colourfulness | the 32 x 32 image of the perceptual hash |
+| blocking, resolution | the middle at full size, before any resize; None if the decoder reduced the image |
+| colours | the middle of the decoded image, before any resize |
 | jpeg | none: the quantisation table of the file |
 
-At a short side of 128 means: antialiased, bicubic; a smaller image as it is; of one that is more than 8 times as
-long as wide, the middle. So the numbers compare across sizes, and say what is left for a model to see.
+The image at a short side of 128 is resized bicubic, antialiased; a smaller image is not resized; an image more than 8
+times as long as wide is cut to its middle. So values are comparable across sizes, at about a model's resolution.
 """
 
 import math
@@ -42,23 +42,23 @@ class Quality:
 
     Attributes:
         brightness: mean grey, 0 (black) to 1 (white).
-        shadow: 5 % of the pixels are no brighter, 0 to 1; high where nothing is dark.
-        highlight: 95 % of the pixels are no brighter, 0 to 1; low where nothing is bright.
+        shadow: 5 % quantile of grey, 0 to 1; high if nothing is dark.
+        highlight: 95 % quantile of grey, 0 to 1; low if nothing is bright.
         contrast: standard deviation of the grey, 0 to 0.5.
         entropy: of the histogram of 256 greys, bits, 0 to 8.
-        sharpness: detail at the finest scale against that at twice or four times the scale, 0 to 2; blur lowers it,
-            contrast does not matter. None where there is no detail, or a side is below 16 pixels.
-        noise: standard deviation of the noise of colour in the smoothest quarter, grey levels; grain that is equal in
-            red and green does not count, for it cannot be separated from texture. None below 16 pixels.
-        colourfulness: 0 for grey; about 15 slightly, 45 quite, 80 highly colourful.
+        sharpness: ratio of detail at the finest scale to detail at 2 or 4 times that scale, 0 to 2; lower with blur,
+            independent of contrast. None without detail, or if a side is below 16 pixels.
+        noise: standard deviation of colour noise in the smoothest quarter, in grey levels; noise that is equal in red
+            and green is not counted, since texture looks the same. None below 16 pixels.
+        colourfulness: 0 for grey, about 15 for slightly, 45 for quite, 80 for highly colourful.
         border: share of the area in plain bars or a frame with straight inner edges, 0 to 1.
-        blocking: grey steps across the lines of JPEG's grid of 8 pixels against those between; about 1 without, 2 and
-            more where heavy compression shows. None where the decoder shrank the image, or below 24 pixels.
-        resolution: sharpness at full size, 0 to 2; an image that was enlarged has little detail at its finest scale.
-            None where the decoder shrank the image, and where sharpness is.
-        colours: the fewest colours that cover 90 % of some 1,600 pixels in the middle, 1 to 1,600; up to 256 where a
-            image is grey or was reduced to a palette. None of a JPEG, which adds colours.
-        jpeg: setting of libjpeg's quality, 1 to 100, that the file's quantisation is nearest to; None if it is invalid.
+        blocking: ratio of grey steps across the lines of JPEG's 8-pixel grid to steps between them; about 1 without
+            blocks, 2 and more with visible ones. None if the decoder reduced the image, or below 24 pixels.
+        resolution: sharpness at full size, 0 to 2; low for enlarged images. None if the decoder reduced the image, or
+            sharpness is None.
+        colours: number of colours that cover 90 % of about 1,600 pixels in the middle, 1 to 1,600; up to 256 for grey
+            images and palettes. None for a JPEG, which adds colours.
+        jpeg: libjpeg's quality setting, 1 to 100, nearest to the file's quantisation; None without a valid table.
     """
 
     brightness: float
@@ -84,8 +84,8 @@ def measure(raster: Raster, thumbnail: Pixels, *, reduced: Pixels | None = None,
 
     Args:
         raster: the decoded image.
-        thumbnail: it at 32 x 32 pixels.
-        reduced: what ``reduce`` gives, where it is there already.
+        thumbnail: the image at 32 x 32 pixels.
+        reduced: result of ``reduce``, if already computed.
         jpeg: as in ``Quality``.
     """
     pixels = reduce(raster) if reduced is None else reduced
@@ -110,7 +110,7 @@ def measure(raster: Raster, thumbnail: Pixels, *, reduced: Pixels | None = None,
 
 
 def reduce(raster: Raster) -> Pixels:
-    """Return an image at the size for measuring: a short side of 128 pixels, or its own if smaller."""
+    """Return an image at the size for measuring: a short side of at most 128 pixels."""
     middle = cut_middle(raster)
     side = min(SIDE, middle.width, middle.height)
     return resize(middle.pixels, *resized_size(middle.width, middle.height, side), "bicubic")
@@ -119,7 +119,7 @@ def reduce(raster: Raster) -> Pixels:
 def tones(pixels: Pixels) -> NDArray[np.intp]:
     """Return the histogram of 256 greys, (77 R + 150 G + 29 B) / 256 rounded down: BT.601 in whole numbers.
 
-    Of every second pixel of every second row, where the short side has 128 pixels or more: four times as fast.
+    Only every second pixel of every second row is counted if the short side has 128 pixels or more: four times as fast.
     """
     step = 2 if min(pixels.shape[:2]) >= SIDE else 1
     some = pixels[::step, ::step]
@@ -153,10 +153,10 @@ def entropy(histogram: NDArray[np.int64]) -> float:
 
 
 def sharpness(green: Grey) -> float | None:
-    """Return the root of the energy of green's Laplacian at full scale over the larger of those at 1/2 and 1/4.
+    """Return the root of the energy of green's Laplacian at full scale over the larger energy at 1/2 and 1/4.
 
-    Scenes have about as much detail at one scale as at the next (Field 1987); blur takes the finest first. What
-    rounding to whole grey levels adds is taken off.
+    Scenes have similar detail at neighbouring scales (Field 1987); blur removes the finest first. The energy added by
+    rounding to whole grey levels is subtracted.
     """
     if min(green.shape) < _LEAST_SIDE:
         return None
@@ -168,9 +168,9 @@ def sharpness(green: Grey) -> float | None:
 
 
 def noise(pixels: Pixels) -> float | None:
-    """Return the noise of one channel, from red - green, over the quarter of tiles with the least.
+    """Return the standard deviation of noise in one channel, from red - green, in the smoothest quarter of tiles.
 
-    Natural texture changes red and green together, noise of a sensor each for itself. Of every fourth row of tiles.
+    Natural texture changes red and green together, sensor noise independently. Every fourth row of tiles is used.
 
     Source: Immerkaer 1996, "Fast noise variance estimation", eq. 5; of a difference of channels and by tiles here.
     """
@@ -191,7 +191,7 @@ def noise(pixels: Pixels) -> float | None:
 
 
 def colourfulness(pixels: Pixels) -> float:
-    """Return how colourful an image is.
+    """Return the colourfulness of an image, 0 for grey and about 80 for highly colourful.
 
     Source: Hasler and Suesstrunk 2003, "Measuring colourfulness in natural images", the third metric.
     """
@@ -202,10 +202,10 @@ def colourfulness(pixels: Pixels) -> float:
 
 
 def border(green: Grey) -> float:
-    """Return the share of the area in plain bars at the sides, above and below, with straight edges.
+    """Return the share of the area, 0 to 1, in plain bars at the sides, above and below, with straight inner edges.
 
-    A bar is rows of one colour from the edge of the image on; its inner edge is straight where the image differs
-    from it along at least half of the edge. A thing before a plain wall leaves no straight edge.
+    A bar is a run of rows of one colour at the edge of the image; its inner edge is straight if the next row differs
+    along at least half of it. An object in front of a plain wall leaves no straight edge.
     """
     height, width = green.shape
     is_small = min(height, width) < SIDE
@@ -218,8 +218,8 @@ def border(green: Grey) -> float:
 def blocking(raster: Raster) -> float | None:
     """Return the grey step across the 8-pixel grid lines over the largest of the seven between them, each plus 1.
 
-    Of green, in the middle 160 x 160 pixels, from a line of the grid on; a step between two columns is the mean over
-    every fourth row, and of all lines at one place of the grid the median counts, which a frame cannot move.
+    Measured on green in the middle 160 x 160 pixels, aligned to the grid. A step between two columns is the mean over
+    every fourth row; for each position in the grid the median over all lines is used, which a frame does not affect.
     """
     pixels = raster.pixels
     if pixels.shape[:2] != (raster.height, raster.width) or min(pixels.shape[:2]) < 3 * _BLOCK:
@@ -277,7 +277,7 @@ _IMMERKAER = float(np.sqrt(np.pi / 2) / 6)
 
 
 def _energy(green: Grey, step: int) -> float:
-    """Return the mean square of the Laplacian of every ``step``-th row; 16 bits hold sums of 16 pixels."""
+    """Return the mean square of the Laplacian of every ``step``-th row; sums of 16 pixels fit into 16 bits."""
     last = len(green) - 1
     centre = green[1:last:step]
     response = np.multiply(centre[:, 1:-1], 4, dtype=np.int16)
@@ -297,9 +297,9 @@ def _halved(green: Grey) -> Grey:
 
 
 def _bar(green: Grey, is_small: bool) -> int:
-    """Return the number of first rows of one colour, if the image behind begins at a straight edge.
+    """Return the number of rows of one colour at the top, if the image below begins at a straight edge; else 0.
 
-    In a small image, which was not resized, every column counts, and the edge is one row.
+    In a small image, which was not resized, every column is checked, and the edge is one row.
     """
     if not green.size:
         return 0
@@ -316,7 +316,7 @@ def _bar(green: Grey, is_small: bool) -> int:
 
 
 def _steps(green: Grey) -> NDArray[np.float64]:
-    """Return the step between columns 8 k + i and the next, for i = 0 to 7; shape (8,)."""
+    """Return the step between columns 8 k + i and 8 k + i + 1, for i = 0 to 7; shape (8,)."""
     step = np.abs(np.subtract(green[:, 1:], green[:, :-1], dtype=np.int16))
     by_column = step.sum(0, dtype=np.int32) / len(green)
     full_blocks = by_column[: len(by_column) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)

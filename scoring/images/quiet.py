@@ -1,9 +1,9 @@
 """Messages of Pillow and libtiff on broken files, suppressed without affecting other threads.
 
-``warnings.catch_warnings`` swaps state of the whole process and is not safe in threads. Instead one filter is added
-that matches only in a thread that is decoding at that moment; everybody else's warnings are as before.
-Pillow also logs; a null handler keeps its records from the last-resort printer and still lets a program that set up
-logging see them. libtiff prints from C: its two handlers, one pair for the whole process, are taken out.
+``warnings.catch_warnings`` replaces state of the whole process and is not thread-safe. Instead one filter is added that
+only matches in threads that are decoding. For Pillow's log records, a null handler replaces the last-resort handler,
+and programs that configure logging still receive them. libtiff prints from C: its two handlers, global to the process,
+are removed.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ class _DecodingThread(threading.local):
     pattern = "(?!)"  # for programs that copy filters as text, such as scikit-learn: one that matches nothing
 
     def match(self, _message: str) -> bool:
-        """Replaces the compiled pattern of a filter: true in a decoding thread."""
+        """Return whether this thread is decoding; replaces the compiled pattern of a filter."""
         return self.depth > 0
 
 
@@ -46,7 +46,7 @@ def quiet() -> Iterator[None]:
 
 
 def _put_first() -> None:
-    """Move the filter to the front, since other code resets filters or inserts its own."""
+    """Move the filter to the front, since other code may reset filters or insert its own."""
     filters = cast("list[Any]", warnings.filters)
     if filters and filters[0] is _FILTER:
         return
@@ -61,8 +61,7 @@ def _put_first() -> None:
 def silence_libtiff() -> bool:
     """Remove libtiff's handlers, which print to stderr; return whether that was possible.
 
-    What is wrong with a file comes back from Pillow as an exception all the same. A Pillow whose libtiff shows no
-    such functions goes on printing.
+    Errors are still raised by Pillow. If Pillow's libtiff does not export the functions, it keeps printing.
     """
     try:
         library = ctypes.CDLL(Image.core.__file__)  # its symbols, and its libraries' symbols

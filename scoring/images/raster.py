@@ -1,6 +1,6 @@
 """From bytes to a header and a raster, in the calling process: the step that runs C libraries.
 
-Nothing here imports torch, so its own process for decoding (``child.py``) starts in a tenth of a second.
+Nothing here imports torch, so a decoder process (``child.py``) starts in a tenth of a second.
 """
 
 import re
@@ -29,7 +29,7 @@ def without_metadata(data: bytes, name: str) -> bytes:
 
     Args:
         data: the encoded image.
-        name: its format: of ``png`` and ``avif`` something can be taken out.
+        name: its format; metadata is removed from ``png`` and ``avif``.
 
     Source: PNG specification, third edition, section 5.3; ISO/IEC 23008-12, section 6 (item information).
     """
@@ -58,10 +58,10 @@ class DecodeOptions:
     """Bounds on one image, and how it is read.
 
     Attributes:
-        max_pixels: an image of more (width x height, from its header) is ``too_large`` and not decoded; at least 1.
-        seconds: of processor time that a decoder in its own process may take; above 0. More is a ``timeout``.
-        allow_truncated: a JPEG, PNG, GIF or BMP that ends early is ``ok`` with a warning; what is missing is empty.
-        white: the value that is white in an image of 16 bits a channel, 255 to 65535; larger ones are white too.
+        max_pixels: images with more pixels (width x height, from the header) are ``too_large``; at least 1.
+        seconds: limit on the CPU time of a decoder process, above 0; exceeding it is a ``timeout``.
+        allow_truncated: a JPEG, PNG, GIF or BMP that ends early is ``ok`` with a warning; missing pixels are empty.
+        white: the white level of images with 16 bits per channel, 255 to 65535.
 
     Raises:
         ValueError: a value is out of its range.
@@ -82,7 +82,7 @@ class DecodeOptions:
 
 @dataclass(frozen=True)
 class Header:
-    """What is known before pixels are decoded; stored width and height; the warning is about damaged metadata."""
+    """Everything known before pixels are decoded; width and height as stored; the warning is about damaged metadata."""
 
     format: str
     width: int
@@ -99,11 +99,7 @@ class Header:
 
 
 def format_of(data: bytes) -> str:
-    """Return the format announced by the bytes, among those decoded.
-
-    Raises:
-        DecodeError: none of them, or one whose reader is not installed.
-    """
+    """Return the format announced by the bytes; DecodeError if it cannot be decoded or its reader is missing."""
     if not data:
         raise DecodeError("empty", "expected an image, got zero bytes")
     name = sniff(data)
@@ -122,16 +118,14 @@ class LocalImage:
     Args:
         data: the encoded image.
         name: from ``format_of``.
-        options: what it may take, and how it is read.
-        jpeg: its header, if it is a JPEG whose header was read already.
+        options: limits, and how it is read.
+        jpeg: the header, if it was read already.
 
     Attributes:
-        data: as given.
-        options: as given.
-        header: what is known before any pixel is decoded.
+        header: everything known before pixels are decoded.
 
     Raises:
-        DecodeError: the header cannot be read, or states too large an image.
+        DecodeError: the header cannot be read, or announces too large an image.
     """
 
     def __init__(self, data: bytes, name: str, options: DecodeOptions, jpeg: JpegHeader | None = None) -> None:
@@ -145,16 +139,9 @@ class LocalImage:
         return replace(raster, orientation=self.header.orientation)
 
     def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
-        """Decode by libjpeg-turbo if possible, else by Pillow.
+        """Decode by libjpeg-turbo if possible, else by Pillow; return the image and a warning or None.
 
-        Args:
-            short_side: a JPEG may be shrunk for it; None keeps the full size.
-
-        Returns:
-            the image, and a warning or None.
-
-        Raises:
-            DecodeError: it cannot be decoded.
+        A JPEG may be reduced to at least ``short_side``; None keeps the full size. Raises DecodeError.
         """
         header, reason = self.header, None
         if header.format == "jpeg":
@@ -197,7 +184,7 @@ class LocalImage:
         return Header(name, width, height, orientation, picture.count_frames(), setting, damage or in_exif)
 
     def _open(self, name: str) -> tuple[PillowFile, str | None]:
-        """Open the file, without damaged metadata; return a warning then."""
+        """Open the file; if its metadata is damaged, open it without and return a warning."""
         try:
             return PillowFile(self.data, name, self.options.max_pixels), None
         except DecodeError as failure:

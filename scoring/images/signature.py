@@ -1,6 +1,6 @@
-"""The signature: 255 small numbers whose cosine is the similarity of two images; and the perceptual hash, 64 bits.
+"""Image signatures: 255 integers whose cosine is the similarity of two images, 32 of colour, and the perceptual hash.
 
-Of its grey: what is red in one image and blue in another looks the same. So 32 numbers of colour are stored behind it.
+The 255 integers describe only grey, so red and blue objects may look the same; the 32 integers of colour separate them.
 """
 
 import numpy as np
@@ -24,19 +24,10 @@ _HASH_DCT = _dct_matrix(SIDE, HASHED)  # (8, 32)
 def perceptual_hash(image: NDArray[np.uint8]) -> int:
     """Return the 64-bit DCT hash of a 32 x 32 image; similar images differ in few bits.
 
-    The grey image (0.299 R + 0.587 G + 0.114 B) goes through the unnormalised two-dimensional DCT-II; of its
-    64 lowest frequencies, DC among them, each gives one bit: 1 where the coefficient is above their median. Rows of
-    the block follow one another, the lowest frequency is the most significant bit. Coefficients are rounded to 0.001
-    first, so that rounding noise of another machine decides nothing and an image of one colour hashes to 2**63.
-
-    Args:
-        image: uint8 RGB, shape (32, 32, 3).
-
-    Returns:
-        the hash, in [0, 2**64).
-
-    Raises:
-        ValueError: if the shape is another.
+    The grey image (0.299 R + 0.587 G + 0.114 B) goes through the unnormalised two-dimensional DCT-II; each of its 64
+    lowest frequencies, including DC, gives one bit: 1 if the coefficient is above their median. Bits are in row order,
+    the lowest frequency most significant. Coefficients are rounded to 0.001 first, so that hashes are equal on all
+    machines and an image of one colour hashes to 2**63. Raises ValueError unless ``image`` is RGB of shape (32, 32, 3).
 
     >>> hex(perceptual_hash(np.full((32, 32, 3), 200, dtype=np.uint8)))
     '0x8000000000000000'
@@ -104,13 +95,13 @@ def _orthonormal_dct(n: int, kept: int) -> NDArray[np.float64]:
 
 
 def _reorder(index: int) -> NDArray[np.intp]:
-    """Return, for each number of a reoriented signature, its index in the old one; shape (255,)."""
+    """Return the index in the original of each number of a reoriented signature, shape (255,)."""
     block = np.arange(KEPT * KEPT).reshape(KEPT, KEPT)
     return (block.T if index in _SWAPS_AXES else block).ravel()[1:] - 1
 
 
 def _signs(index: int) -> NDArray[np.int8]:
-    """Return the sign of each number of a reoriented signature; shape (255,)."""
+    """Return the sign of each number of a reoriented signature, shape (255,)."""
     alternating = np.where(np.arange(KEPT) % 2, -1, 1)
     rows = alternating if index in _FLIPS_ROWS else np.ones_like(alternating)
     columns = alternating if index in _FLIPS_COLUMNS else np.ones_like(alternating)
@@ -129,21 +120,16 @@ def signature(image: NDArray[np.uint8]) -> NDArray[np.int8]:
     The grey image (0.299 R + 0.587 G + 0.114 B) goes through the orthonormal two-dimensional DCT-II. Its 16 x 16
     lowest frequencies but the constant one, row after row (vertical frequency u, horizontal v), are multiplied by
     f ** 0.75 with f = sqrt(u^2 + v^2), scaled so that the largest magnitude is 127, and rounded. Brightness and
-    contrast are gone. Coefficients are rounded to 0.001 first, so that rounding noise of another machine decides
-    nothing.
+    contrast are removed. Coefficients are rounded to 0.001 first, so that signatures are equal on all machines.
 
-    An image with nothing in it gives zeros, which have no cosine with anything: one whose grey, as far as the kept
-    frequencies hold it, has a standard deviation below 1 of 255 levels. That is so for one colour, and for a pattern
-    too fine for these frequencies.
-
-    Args:
-        image: uint8 RGB, shape (32, 32, 3).
+    A flat image gives zeros, which have no cosine: its grey, in the kept frequencies, has a standard deviation below 1
+    of 255 levels, as images of one colour and patterns too fine for these frequencies.
 
     Returns:
         int8, shape (255,), each from -127 to 127.
 
     Raises:
-        ValueError: if the shape is another.
+        ValueError: unless ``image`` has shape (32, 32, 3).
 
     >>> step = np.zeros((32, 32, 3), dtype=np.uint8)
     >>> step[:, 16:] = 255
@@ -160,13 +146,10 @@ def signature(image: NDArray[np.uint8]) -> NDArray[np.int8]:
 
 
 def chroma(image: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """Return the mean colour of the 4 x 4 cells of a 32 x 32 image, which its grey lacks.
+    """Return the mean colour of the 4 x 4 cells of a 32 x 32 image, shape (32,).
 
-    Args:
-        image: uint8 RGB, shape (32, 32, 3).
-
-    Returns:
-        int8, shape (32,): of each cell, row after row, the colour differences Cb and Cr of ITU-R BT.601, -127 to 127.
+    Of an RGB image (32, 32, 3), for each cell in row order, the colour differences Cb and Cr of ITU-R BT.601 as int8,
+    -127 to 127.
 
     >>> chroma(np.full((32, 32, 3), (255, 0, 0), np.uint8))[:4]
     array([-43, 127, -43, 127], dtype=int8)
@@ -179,15 +162,12 @@ def chroma(image: NDArray[np.uint8]) -> NDArray[np.int8]:
 
 
 def same_colours(first: NDArray[np.int8], second: NDArray[np.int8], *, closely: bool = False) -> NDArray[np.bool_]:
-    """Return which pairs agree in colour; a grey second image agrees with any, as its possible copy.
+    """Return which pairs agree in colour, shape (P,); a grey second image agrees with any, since it may be a grey copy.
 
     Args:
         first: of ``chroma``, shape (P, 32).
-        second: the same of the image that would be dropped for it.
-        closely: as copies of another size or JPEG quality do; images with little colour must be closer then.
-
-    Returns:
-        shape (P,).
+        second: chroma of the images that would be dropped, shape (P, 32).
+        closely: as closely as copies of another size or JPEG quality; images with little colour must be closer then.
     """
     colours = [each.astype(np.float32) for each in (first, second)]
     apart, *most = (np.sqrt(each.max(1)) for each in map(_squares, (colours[0] - colours[1], *colours)))
@@ -217,17 +197,13 @@ def reorient_chroma(values: NDArray[np.int8], orientation: int) -> NDArray[np.in
 def reorient(signatures: NDArray[np.int8], orientation: int) -> NDArray[np.int8]:
     """Return the signatures of the mirrored or rotated images.
 
-    Exact and without the images: mirroring changes the sign of the odd horizontal frequencies, turning upside down
-    the sign of the odd vertical ones, and a quarter turn also swaps the two. That holds for an image that is not square
-    as well, for a signature is made of the whole image squeezed to 32 x 32, and squeezing the turned image gives
-    the turned square.
+    This is exact: mirroring changes the sign of the odd horizontal frequencies, flipping upside down the sign of the
+    odd vertical ones, and a quarter turn also swaps the two. It holds for images of any shape, since a signature is
+    computed from the whole image squeezed to 32 x 32.
 
     Args:
-        signatures: int8, shape (N, 255), each from -127 to 127.
+        signatures: int8, shape (N, 255), each from -127 to 127; zeros stay zeros.
         orientation: a value of ``ORIENTATIONS``, 0 to 7.
-
-    Returns:
-        int8, shape (N, 255), a new array; zeros stay zeros.
 
     Raises:
         ValueError: for another shape or type, or an orientation out of range.

@@ -47,13 +47,7 @@ _HEIF_BRANDS = {b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b
 
 
 def sniff(data: bytes) -> str | None:
-    """Return the format announced by the first bytes, or None.
-
-    Args:
-        data: the encoded image, any length.
-
-    Returns:
-        one of ``DECODED``, the name of a known format that is refused, or None where nothing is recognised.
+    """Return one of ``DECODED``, the name of a known format that is refused, or None if nothing is recognised.
 
     >>> sniff(b"GIF89a..."), sniff(b"%PDF-1.7"), sniff(b"hello")
     ('gif', 'pdf', None)
@@ -95,7 +89,7 @@ def webp_canvas(data: bytes) -> tuple[int, int] | None:
 
 
 def ends_early(data: bytes, name: str) -> bool:
-    """Return whether a container's lengths promise more bytes than present (WebP, AVIF and HEIF)."""
+    """Return whether a container's header declares more bytes than present (WebP, AVIF and HEIF)."""
     if name == "webp":
         return len(data) < 12 or int.from_bytes(data[4:8], "little") + 8 > len(data)
     if name not in ("avif", "heif"):

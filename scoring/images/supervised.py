@@ -1,8 +1,8 @@
 """Decoder processes, which may crash, hang or grow without affecting others.
 
-Each is started when a thread first needs one and none is idle, serves one image after another, and is replaced when it
-dies. It has a limit on its processor time and on its memory for each image, and is gone when this process is: it ends
-itself when its socket is closed, and the time of what it is busy with is limited by the system.
+A process is started when a thread needs one and none is idle, decodes one image after another, and is replaced if it
+dies. CPU time and memory per image are limited. It ends with this process: when its socket closes, or at the latest
+when its CPU time is used up.
 """
 
 import atexit
@@ -52,11 +52,7 @@ _PORT_SCRIPT = "import sys; sys.path[:] = {paths}; from {module} import serve_po
 
 
 class Lost(Exception):
-    """A decoder ended or was ended.
-
-    Attributes:
-        status: ``timeout`` or ``crashed``.
-    """
+    """A decoder process died or was killed; ``status`` is ``timeout`` or ``crashed``."""
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
@@ -64,11 +60,7 @@ class Lost(Exception):
 
 
 class Child:
-    """One decoder process.
-
-    Raises:
-        InputError: if it cannot be started.
-    """
+    """One decoder process; InputError if it cannot be started."""
 
     module = "scoring.images.child"  # what its process runs
 
@@ -96,10 +88,9 @@ class Child:
         return self._process.poll() is None
 
     def ask(self, message: dict[str, Any], data: bytes, seconds: float) -> tuple[dict[str, Any], Place]:
-        """Send a frame and bytes, and return the answer with its pixels.
+        """Send a message and bytes; return the answer with its pixels.
 
-        Raises:
-            Lost: it died, or took longer than ``seconds`` allow.
+        Raises ``Lost`` if the process died, or took longer than ``seconds`` allow.
         """
         wait = max(LEAST_WAIT, PATIENCE * seconds)
         self._socket.settimeout(wait)
@@ -111,13 +102,13 @@ class Child:
         return self._receive(wait)
 
     def end(self) -> None:
-        """End it, even while it decodes."""
+        """Kill the process, even while it decodes."""
         self._socket.close()
         self._process.kill()
         self._process.wait()
 
     def forget(self) -> None:
-        """Close our end of its socket, in a process that did not start it."""
+        """Close this end of the socket, in a fork of the process that started the decoder."""
         self._socket.close()
         self._process.returncode = 0  # not ours to wait for
 
@@ -144,14 +135,14 @@ class Child:
             raise self._lost(f"no answer in {wait:g} s") from None
 
     def _some(self, n_bytes: int) -> tuple[bytes, list[int]]:
-        """Return up to ``n_bytes`` that have arrived, with their descriptors."""
+        """Return up to ``n_bytes`` that have arrived, with the received file descriptors."""
         if not SHARES_MEMORY:
             return self._socket.recv(min(n_bytes, LONGEST_FRAME)), []
         more, places, _, _ = socket.recv_fds(self._socket, LONGEST_FRAME, 1)
         return more, places
 
     def _pixels(self, n_bytes: int, until: float) -> bytearray:
-        """Return the pixels that follow a frame; memory grows with what arrives, not with what is claimed."""
+        """Return the pixels that follow a message; memory grows with the bytes received, not the announced size."""
         pixels = bytearray()
         while len(pixels) < n_bytes:
             self._socket.settimeout(max(0.001, until - time.monotonic()))
@@ -162,7 +153,7 @@ class Child:
         return pixels
 
     def _lost(self, when_it_lives: str) -> Lost:
-        """End it if needed, and return why it was lost."""
+        """Kill the process if needed, and return why it was lost."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         code = self._process.poll()
@@ -200,10 +191,9 @@ def _start(module: str, environment: dict[str, str]) -> tuple[socket.socket, "su
 
 
 def _start_at_port(module: str, environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
-    """Start a decoder that connects to a local port, if sockets are not inherited (Windows).
+    """Start a decoder that connects to a local port, for systems where sockets are not inherited (Windows).
 
-    Raises:
-        OSError: if it cannot be started, or does not connect.
+    Raises OSError if it cannot be started or does not connect.
     """
     word = secrets.token_hex(16)  # so that no other program of this machine is taken for it
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -236,10 +226,10 @@ C = TypeVar("C", bound=Child)
 
 
 class Children(Generic[C]):
-    """The idle decoders of this process.
+    """The idle decoder processes of this process.
 
     Args:
-        start: starts one.
+        start: starts a new one.
     """
 
     def __init__(self, start: Callable[[], C]) -> None:
@@ -260,7 +250,7 @@ class Children(Generic[C]):
         return self._start()
 
     def give_back(self, child: C) -> None:
-        """Keep a decoder that has answered for the next image."""
+        """Add a decoder that has answered to the idle ones."""
         with self._lock:
             self._idle.append(child)
 
@@ -276,7 +266,7 @@ class Children(Generic[C]):
                 self._idle.pop().end()
 
     def _forget(self) -> None:
-        """Leave the decoders to the process that started them, in a fork of it."""
+        """Forget all decoders, in a fork: they belong to the parent process."""
         self._lock = threading.Lock()
         for child in self._idle:
             child.forget()
@@ -289,7 +279,7 @@ CHILDREN = Children(Child)
 class ChildImage:
     """An image whose header was read in a decoder process; as ``LocalImage``.
 
-    What a decoder crashes on is tried once more with a new one: the first may have been ended from outside.
+    After a crash the image is tried once more in a new process, since the first may have been killed from outside.
     """
 
     def __init__(self, data: bytes, name: str, options: DecodeOptions) -> None:
@@ -299,7 +289,7 @@ class ChildImage:
         self.header = self._twice(self._open)
 
     def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
-        """Decode it."""
+        """Decode the image; return it and a warning or None."""
         reply, place = self._twice(self._get, {"what": "raster", "short_side": short_side})
         if place is None:
             raise ValueError(f"expected a place of pixels, got {sorted(reply)}")
@@ -314,7 +304,7 @@ class ChildImage:
         return raster, reply["warning"]
 
     def close(self) -> None:
-        """Inform the decoder, if it still waits, that nothing follows."""
+        """Inform the decoder that the pixels are not needed, if it still waits."""
         if self._child is not None:
             with suppress(Lost):
                 self._ask({"what": "nothing"})
@@ -378,7 +368,7 @@ def opened_in_child(data: bytes, name: str, options: DecodeOptions) -> Iterator[
 
     Raises:
         DecodeError: as ``LocalImage``; also ``timeout`` and ``crashed``.
-        MemoryError: it needs more than the decoder may take.
+        MemoryError: the image needs more memory than the limit.
         InputError: no process can be started.
     """
     image = ChildImage(data, name, options)

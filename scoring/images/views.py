@@ -20,10 +20,10 @@ class SignatureView:
     """One transformed view of an image.
 
     Attributes:
-        name: in words, such as ``mirrored``.
+        name: such as ``mirrored``.
         apply: signatures (N, 255) int8 -> signatures of the views, (N, 255) int8; zero rows stay zero.
-        undo: what gives the old signatures again.
-        undone_by: name of the view that does so.
+        undo: the inverse of ``apply``.
+        undone_by: name of the inverse view.
     """
 
     name: str
@@ -33,11 +33,11 @@ class SignatureView:
 
 
 def views(*, mirrored: bool = False, rotated: bool = False) -> tuple[SignatureView, ...]:
-    """Return the views for finding copies of a kind, identity first, each with its inverse.
+    """Return the views for finding transformed copies, identity first, each with its inverse.
 
     Args:
-        mirrored: also left and right exchanged.
-        rotated: also turned by 90, 180 and 270 degrees; with ``mirrored`` all eight symmetries of the square.
+        mirrored: include the mirror image.
+        rotated: include rotations by 90, 180 and 270 degrees; with ``mirrored`` all eight symmetries of the square.
     """
     turns = [AS_IT_IS]
     if rotated:

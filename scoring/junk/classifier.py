@@ -1,8 +1,8 @@
 """The junk classifier: dataset images against corrupted copies, cross-fitted, robust to junk in the dataset.
 
-Linear in scaled features and in the embedding. Junk that is in the dataset already, often as a crowd of near-equal
-images, must not teach the classifier that it is normal. So suspects are found first by classifiers that have not seen
-the image's own cluster, and left out; then every image is judged by a classifier of the other images.
+Linear in scaled features and in the embedding. Junk already in the dataset, often as groups of near duplicates, must
+not be learned as normal. So suspects are first found by classifiers trained without the image's cluster, and removed
+from training; then every image is scored by a classifier trained without it.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,9 @@ class JunkClassifier:
     """A classifier that separates a dataset from corrupted copies of its images.
 
     Attributes:
-        names: columns that it reads.
-        scale: of their features.
-        mean: of the dataset's embeddings at length 1, shape (D,).
+        names: columns of the features.
+        scale: scaling of the features.
+        mean: of the dataset's normalised embeddings, shape (D,).
         on_features: coefficients of each fold, shape (K, G).
         on_embedding: the same, shape (K, D).
         intercept: the same, shape (K,).
@@ -58,9 +58,7 @@ class JunkClassifier:
     def log_odds(self, seen: JunkInputs) -> Floats:
         """Return the log odds of junk, shape (N,): the mean over the folds minus the threshold.
 
-        Raises:
-            KeyError: for a column that is missing.
-            ValueError: for embeddings of another width.
+        Raises KeyError for a missing column, ValueError for embeddings of another width.
         """
         if seen.embedding.shape[1] != len(self.mean):
             raise ValueError(f"expected embeddings of {len(self.mean)} numbers, got {seen.embedding.shape[1]}")
@@ -83,9 +81,9 @@ class TrainedClassifier:
 
     Attributes:
         classifier: the classifier.
-        log_odds: of each image, by a fold that has not seen it, shape (N,); 0 at the threshold, and for an image above
-            it that is more like the other images than like corrupted copies.
-        held_out: how well it separates the dataset from corrupted copies that it has not seen.
+        log_odds: out-of-fold log odds minus the threshold, shape (N,); set to 0 for flagged images that are more like
+            other images than like corrupted copies.
+        held_out: accuracy on held-out images and corrupted copies.
     """
 
     classifier: JunkClassifier
@@ -105,16 +103,13 @@ def probability_of(log_odds: NDArray) -> NDArray[np.float32]:
 def train(
     dataset: JunkInputs, corrupted: JunkInputs, source: NDArray[np.int64], kinds: Sequence[str]
 ) -> TrainedClassifier:
-    """Train the classifier of a dataset.
+    """Train the junk classifier of a dataset; InputError for fewer than 50 images.
 
     Args:
-        dataset: N images, one of each group of copies, in an order that does not depend on what they show.
+        dataset: N images, one of each group of duplicates, in an order independent of their content.
         corrupted: P corrupted copies of some of them.
-        source: which image each copy was made of, shape (P,).
+        source: index of the image of each copy, shape (P,).
         kinds: of corruption, P names.
-
-    Raises:
-        InputError: for fewer than 50 images.
     """
     if len(dataset) < LEAST_IMAGES:
         raise InputError(f"expected at least {LEAST_IMAGES} different images, got {len(dataset)}")
@@ -180,7 +175,7 @@ class _Folds:
 
 @dataclass(frozen=True)
 class _Axes:
-    """Principal axes of embeddings about the mean of the dataset: mean (D,) and axes with their scale (D, K)."""
+    """Principal axes of embeddings around the mean of the dataset: mean (D,) and scaled axes (D, K)."""
 
     mean: Floats
     axes: Floats
@@ -211,12 +206,9 @@ def _cluster_folds(reduced: Floats) -> NDArray[np.int64]:
 
 
 def _cross_fitted(inputs: _Inputs, folds: _Folds, normal: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
-    """Return out-of-fold log odds of images and of copies, and the coefficients, shape (K, G + 1).
+    """Return out-of-fold log odds of images and of copies, and the coefficients of each fold, shape (K, G + 1).
 
-    Args:
-        inputs: of all.
-        folds: of all.
-        normal: images that count as such, shape (N,); the others are judged, and teach nothing.
+    Images that are not ``normal``, shape (N,), are scored, but not used for training.
     """
     judged, copies, every = np.zeros(len(inputs.images)), np.zeros(len(inputs.copies)), []
     for fold in range(folds.count):
@@ -235,7 +227,7 @@ def _cross_fitted(inputs: _Inputs, folds: _Folds, normal: NDArray[np.bool_]) -> 
 def _logistic(rows: Floats, corrupted: NDArray[np.bool_]) -> Floats:
     """Return the coefficients and intercept of a ridge logistic regression with balanced classes.
 
-    By Newton's method, whose step is halved until the loss falls; the loss is convex, so this ends at its minimum.
+    Fitted by Newton's method; the step is halved until the convex loss decreases.
     """
     sign = np.where(corrupted, 1.0, -1.0)
     weight = np.where(corrupted, 0.5 / max(corrupted.sum(), 1), 0.5 / max((~corrupted).sum(), 1))

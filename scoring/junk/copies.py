@@ -29,7 +29,7 @@ MOST_CELLS = 13  # bars, squares or lines of text in one image
 
 
 def dark(pixels: Pixels, draw: Generator) -> Floats:
-    """Leave 1 to 8 % of the light."""
+    """Darken to 1 to 8 % of the light."""
     return pixels * np.float32(_log_uniform(draw, 0.01, 0.08))
 
 
@@ -51,7 +51,7 @@ def blank(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def flat(pixels: Pixels, draw: Generator) -> Floats:
-    """Leave 1 to 8 % of the contrast, around any colour."""
+    """Reduce the contrast to 1 to 8 %, around a random colour."""
     left, plain = _log_uniform(draw, 0.01, 0.08), _colour(draw)
     apart = pixels - pixels.mean((0, 1), dtype=np.float32)
     return _float(plain + np.float32(left) * apart)
@@ -64,7 +64,7 @@ def blurred(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def noisy(pixels: Pixels, draw: Generator) -> Floats:
-    """Add Gaussian noise with a sigma of 60 to 200 grey levels, coloured or grey; in 40 % noise alone."""
+    """Add Gaussian noise with a sigma of 60 to 200 grey levels, coloured or grey; in 40 % return noise alone."""
     sigma, alone, grey = _log_uniform(draw, 60, 200), draw.uniform() < 0.4, draw.uniform() < 0.3
     coarse = draw.choice([0.5, 1.0, 1.0])  # the noise of an image of half the size, enlarged
     height, width = pixels.shape[:2]
@@ -76,7 +76,7 @@ def noisy(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def enlarged(pixels: Pixels, draw: Generator) -> Floats:
-    """Reduce to a short side of 4 to 14 pixels, at most a third, and enlarge by one of three filters."""
+    """Reduce to a short side of 4 to 14 pixels, at most a third of it, and enlarge by one of three filters."""
     side, mode = draw.uniform(4, 14), str(draw.choice(["nearest", "bilinear", "bicubic"]))
     height, width = pixels.shape[:2]
     short = min(height, width)
@@ -168,7 +168,7 @@ def pattern(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def scrambled(pixels: Pixels, draw: Generator) -> Floats:
-    """Move pixels: shuffle them all, or shift every row, as a wrong row length does."""
+    """Shuffle all pixels, or shift every row, as a wrong row length does."""
     kind, slope = int(draw.integers(0, 3)), draw.uniform(0.05, 0.95)
     height, width = pixels.shape[:2]
     if kind == 0:
@@ -206,15 +206,14 @@ def corrupt(pixels: Pixels, kind: str, digest: str) -> Pixels:
     Args:
         pixels: uint8, shape (H, W, 3).
         kind: a key of ``CORRUPTIONS``.
-        digest: hexadecimal digest of the encoded image, which seeds the random numbers; copies of one image at several
-            sizes get the same parameters.
+        digest: hexadecimal digest of the encoded image, which seeds the random parameters, equal at all sizes.
     """
     draw = np.random.default_rng([int(digest[:16], 16), KINDS.index(kind)])
     return rounded(CORRUPTIONS[kind](pixels, draw))
 
 
 def rounded(pixels: NDArray) -> Pixels:
-    """Return an image in whole grey levels from 0 to 255."""
+    """Return an image rounded and clipped to whole grey levels from 0 to 255."""
     return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
 
 
@@ -227,7 +226,7 @@ def resized(pixels: NDArray, height: int, width: int, mode: str) -> Floats:
 
 
 def _sign(kind: int, u: NDArray, v: NDArray) -> NDArray[np.bool_]:
-    """Return where the sign of a placeholder is drawn, in units of its half size; nowhere for text alone."""
+    """Return a mask of the sign of a placeholder, from coordinates in units of its half size; empty for text alone."""
     thick = 0.08
     if kind == 0:  # a framed image: a hill and a sun
         frame = (np.abs(u) < 1) & (np.abs(v) < 0.75) & ~((np.abs(u) < 1 - thick) & (np.abs(v) < 0.75 - thick))
@@ -243,7 +242,7 @@ def _sign(kind: int, u: NDArray, v: NDArray) -> NDArray[np.bool_]:
 
 
 def _line_of_text(u: NDArray, v: NDArray, half: float, letter: float, lengths: NDArray) -> NDArray[np.bool_]:
-    """Return where a line of blocks for letters is drawn, centred at u = 0, from v = 0 down."""
+    """Return a mask of a line of blocks for letters, centred at u = 0, from v = 0 down."""
     ends = np.cumsum(lengths) * letter
     place = np.searchsorted(ends, np.clip(u + half, 0, None) % ends[-1], side="right").clip(max=len(lengths) - 1)
     start = ends[place] - lengths[place] * letter
@@ -252,7 +251,7 @@ def _line_of_text(u: NDArray, v: NDArray, half: float, letter: float, lengths: N
 
 
 def _strokes(u: NDArray, v: NDArray, widths: NDArray, rises: NDArray) -> NDArray[np.bool_]:
-    """Return where letters are drawn in a line, in units of its height; every seventh is a space."""
+    """Return a mask of the letters of a line, from coordinates in units of its height; every seventh is a space."""
     ends = np.cumsum(widths + 0.12)
     place = np.searchsorted(ends, u % ends[-1], side="right").clip(max=len(widths) - 1)
     start = ends[place] - widths[place] - 0.12
@@ -299,9 +298,8 @@ class Copy:
 
     Attributes:
         kind: of corruption.
-        pixels: what the model reads, uint8, shape (S, S, 3).
-        quality: measures; None where they were not wanted. Blocking and JPEG quality say nothing of a copy that was
-            never a file, and are None.
+        pixels: input of the model, uint8, shape (S, S, 3).
+        quality: measures, if requested. Blocking and JPEG quality are None: a copy was never a file.
     """
 
     kind: str
@@ -314,8 +312,8 @@ def corrupted_copies(
 ) -> list[Copy]:
     """Return a corrupted copy of an image for each kind.
 
-    The corruption is applied at the size at which quality is measured, and again at the size that the model reads
-    where that is larger, with the same parameters: so its cost does not depend on the size of the image.
+    The corruption is applied at the size for measuring quality, and with the same parameters at the model's input size
+    if that is larger, so that its cost does not depend on the size of the image.
 
     Args:
         image: from ``decode_small`` with ``side_needed``, uint8, shape (H, W, 3).

@@ -37,7 +37,7 @@ class JunkInputs:
     """The features of N images.
 
     Attributes:
-        columns: quality columns and columns of trained heads by name, shape (N,), NaN where an image has no value.
+        columns: quality columns and columns of trained heads by name, shape (N,), NaN if missing.
         embedding: shape (N, D), any length above 0.
     """
 
@@ -48,18 +48,18 @@ class JunkInputs:
         return len(self.embedding)
 
     def features(self, names: Sequence[str]) -> Floats:
-        """Return the features of some columns, shape (N, F); see ``features_of``."""
+        """Return the features of the named columns, shape (N, F); see ``features_of``."""
         return features_of(self.columns, names) if names else np.zeros((len(self), 0))
 
     def take(self, rows: NDArray) -> "JunkInputs":
-        """Return some of the images, by number or mask."""
+        """Return a subset of the images, by index or mask."""
         return JunkInputs({name: values[rows] for name, values in self.columns.items()}, self.embedding[rows])
 
 
 def columns_read(names: Iterable[str]) -> tuple[str, ...]:
     """Return the columns of a table that the classifier reads, in the table's order.
 
-    Of a kappa and the uncertainty of the same method, which is 1 / kappa, only kappa is read.
+    The uncertainty 1 / kappa is skipped if its kappa is present.
 
     >>> columns_read(["key", "quality_noise", "quality_jpeg", "kappa_visimsiam", "unc_visimsiam"])
     ('quality_noise', 'kappa_visimsiam')
@@ -72,12 +72,10 @@ def columns_read(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def features_of(columns: Mapping[str, NDArray[np.floating]], names: Iterable[str]) -> Floats:
-    """Return the features of some columns, shape (N, F): quality columns and their logarithms.
+    """Return the features of the named columns, shape (N, F): quality columns and their logarithms, and trained heads.
 
-    Columns of heads count in logarithms, a probability in log odds; a value without logarithm counts as the least.
-
-    Raises:
-        KeyError: for a column that is missing.
+    Columns of heads are transformed to logarithms, probabilities to log odds; values without a logarithm get the
+    smallest one. Raises KeyError for a missing column.
     """
     features = []
     for name in names:
@@ -104,7 +102,7 @@ class Scale:
     Attributes:
         centre: median of each feature among the images of the dataset, shape (F,).
         spread: standard deviation over them and their corrupted copies, shape (F,).
-        missing: which features are missing somewhere, and so get one that says whether they are, shape (F,).
+        missing: features with missing values, which get an additional indicator, shape (F,).
     """
 
     centre: Floats
@@ -113,7 +111,7 @@ class Scale:
 
     @classmethod
     def of(cls, dataset: Floats, corrupted: Floats) -> "Scale":
-        """Estimate it from features of the dataset (N, F) and of corrupted copies (P, F)."""
+        """Estimate the scaling from features of the dataset (N, F) and of corrupted copies (P, F)."""
         both = np.concatenate([dataset, corrupted])
         if not both.shape[1]:
             return cls(np.zeros(0), np.ones(0), np.zeros(0, bool))
@@ -123,7 +121,7 @@ class Scale:
         return cls(centre, spread, unknown.any(0))
 
     def scaled(self, features: Floats) -> Floats:
-        """Return the scaled features, their distances from the centre, and which are missing, shape (N, 2 F + M)."""
+        """Return the scaled features, their absolute values, and the indicators of missing ones, shape (N, 2 F + M)."""
         unknown = np.isnan(features)
         z = np.clip(np.where(unknown, 0.0, (features - self.centre) / self.spread), -FARTHEST, FARTHEST)
         return np.concatenate([z, np.abs(z), unknown[:, self.missing].astype(np.float64)], axis=1)

@@ -29,17 +29,17 @@ class HeldOut:
     """Measures on the dataset and on corrupted copies, each judged by a fold without it.
 
     Attributes:
-        images: of the dataset.
-        copies: corrupted ones.
+        images: number of images of the dataset.
+        copies: number of corrupted copies.
         auroc: corrupted copies against the images that are not flagged, with its 95 % interval.
         detected: share of the corrupted copies above the threshold, with its 95 % interval.
         by_kind: the same by kind of corruption.
         flagged: share of the images above the threshold, which bounds the false alarms.
         false_alarms: share of clean images expected above the threshold, by the tail below it.
-        doubtful: share of the images above the threshold though hardly nearer to corrupted copies than to images
-            below it, by all inputs or by the features alone, whichever are more: at most a fifth of planted junk, and
-            two in five or more of false alarms in drawn graphics.
-        undecided: share of them that were set to the threshold, since they are not even as near.
+        doubtful: share of the flagged images that are hardly nearer to corrupted copies than to unflagged images, by
+            all inputs or by the features alone, whichever is more. Measured: at most a fifth for planted junk, two
+            fifths or more for false alarms in drawn graphics.
+        undecided: share of the flagged images set to the threshold, since they are nearer to unflagged images.
     """
 
     images: int
@@ -90,8 +90,8 @@ def held_out(
     """Measure a classifier from log odds that are 0 at the threshold.
 
     Args:
-        images: of the dataset, shape (N,).
-        copies: of corrupted copies, shape (P,).
+        images: log odds of the dataset's images, shape (N,).
+        copies: log odds of corrupted copies, shape (P,).
         kinds: of corruption, P names.
         near: ``nearness`` of the images above the threshold, before some were set to it; empty if not measured.
         near_in_features: the same without the embedding.
@@ -112,17 +112,17 @@ def held_out(
 
 
 def nearness(images: Floats, copies: Floats, source: NDArray[np.int64], flagged: NDArray[np.bool_]) -> Floats:
-    """Return how near flagged images are to the other images, in order; above 1: nearer than to corrupted copies.
+    """Return how near each flagged image is to unflagged images; above 1: nearer than to corrupted copies.
 
-    The mean distance to the 3 nearest corrupted copies, divided by that to the 3 nearest images that are not flagged;
-    of the more numerous, proportionally more than 3 count. Measured on 15 datasets: of flagged images that are clean,
-    nine in ten have 0.86 or more; of planted junk, one in ten has more than 0.8 (enlarged from 12 pixels, colour bars).
+    The mean distance to the 3 nearest corrupted copies divided by the mean distance to the 3 nearest unflagged images;
+    proportionally more than 3 of the more numerous kind. On 15 datasets, nine in ten clean flagged images had 0.86 or
+    more, and one in ten of planted junk above 0.8 (enlarged from 12 pixels, colour bars).
 
     Args:
         images: inputs of the classifier, shape (N, G).
         copies: of corrupted copies, shape (P, G).
-        source: which image each copy was made of, shape (P,); it is not compared with this image.
-        flagged: images, shape (N,); some are not flagged.
+        source: index of the image of each copy, shape (P,); an image is not compared with its copies.
+        flagged: mask, shape (N,); not all True.
     """
     rows, others = np.flatnonzero(flagged), images[~flagged]
     fewer = min(len(others), len(copies))
@@ -148,7 +148,7 @@ def _mean_of_nearest(distances: Floats, count: int) -> Floats:
 
 
 def tail_share(log_odds: Floats) -> float:
-    """Return the share of images expected above 0 by the exponential tail between the 90 % and the 99 % quantile."""
+    """Return the share of images expected above 0 by an exponential tail through the 90 % and the 99 % quantile."""
     if not len(log_odds):
         return 1.0
     upper, last = np.quantile(log_odds, [0.9, 0.99])

@@ -31,11 +31,7 @@ def to_json(classifier: JunkClassifier) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> JunkClassifier:
-    """Return the classifier that ``to_json`` wrote.
-
-    Raises:
-        KeyError, TypeError, ValueError: if it is invalid, or one of another version.
-    """
+    """Return the classifier that ``to_json`` wrote; KeyError, TypeError or ValueError for an invalid record."""
     if value["version"] != VERSION:
         raise ValueError(f"a junk classifier of version {value['version']!r}, this curate writes {VERSION}")
     names = tuple(str(name) for name in value["columns"])

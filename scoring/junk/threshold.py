@@ -1,4 +1,4 @@
-"""The junk threshold: above the tail of a dataset's own images, below most of their corrupted copies."""
+"""The junk threshold: above the tail of a dataset's images, below most of their corrupted copies."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ FEW, EXPLAINED = 0.001, 1.5  # see ``flagged_most``
 def tail_bound(log_odds: Floats, tail: float) -> float:
     """Return a bound above nearly all images: the median plus ``tail`` times its distance to the 80 % quantile.
 
-    Both quantiles are in the bulk of the dataset, so that some junk among the images hardly moves the bound.
+    Both quantiles are in the bulk of the dataset, so that a small share of junk hardly moves the bound.
     """
     middle, upper = np.quantile(log_odds, [0.5, UPPER])
     return float(middle + tail * (upper - middle))
@@ -26,8 +26,8 @@ def threshold_of(judged: Floats, copies: Floats, normal: NDArray[np.bool_]) -> f
 
     Args:
         judged: log odds of the images of a dataset, shape (N,).
-        copies: of corrupted copies, shape (P,).
-        normal: images that are no suspects, shape (N,), by which the tail is measured.
+        copies: log odds of corrupted copies, shape (P,).
+        normal: mask of the images that measure the tail, without suspects, shape (N,).
     """
     highest = float(np.quantile(copies, MISSED))
     lowest = float(np.clip(tail_bound(judged[normal], TAIL), LEAST, max(LEAST, highest)))
@@ -35,12 +35,11 @@ def threshold_of(judged: Floats, copies: Floats, normal: NDArray[np.bool_]) -> f
 
 
 def flagged_most(judged: Floats, copies: Floats, lowest: float) -> float:
-    """Return the lowest threshold, from ``lowest`` on, above which few images lie that junk does not explain.
+    """Return the lowest threshold, >= ``lowest``, above which few flagged images are left unexplained by junk.
 
-    Where a dataset holds junk, a share of its images lies above the median of the corrupted copies, and as many below
-    it. What lies between the threshold and that median beyond this share is the tail of the dataset: up to 0.1 % of
-    all images, so that few are flagged where nothing is surely junk, and half as much again as the share of junk,
-    since not all junk is like the corrupted copies.
+    With junk in a dataset, some images lie above the median of the corrupted copies, and about as many below it. Other
+    images between the threshold and that median are the tail of the dataset. It may hold 0.1 % of all images, so that
+    few are flagged in a clean dataset, plus half the share of junk, since not all junk is like the corrupted copies.
     """
     middle = float(np.median(copies))
     share = min(1.0, 2 * float((judged > middle).mean()))

@@ -39,8 +39,8 @@ def fit_linear(
         labels: shape (N,), int64, in [0, n_classes).
         n_classes: C; a class without rows is never predicted.
         c: inverse strength of the penalty, > 0.
-        steps: most steps.
-        tolerance: it stops before when no entry of the gradient of the mean loss exceeds this.
+        steps: maximal number of steps.
+        tolerance: stop when no entry of the gradient of the mean loss exceeds this.
     """
     mean = rows.mean(0)
     scale = float((rows - mean).square().sum(1).mean().sqrt()) or 1.0
@@ -105,18 +105,14 @@ class Predictions:
 def cross_validate(
     rows: Tensor, labels: Tensor, *, folds: int = 5, seed: int = 0, groups: Tensor | None = None
 ) -> Predictions:
-    """Predict every row by a linear classifier fitted on the other folds.
+    """Predict every row by a linear classifier fitted on the other folds; ValueError if ``folds`` is out of range.
 
     Args:
         rows: embeddings, shape (N, D).
         labels: shape (N,), int64, >= 0.
-        folds: parts, at least 2 and at most the rows (or groups); each class is spread over them evenly (see
-            ``spread_folds``).
-        seed: of the folds, and of the ``MOST_ROWS`` rows that a classifier is fitted on where there are more.
+        folds: from 2 to the number of rows (or groups), stratified by ``spread_folds``.
+        seed: of the folds, and of the sample of ``MOST_ROWS`` training rows if there are more.
         groups: shape (N,), int64; rows of one group, such as exact duplicates, share a fold.
-
-    Raises:
-        ValueError: if folds is out of range.
     """
     most = len(rows) if groups is None else len(groups.unique())
     if not 2 <= folds <= most:
@@ -145,9 +141,9 @@ def spread_folds(labels: Tensor, folds: int, *, seed: int, groups: Tensor | None
 
     Args:
         labels: shape (N,), int64.
-        folds: how many, >= 2.
+        folds: number of folds, >= 2.
         seed: of the shuffle.
-        groups: shape (N,), int64; the lowest row of each is dealt out, and the others go with it.
+        groups: shape (N,), int64; rows of a group get the fold of its lowest row.
     """
     if groups is not None:
         _, of_row = torch.unique(groups, return_inverse=True)

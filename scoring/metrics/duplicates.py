@@ -16,9 +16,9 @@ class EqualRows:
         of_row: the group of each row, shape (N,).
         first: the lowest row of each group, shape (P,), ascending.
         size: rows of each group, shape (P,).
-        start: where the group's rows begin in ``members``, shape (P,).
+        start: index of the group's first row in ``members``, shape (P,).
         members: the rows, group by group, ascending in each, shape (N,).
-        rank: how many rows of its group come before a row, shape (N,).
+        rank: number of earlier rows in the same group, shape (N,).
     """
 
     of_row: Tensor
@@ -30,11 +30,7 @@ class EqualRows:
 
 
 def group_duplicates(rows: Tensor) -> EqualRows | None:
-    """Return the groups of equal rows; None if all differ; 0 and -0 are equal.
-
-    Args:
-        rows: shape (N, D), float32 or float64, without NaN.
-    """
+    """Return the groups of equal rows of (N, D), float, without NaN; None if all differ; 0 and -0 are equal."""
     hashes, order = torch.sort(_hashes(rows), stable=True)
     suspect = torch.nonzero(hashes[1:] == hashes[:-1]).flatten()
     if not len(suspect):

@@ -12,13 +12,13 @@ HELD = 1.5  # and those that wait for the next block
 class NearestSoFar:
     """The nearest rows found so far for B rows.
 
-    After the first block, few cosines are above the last one kept of a row. To compare all with it takes a tenth of the
-    time of ``topk``. Of cosines equal to it, those that came first are kept.
+    After the first block, few cosines exceed a row's lowest kept cosine. Comparing all with it takes a tenth of the
+    time of ``topk``. Of equal cosines, the first are kept.
 
     Args:
-        rows: the B rows, none of which is its own neighbour; -1 for what is no row.
-        width: how many neighbours are kept of each.
-        dtype: of what is kept: float32, also of bfloat16, or float64.
+        rows: indices of the B rows, which are excluded as their own neighbours; -1 for queries that are no rows.
+        width: number of neighbours per row.
+        dtype: of the kept cosines: float32 (also for bfloat16) or float64.
     """
 
     def __init__(self, rows: NDArray[np.int64], width: int, dtype: torch.dtype = torch.float32) -> None:
@@ -29,7 +29,7 @@ class NearestSoFar:
         self._limit = np.full(len(rows), -np.inf, self._cosine.dtype)  # a row that is kept is nearer than this
 
     def update(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
-        """Take candidates: cosines (A, M) of some of the rows, shape (A,), with members, shape (M,)."""
+        """Add candidates: cosines (A, M) of rows ``looking`` (A,) with rows ``members`` (M,)."""
         limit = self._limit[looking]
         crowded = np.isneginf(limit)
         if not crowded.all():
@@ -62,7 +62,7 @@ class NearestSoFar:
     def _hold(
         self, looking: NDArray[np.int64], query: NDArray[np.int64], row: NDArray[np.int64], value: Tensor
     ) -> None:
-        """Hold candidates, at most FRESH * width of each of the rows ``looking``, by ascending query."""
+        """Store candidates sorted by query, at most FRESH * width for each of the rows ``looking``."""
         cosine = value.to(torch.from_numpy(self._limit).dtype).numpy()
         other = self.rows[looking[query]] != row
         if not other.all():
@@ -77,7 +77,7 @@ class NearestSoFar:
         self._sort(looking[is_first | (held > HELD * self.width)])
 
     def _sort(self, rows: NDArray[np.int64]) -> None:
-        """Keep the best candidates of some rows, nearest first."""
+        """Sort the candidates of these rows and keep the best ``width``, nearest first."""
         best, place = torch.from_numpy(self._cosine[rows]).topk(self.width, dim=1)
         index = np.take_along_axis(self._index[rows], place.numpy(), 1)
         self._cosine[rows, : self.width], self._cosine[rows, self.width :] = best.numpy(), -np.inf
@@ -87,7 +87,7 @@ class NearestSoFar:
 
 
 def _above(cosine: Tensor, limit: NDArray) -> NDArray[np.bool_]:
-    """Return which cosines are above the limits (A,) of their rows, shape (A, M)."""
+    """Return a mask of the cosines above the limits (A,) of their rows, shape (A, M)."""
     if cosine.dtype == torch.bfloat16:  # unknown to NumPy; the bits of positive numbers are ordered as the numbers
         if (limit >= 0).all():
             bits = torch.from_numpy(limit).bfloat16().view(torch.int16)

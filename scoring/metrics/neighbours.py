@@ -1,4 +1,4 @@
-"""Nearest neighbours of hundreds of thousands of rows, in blocks, and their votes for labels."""
+"""Nearest neighbours of hundreds of thousands of rows, in blocks, and kNN classification."""
 
 import numpy as np
 import torch
@@ -19,15 +19,16 @@ EXACT = 128  # rows at a time whose candidates are measured again
 def nearest(queries: Tensor, references: Tensor, k: int, *, same: bool = False) -> tuple[Tensor, Tensor]:
     """Return the cosine and index of the k references nearest to each query, nearest first.
 
-    Rows that are equal in every bit are one point of the search: they tie exactly, and among them the lower index
-    comes first. Neighbours are found by products in the precision given; where two cosines are within 2e-6 they are
-    computed again in float64, and equal ones go to the lower index. Memory is bounded by blocks, whatever N and M.
+    Bit-identical rows are searched as one point; ties go to the lower index. Cosines are computed in the dtype of the
+    input; those within 2e-6 of each other are computed again in float64. Memory is bounded by blocks, independent of N
+    and M.
 
     Args:
         queries: unit vectors, shape (N, D).
         references: unit vectors, shape (M, D).
         k: neighbours, 1 <= k <= M, or M-1 with ``same``.
-        same: queries are the references, and row i is no neighbour of itself; its exact duplicates are.
+        same: queries are the references, and row i is excluded from its own neighbours, but its exact duplicates are
+            not.
 
     Returns:
         Cosines, of the type of the queries, and indices, int64, each of shape (N, k).
@@ -59,7 +60,7 @@ def nearest(queries: Tensor, references: Tensor, k: int, *, same: bool = False) 
 def _expand(
     groups: EqualRows, cosine: Tensor, point: Tensor, k: int, start: int, *, same: bool
 ) -> tuple[Tensor, Tensor]:
-    """Turn the nearest points of B rows, starting with row ``start``, into their k nearest rows."""
+    """Expand the nearest points of B rows, starting with row ``start``, into their k nearest rows."""
     size = groups.size[point]  # (B, P)
     if same:
         size[:, 0] -= 1  # the row itself
@@ -75,7 +76,7 @@ def _expand(
 
 
 def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Tensor, Tensor]:
-    """Return the k best of distinct references; k may be 0."""
+    """Return the k nearest of distinct references; k may be 0."""
     if not k:
         return queries.new_zeros(len(queries), 0), torch.zeros(len(queries), 0, dtype=torch.long)
     cosines, indices = [], []
@@ -101,8 +102,9 @@ def candidates(block: Tensor, references: Tensor, k: int, first_row: int | None,
         block: unit vectors, shape (B, D).
         references: unit vectors of the same type, shape (M, D).
         k: 1 <= k <= M, or M-1 with ``first_row``.
-        first_row: the block is the references from this one on, and no row is similar to itself; None if it is not.
-        room: B x R numbers, R = 8,192, taken once: fresh pages cost as much again.
+        first_row: index of the block's first row among the references, to exclude each row itself; None if the block is
+            not part of them.
+        room: buffer of B x R numbers, R = 8,192, allocated once: new pages double the time.
     """
     rows = np.full(len(block), -1) if first_row is None else np.arange(first_row, first_row + len(block))
     so_far = NearestSoFar(rows, k, torch.float64 if block.dtype == torch.float64 else torch.float32)
@@ -116,7 +118,7 @@ def candidates(block: Tensor, references: Tensor, k: int, first_row: int | None,
 
 
 def _measured(block: Tensor, references: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cosines, computed in float64, of candidates (B, K) that are sorted by index."""
+    """Return the cosines of candidates (B, K), sorted by index, computed in float64."""
     index = candidates.sort(dim=1).values
     vectors = references.index_select(0, index.flatten()).view(*index.shape, references.shape[1]).double()  # (B, K, D)
     return torch.einsum("bkd,bd->bk", vectors, block.double()).to(block.dtype), index
@@ -131,12 +133,12 @@ def knn_predict(
         queries: unit vectors, shape (N, D).
         references: unit vectors, shape (M, D).
         labels: of the references, shape (M,), int64, >= 0.
-        k: voters.
-        temperature: > 0; a smaller one listens more to the nearest.
+        k: number of neighbours.
+        temperature: > 0; smaller values give the nearest more weight.
         same: as in ``nearest``.
 
     Returns:
-        Shape (N,), int64; of equal votes the lower class.
+        Shape (N,), int64; ties go to the lower class.
 
     Source: Wu et al. 2018, arXiv:1805.01978, sec. 3.4.
     """
@@ -145,15 +147,12 @@ def knn_predict(
 
 
 def knn_vote(cosine: Tensor, classes: Tensor, *, temperature: float = 0.07) -> Tensor:
-    """Return the majority class of known neighbours.
+    """Return the class with the largest vote of known neighbours, shape (N,), int64; ties go to the lower class.
 
     Args:
         cosine: to each neighbour, shape (N, k).
         classes: of each neighbour, shape (N, k), int64, >= 0.
-        temperature: > 0.
-
-    Returns:
-        Shape (N,), int64; of equal votes the lower class.
+        temperature: > 0; votes are weighted exp(cosine / temperature).
     """
     weight = ((cosine.double() - cosine.double().amax(1, keepdim=True)) / temperature).exp()  # the nearest weighs 1
     winners = []
@@ -166,13 +165,9 @@ def knn_vote(cosine: Tensor, classes: Tensor, *, temperature: float = 0.07) -> T
 
 
 def recall_at_1(embedding: Tensor, labels: Tensor) -> NDArray[np.bool_]:
-    """Return for each row whether its nearest other row has its label.
+    """Return whether the nearest other row has the same label, for embeddings of unit length (N, D) and labels (N,).
 
-    The row itself is left out by its index; of exact duplicates the one with the lowest index is the nearest.
-
-    Args:
-        embedding: unit vectors, shape (N, D).
-        labels: shape (N,).
+    Of exact duplicates, the row with the lowest index is the nearest.
     """
     _, index = nearest(embedding, embedding, 1, same=True)
     return (labels[index[:, 0]] == labels).numpy()

@@ -1,4 +1,4 @@
-"""Uncertainty of a share: Wilson and exact intervals, and tests of a share sampled by strata."""
+"""Confidence intervals of a share (Wilson, Clopper-Pearson), and tests of a share from a stratified sample."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
 
     Args:
         successes: in [0, n].
-        n: trials; may be a fraction, such as an effective number. 0 gives (NaN, 0, 1): nothing is known.
+        n: number of trials; may be fractional, such as an effective number. 0 gives (NaN, 0, 1).
         level: in (0, 1).
 
     Raises:
@@ -58,7 +58,7 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval:
 
     Args:
         successes: in [0, n].
-        n: independent trials; 0 gives (NaN, 0, 1): nothing is known.
+        n: independent trials; 0 gives (NaN, 0, 1).
         level: in (0, 1); half of the error is on each side.
 
     Raises:
@@ -86,9 +86,9 @@ class Stratum:
     """A stratum of a population, and a simple random sample of it without replacement.
 
     Attributes:
-        size: members, >= 1.
-        n: of them looked at, in [0, size].
-        positive: of those, that have the property, in [0, n]; a sum of shares in [0, 1] where it is had in part.
+        size: number of members, >= 1.
+        n: size of the sample, in [0, size].
+        positive: sampled members with the property, in [0, n]; partial ones count as a share in [0, 1].
     """
 
     size: int
@@ -100,12 +100,12 @@ class Stratum:
             raise ValueError(f"expected size >= 1, n in [0, size] and positive in [0, n], got {self}")
 
     def turned(self) -> "Stratum":
-        """Return the same sample with members without the property counted instead."""
+        """Return the same stratum for the complementary property."""
         return Stratum(self.size, self.n, self.n - self.positive)
 
 
 def stratified_share(strata: Sequence[Stratum]) -> float:
-    """Return the estimated share in the population; NaN if a stratum has no sample."""
+    """Return the estimated share of the population; NaN if a stratum has no sample."""
     total = sum(stratum.size for stratum in strata)
     if not total or any(stratum.n == 0 for stratum in strata):
         return float("nan")
@@ -115,25 +115,24 @@ def stratified_share(strata: Sequence[Stratum]) -> float:
 def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
     """Return a p value for the hypothesis that at most ``share`` of the population has the property.
 
-    With T the estimated share, it bounds the probability of a T as high as the one seen, whatever the shares p_h of the
-    strata are, as long as together they make ``share`` or less and agree with what was seen. A stratum of which every
-    member was looked at is known and left out of T. If one stratum is left, the probability is exact (hypergeometric).
-    If several are, it is Chernoff's bound, the least over lambda of
+    With T the estimated share, it bounds the probability of a T at least as high as observed, over all shares p_h of
+    the strata that are consistent with the sample and give a total of ``share`` or less. Fully sampled strata are known
+    and excluded from T. If one stratum remains, the probability is exact (hypergeometric), otherwise it is Chernoff's
+    bound, the minimum over lambda of
 
         max over p of  exp(-lambda T) prod_h (1 - p_h + p_h exp(lambda W_h / n_h))^n_h,   sum_h W_h p_h <= share,
 
-    which holds for samples without replacement too, since their exponential moments are no larger, and for members that
-    have the property in part (theorem 1 is for shares in [0, 1]). The maximum is of
-    a concave function, so it is found, not guessed. If every answer is yes and samples are proportional to sizes, the
-    bound is share^n, the exact one of an undivided sample; at T = 0.95 of 100 answers the lower bound that it gives
-    is about 0.02 below the exact one of an undivided sample.
+    which also holds for samples without replacement, whose exponential moments are no larger, and for partial members
+    (theorem 1 is for shares in [0, 1]). The maximised function is concave. If all sampled members are positive and
+    samples are proportional to sizes, the bound is share^n, as for an unstratified sample; at T = 0.95 of 100 the
+    resulting lower bound is about 0.02 below the exact one of an unstratified sample.
 
     Args:
         strata: of the population, at least one.
         share: in [0, 1].
 
     Returns:
-        In [0, 1]. Below alpha in at most a share alpha of all samples, if "at most" is true.
+        In [0, 1]; under the hypothesis, below alpha with a probability of at most alpha.
 
     Source: Hoeffding 1963, "Probability inequalities for sums of bounded random variables", theorems 1 and 4.
     """
@@ -158,13 +157,9 @@ def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
 
 
 def chance_of_at_least(seen: int, drawn: int, marked: int, total: int) -> float:
-    """Return the exact probability that at least ``seen`` of some members drawn without replacement are marked.
+    """Return the exact probability that >= ``seen`` of ``drawn`` members, without replacement, are marked.
 
-    Args:
-        seen: in [0, drawn].
-        drawn: of the members, at random.
-        marked: members.
-        total: members, >= 1.
+    Of ``total`` members, ``marked`` are.
 
     >>> round(chance_of_at_least(2, 2, 2, 4), 6)  # both of two marked among four: 1 in 6
     0.166667
@@ -177,7 +172,7 @@ def chance_of_at_least(seen: int, drawn: int, marked: int, total: int) -> float:
 
 
 def _hypergeometric_tail(stratum: Stratum, seen: int, good: int) -> float:
-    """Return the probability of at least ``seen`` when ``good`` of ``stratum.size`` members have the property."""
+    """Return the probability of at least ``seen`` if ``good`` of ``stratum.size`` members have the property."""
     i = np.arange(seen, min(stratum.n, good) + 1)
     bad = stratum.size - good
     i = i[stratum.n - i <= bad]
@@ -192,7 +187,7 @@ def _hypergeometric_tail(stratum: Stratum, seen: int, good: int) -> float:
 
 
 def _log_choose(n: int, most: int) -> Floats:
-    """Return log C(n, i) for i = 0 .. most, exact to rounding however large n is; -inf for i > n."""
+    """Return log C(n, i) for i = 0 .. most, exact to rounding for any n; -inf for i > n."""
     at = np.arange(most, dtype=np.float64)
     with np.errstate(divide="ignore"):
         steps = np.log(np.maximum(n - at, 0)) - np.log(at + 1)
@@ -200,7 +195,7 @@ def _log_choose(n: int, most: int) -> Floats:
 
 
 def _chernoff(rest: Sequence[Stratum], left: float) -> float:
-    """Return the bound of ``p_value_at_most`` for partly known strata; some may have no sample."""
+    """Return the bound of ``p_value_at_most`` for strata that are not fully sampled; some may have no sample."""
     size = np.array([stratum.size for stratum in rest], np.float64)
     n = np.array([stratum.n for stratum in rest], np.float64)
     yes = np.array([stratum.positive for stratum in rest], np.float64)
@@ -222,7 +217,7 @@ def _chernoff(rest: Sequence[Stratum], left: float) -> float:
 
 @dataclass(frozen=True)
 class _Moments:
-    """Log-moments of an estimated share, at the worst shares of the strata; arrays of shape (H,)."""
+    """Log-moments of an estimated share under the least favourable shares of the strata; arrays of shape (H,)."""
 
     weight: Floats
     n: Floats
@@ -231,14 +226,14 @@ class _Moments:
     bound: float  # on sum_h weight_h p_h
 
     def largest(self, rates: Floats) -> Floats:
-        """Return the largest log E exp(rate T) over all shares p within their bounds, for each rate, shape (R,)."""
+        """Return the maximum over shares p of log E exp(rate T), for each rate, shape (R,)."""
         z = rates[:, None] * self.weight / self.n  # (R, H)
         p = self._worst(1 / np.expm1(np.minimum(z, 700.0)))
         logs = z + np.log(np.maximum(p + (1 - p) * np.exp(-z), 1e-300))  # log(1 - p + p e^z) without overflow
         return np.asarray((self.n * logs).sum(1))
 
     def _worst(self, cost: Floats) -> Floats:
-        """Return the p (R, H) that maximises sum_h n_h log(1 + p_h / cost_h), by the constraint's multiplier (R,)."""
+        """Return the p (R, H) that maximises sum_h n_h log(1 + p_h / cost_h), by bisection of the multiplier (R,)."""
         if float((self.weight * self.high).sum()) <= self.bound:
             return np.broadcast_to(self.high, cost.shape)
 
@@ -256,15 +251,10 @@ class _Moments:
 
 
 def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
-    """Return the one-sided lower confidence bound of a population share: every lower share is rejected.
+    """Return the one-sided lower confidence bound of a population share, in [0, 1].
 
-    Args:
-        strata: of the population, at least one.
-        confidence: in (0, 1).
-
-    Returns:
-        In [0, 1], a whole number of members over the size of the population; below the true share in at least a share
-        ``confidence`` of all samples, or equal to it.
+    A whole number of members over the size of the population, at most the true share with a probability of
+    ``confidence`` in (0, 1) or more. All lower shares are rejected by ``p_value_at_most``. ``strata`` has at least one.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
@@ -277,7 +267,7 @@ def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
 
 
 def stratified_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval:
-    """Return an estimated share and its two-sided interval: one-sided bounds of (1 + level) / 2 on each side."""
+    """Return the estimated share and its two-sided interval, from one-sided bounds of confidence (1 + level) / 2."""
     confidence = (1 + level) / 2
     high = 1 - lower_bound([stratum.turned() for stratum in strata], confidence)
     return Interval(stratified_share(strata), lower_bound(strata, confidence), high)

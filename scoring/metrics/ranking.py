@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def ranks(values: NDArray) -> NDArray[np.float64]:
-    """Return the rank of each value from 1, ties sharing their mean rank.
+    """Return the rank of each value, from 1; ties get their mean rank.
 
     >>> ranks(np.array([3.0, 1.0, 3.0])).tolist()
     [2.5, 1.0, 2.5]
@@ -41,10 +41,9 @@ def auroc(score: NDArray, target: NDArray) -> float:
 
 
 def auroc_interval(area: float, n_true: int, n_false: int, level: float = 0.95) -> Interval:
-    """Return an AUROC and its interval from the two numbers of rows alone; it has a width at 1, too.
+    """Return an AUROC and its interval from the numbers of rows alone; the interval has a width at AUROC 1, too.
 
-    It holds for scores of any distribution only roughly: too wide where the scores of the rarer class vary less than
-    the others', too narrow where they vary more.
+    Approximate: too wide if the scores of the rarer class vary less than the others', too narrow if they vary more.
 
     Args:
         area: AUROC, in [0, 1].
@@ -60,7 +59,7 @@ def auroc_interval(area: float, n_true: int, n_false: int, level: float = 0.95) 
     z2, pairs = NormalDist().inv_cdf((1 + level) / 2) ** 2, n_true * n_false
 
     def excess(true: float) -> float:
-        """Return the squared distance of the AUROC from a true one, beyond the squared half-width of its interval."""
+        """Return the squared distance of the AUROC from a true one, minus the squared half-width of its interval."""
         spread = 1 + ((n_true + n_false) / 2 - 1) * ((1 - true) / (2 - true) + true / (1 + true))
         return (area - true) ** 2 - z2 * true * (1 - true) * spread / pairs
 
@@ -78,7 +77,7 @@ def spearman(x: NDArray, y: NDArray) -> float:
 
 
 def r_auroc(certainty: NDArray, embedding: "Tensor", labels: "Tensor") -> float:
-    """Return the R-AUROC: how well certainty separates rows whose nearest neighbour has their label from others.
+    """Return the R-AUROC: how well certainty predicts whether a row's nearest neighbour has the same label.
 
     Args:
         certainty: higher is more certain, shape (N,).
@@ -93,10 +92,7 @@ def r_auroc(certainty: NDArray, embedding: "Tensor", labels: "Tensor") -> float:
 
 
 def rank_average(certainties: NDArray) -> NDArray[np.float64]:
-    """Return the mean rank of each row over several columns, scaled to (0, 1]; higher is more certain.
-
-    Args:
-        certainties: shape (C, N), higher is more certain in every one.
+    """Return the mean rank of each row over several certainties (C, N), scaled to (0, 1]; higher is more certain.
 
     >>> rank_average(np.array([[1.0, 2.0], [5.0, 9.0]])).tolist()
     [0.5, 1.0]
@@ -105,7 +101,7 @@ def rank_average(certainties: NDArray) -> NDArray[np.float64]:
 
 
 def entropy(weights: NDArray) -> NDArray[np.float64]:
-    """Return the entropy of each row's distribution, in nats; higher is less agreed.
+    """Return the entropy of each row's distribution, shape (N,), in nats; higher is less agreement.
 
     Args:
         weights: votes or probabilities, shape (N, C), >= 0; a row of zeros gives NaN.

@@ -1,4 +1,4 @@
-"""Uncertainty of a number: percentile bootstraps over rows, alone or paired, and permutation tests."""
+"""Percentile bootstraps over rows, alone or paired, and permutation tests."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -31,26 +31,14 @@ def resamples(n: int, *, repeats: int, seed: int) -> Iterator[Counts]:
 def resample(
     statistic: Callable[[Counts], NDArray], n: int, *, repeats: int = 1000, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Return a statistic of resamples.
-
-    Args:
-        statistic: counts of each row, shape (N,) -> values, shape (K,).
-        n: rows, >= 1.
-        repeats: resamples, >= 1.
-        seed: of the resampling.
-
-    Returns:
-        Shape (repeats, K).
-    """
+    """Return a statistic, counts (N,) -> values (K,), of bootstrap samples of n rows, shape (repeats, K)."""
     return np.stack([np.asarray(statistic(counts), np.float64) for counts in resamples(n, repeats=repeats, seed=seed)])
 
 
 def percentiles(samples: NDArray, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the bounds between which a share ``level`` of the resamples lies, for each column.
+    """Return the bounds between which a share ``level`` of the resamples (R, K) lies, for each column, ignoring NaN.
 
-    Args:
-        samples: shape (R, K); NaN (a resample of one class only) is left out, and a column of NaN alone gives NaN.
-        level: in (0, 1).
+    A resample of one class is NaN; a column of NaN alone gives NaN.
     """
     low, high = np.full(samples.shape[1], np.nan), np.full(samples.shape[1], np.nan)
     known = ~np.isnan(samples).all(0)
@@ -65,12 +53,12 @@ def permutation_test(
 ) -> NDArray[np.float64]:
     """Return one-sided p values: the probability that shuffled targets score at least as high as the real ones.
 
-    The null hypothesis is that x and y are unrelated; a small p says that the score is above what chance level gives.
+    The null hypothesis is that x and y are independent; a small p means a score above chance level.
 
     Args:
-        statistic: y, in any order of its values, -> scores, shape (K,); higher is a closer relation.
+        statistic: permuted y -> scores, shape (K,); higher is a closer relation.
         y: targets, shape (N,).
-        repeats: shuffles M.
+        repeats: number M of shuffles.
         seed: of the shuffles.
 
     Returns:
@@ -88,16 +76,15 @@ def permutation_test(
 
 
 def permutation_test_linear(x: NDArray, y: NDArray, *, repeats: int = 1000, seed: int = 0) -> NDArray[np.float64]:
-    """Return ``permutation_test`` of every score that grows with sum_i x_i y_i while x and y keep their values.
+    """Return ``permutation_test`` for scores that are increasing in sum_i x_i y_i for fixed values of x and y.
 
-    AUROC (x the ranks of the score, y the target), both correlations (x and y ranks, or values) and the coefficient
-    of a logistic regression of a binary y on x are such scores, so their p values are these, at the cost of a
-    product a shuffle.
+    Such scores are AUROC (x the ranks of the score, y the target), both correlations (x and y ranks, or values) and the
+    coefficient of a logistic regression of a binary y on x. A shuffle costs one product.
 
     Args:
         x: shape (K, N), or (N,) for one.
         y: shape (N,), bool or float.
-        repeats: shuffles.
+        repeats: number of shuffles.
         seed: of the shuffles.
 
     Returns:

@@ -1,1 +1,1 @@
-"""Dataset-relative scores: a row compared with the others, from embeddings alone."""
+"""Dataset-relative scores: each row compared with the other rows, from embeddings alone."""

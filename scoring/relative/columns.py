@@ -1,4 +1,4 @@
-"""The columns of scores that compare an image with the dataset; importing this loads nothing."""
+"""Names and meanings of the dataset-relative columns; importing this is cheap."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Fit a score to a dataset, without labels or with some."""
+"""Fitting of the dataset-relative score, without labels or with some."""
 
 from dataclasses import replace
 
@@ -26,20 +26,21 @@ FEW_ROWS = 50  # and one of fewer little
 def in_turns(
     local: NDArray[np.floating], fitted: NDArray[np.floating], units: NDArray[np.float32], *, seed: int = 0
 ) -> NDArray[np.float32]:
-    """Return when each row is dropped, highest first: junk, then the highest ``local`` among similar rows.
+    """Return the rank at which each row is dropped, highest first: junk, then the highest ``local`` among similar rows.
 
-    Rows stand in a line, similar ones next to each other. Of every two neighbours in the line the higher one is dropped
-    earlier, of every four the highest, and so on, as in a knock-out tournament; rows that win as many rounds take turns
-    along the line. So whatever share is dropped, each stretch of the line loses that share, and loses its highest rows.
+    Rows are sorted so that similar ones are adjacent. They are ranked as in a knock-out tournament: the higher of every
+    two neighbours wins, then the higher of every two winners, and so on; rows that win the same number of rounds
+    alternate along the sequence. So any dropped share is the same in each stretch of the sequence, and contains its
+    highest rows.
 
     Args:
-        local: of N rows, higher is less certain, shape (N,).
-        fitted: their score: at most .5 for an image, above for junk; shape (N,).
+        local: uncertainty among neighbours, shape (N,).
+        fitted: fitted score, at most .5 for usable images, higher for junk; shape (N,).
         units: centred rows of length 1, shape (N, D).
-        seed: of the draw from more than 4,096 rows.
+        seed: of the sample from more than 4,096 rows.
 
     Returns:
-        Shape (N,): equally spaced in [0, .5] for images; ``fitted`` for junk.
+        Shape (N,): equally spaced in [0, .5] for usable images; ``fitted`` for junk.
     """
     image = np.flatnonzero(~(fitted > PICTURE))
     line = image[line_up(units[image], seed=seed)]
@@ -57,13 +58,10 @@ def in_turns(
 
 
 def line_up(units: NDArray[np.float32], *, seed: int = 0) -> NDArray[np.int64]:
-    """Return the rows in an order with similar ones next to each other: leaves of Ward's clustering, shape (N,).
+    """Return an order of rows (N, D) of unit length with similar ones adjacent: the leaves of Ward's clustering, (N,).
 
-    Source: Ward 1963, "Hierarchical grouping to optimize an objective function".
-
-    Args:
-        units: rows of length 1, shape (N, D).
-        seed: of the draw from more than 4,096 rows.
+    More than 4,096 rows are sampled by ``seed``. Source: Ward 1963, "Hierarchical grouping to optimize an objective
+    function".
     """
     from scipy.cluster.hierarchy import leaves_list, linkage  # type: ignore[import-untyped]
 
@@ -77,9 +75,9 @@ def line_up(units: NDArray[np.float32], *, seed: int = 0) -> NDArray[np.int64]:
 
 
 def _rounds_won(values: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Return how many rounds of a knock-out tournament of neighbours each of N >= 1 values wins, shape (N,).
+    """Return the number of rounds that each of N >= 1 values wins in a knock-out tournament of neighbours, shape (N,).
 
-    The last of an odd number wins its round unopposed.
+    The last of an odd number wins its round without an opponent.
     """
     won, left = np.zeros(len(values), np.int64), np.arange(len(values))
     while len(left) > 1:
@@ -91,7 +89,7 @@ def _rounds_won(values: NDArray[np.floating]) -> NDArray[np.int64]:
 
 
 def _reversed_bits(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return numbers with their bits in reverse: in the order of these 0, 1, 2, ... spread evenly (van der Corput)."""
+    """Return numbers with their bits reversed, which spreads 0, 1, 2, ... evenly (van der Corput sequence)."""
     out, rest = np.zeros_like(numbers), numbers.copy()
     for _ in range(int(numbers.max()).bit_length()):
         out, rest = 2 * out + rest % 2, rest // 2
@@ -108,19 +106,19 @@ def fit_dataset(
 ) -> tuple[DatasetFit, FittedScores]:
     """Fit a score to a dataset, and apply it to every row of it.
 
-    Up to 100,000 rows each is judged among all others. A fit to more than ``most`` rows keeps a draw to judge new rows
-    by, whose ranks are its own; beyond 100,000 the rows of the dataset are judged by that draw as well.
+    Up to 100,000 rows, each row is compared with all others. A fit to more than ``most`` rows stores a sample as the
+    reference for new rows; beyond 100,000 rows, the dataset is also scored against that sample.
 
     Args:
-        embeddings: shape (N, D), of any length above 0; taken in float16. The same order gives the same fit.
-        junk: log odds of junk, shape (N,), NaN for an unknown one; None where none are known.
-        labels: classes of some rows. Where labelled rows that were held out speak against what they teach, the fit
-            goes without, and ``FittedScores.learned`` says so.
-        seed: of the clusterings, of the draw and of the folds.
-        most: rows that are kept.
+        embeddings: shape (N, D), of any length above 0; rounded to float16. Deterministic for the same order.
+        junk: log odds of junk, shape (N,), NaN if unknown; None if all are unknown.
+        labels: classes of some rows. They are only used if they help on held-out labelled rows; see
+            ``FittedScores.learned``.
+        seed: of the clusterings, the sample and the folds.
+        most: maximal number of stored rows.
 
     Raises:
-        InputError: for fewer than 20 rows, rows that are all copies of one another, or labels that teach nothing.
+        InputError: for fewer than 20 rows, rows that are all copies, or unusable labels.
     """
     rows, bare, kept, drawn = _kept(embeddings, most, labels, seed)
     full = kept if len(drawn) == len(rows) else None
@@ -133,16 +131,7 @@ def fit_dataset(
 
 
 def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0) -> DatasetFit:
-    """Return the fit that ``fit_dataset`` makes without labels, without scoring the rows.
-
-    Args:
-        embeddings: shape (N, D), as of ``fit_dataset``.
-        junk: log odds of junk, shape (N,), NaN for an unknown one; None where none are known.
-        seed: of the clusterings and of the draw.
-
-    Raises:
-        InputError: as of ``fit_dataset``.
-    """
+    """Return the fit that ``fit_dataset`` computes without labels, without scoring the rows; InputError as there."""
     _, bare, kept, drawn = _kept(embeddings, REFERENCES, None, seed)
     return _stood(bare, kept, _of(junk, drawn))
 
@@ -150,7 +139,7 @@ def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0
 def _kept(
     embeddings: NDArray, most: int, labels: KnownLabels | None, seed: int
 ) -> tuple[NDArray[np.float16], DatasetFit, LaidOutRows, NDArray[np.int64]]:
-    """Return rows as stored, a fit without quantiles, the kept rows as a search index, and their numbers."""
+    """Return rows as stored, a fit without quantiles, the reference rows as a search index, and their indices."""
     if len(embeddings) < LEAST_ROWS:
         raise InputError(
             f"expected at least {LEAST_ROWS} different images with an embedding to fit a score to, got "
@@ -174,13 +163,13 @@ def _of(junk: NDArray | None, rows: NDArray[np.int64]) -> NDArray | None:
 
 
 def _stood(bare: DatasetFit, kept: LaidOutRows, junk: NDArray | None) -> DatasetFit:
-    """Return the fit with the ranks and standing of its references."""
+    """Return the fit with the ranks and the ``RowStanding`` of its references."""
     fit = bare.with_quantiles(kept.signals)
     return replace(fit, standing=fit.columns_of(kept.rows, kept.signals, junk, kept.near)[1])
 
 
 def _drawn(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[np.int64]:
-    """Return the rows to keep, ascending: all, or a sample of which up to half is labelled."""
+    """Return the indices of the rows to store, ascending: all, or a sample of which up to half is labelled."""
     if n <= most:
         return np.arange(n)
     order = np.random.default_rng(seed).permutation(n)
@@ -192,7 +181,7 @@ def _drawn(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[
 
 
 def _scores_of(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None, seed: int) -> FittedScores:
-    """Return the scores of the dataset's own rows: their ranks, and the order in which amounts drop them."""
+    """Return the scores of the dataset's rows: their ranks, and the order in which ``--keep-top`` drops them."""
     fit = bare.with_quantiles(full.signals)
     columns = fit.columns_of(full.rows, full.signals, junk, full.near)[0]
     columns[LOCAL] = in_turns(columns[LOCAL], columns[FITTED], full.rows.units, seed=seed)
@@ -207,7 +196,7 @@ def _with_labels(
     labels: KnownLabels,
     seed: int,
 ) -> tuple[DatasetFit, FittedScores]:
-    """Learn from labels on the whole dataset, or on the kept rows if it is too large."""
+    """Learn from labels on the whole dataset, or on the reference rows if it is too large."""
     drawn, kept, full = laid
     on, known = (kept, labels.among(drawn)) if full is None else (full, labels)
     lesson = learn(on, known, seed=seed)
@@ -229,10 +218,10 @@ def _with_labels(
 
 
 def column_of(embeddings: NDArray, column: str) -> dict[str, NDArray[np.float32]]:
-    """Return one column of a dataset, every row compared with all others; zeros for fewer than two rows.
+    """Return one column of a dataset, each row compared with all others; zeros for fewer than two rows.
 
     Args:
-        embeddings: shape (N, D); more than 100,000 rows find their neighbours by the inverted-file search.
+        embeddings: shape (N, D); above 100,000 rows the neighbours are found approximately (inverted file).
         column: ``unc_neighbour`` or ``unc_ambiguous``.
     """
     if len(embeddings) < 2:

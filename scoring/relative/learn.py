@@ -40,14 +40,14 @@ SHARES = (0.5, 1.0, 2.0, 4.0)  # weights to choose from, against 1 of the signal
 
 @dataclass(frozen=True)
 class Lesson:
-    """Class probabilities of the N rows of a dataset, learned from labels.
+    """Class probabilities of the N rows of a dataset, learned from labels of some.
 
     Attributes:
         class_means: prototypes of the classes, shape (C, D).
-        probabilities: probabilities of the classes of each row, shape (N, C).
-        other: probability that a row and its nearest are of two classes, shape (N,); of a labelled row by the other
-            folds.
-        inside: the same of the labelled rows with their own labels known, shape (L,).
+        probabilities: of the classes, shape (N, C).
+        other: probability that a row and its nearest row have different classes, shape (N,); out-of-fold for labelled
+            rows.
+        inside: the same for the labelled rows with their labels known, shape (L,).
     """
 
     class_means: Floats
@@ -57,11 +57,7 @@ class Lesson:
 
 
 def check_labels(labels: KnownLabels) -> None:
-    """Refuse labels from which nothing can be learned.
-
-    Raises:
-        InputError: for fewer than 50 labelled rows, one class alone, or more than 1,000 classes.
-    """
+    """Raise InputError for fewer than 50 labelled rows, a single class, or more than 1,000 classes."""
     n, classes = len(labels.rows), len(np.unique(labels.codes))
     without = "label more of them, or fit without labels"
     if n < LEAST_LABELS:
@@ -76,15 +72,12 @@ def check_labels(labels: KnownLabels) -> None:
 
 
 def learn(on: LaidOutRows, labels: KnownLabels, *, seed: int = 0) -> Lesson:
-    """Propagate labels over a dataset; for each labelled row also from the other folds alone.
+    """Propagate labels over a dataset, for labelled rows also out-of-fold; InputError as ``check_labels``.
 
     Args:
         on: the dataset.
         labels: of some of its rows.
         seed: of the folds.
-
-    Raises:
-        InputError: see ``check_labels``.
     """
     check_labels(labels)
     graph, n_classes = graph_of(on.near), len(labels.classes)
@@ -114,10 +107,10 @@ def weighed(
     """Choose the weight of the labels, and compare the fits with and without them on held-out labels.
 
     Returns:
-        how good it was, and the weights of the rule.
+        accuracy on held-out labels, and the weights of the rule.
 
     Raises:
-        InputError: if the nearest labelled row of every one is of its class, or of none: nothing can be measured.
+        InputError: if all nearest labelled rows agree, or all disagree, so that nothing can be measured.
     """
     rows, wrong = measured_rows(on.rows, labels, seed=seed)
     if wrong.all() or not wrong.any():
@@ -152,9 +145,9 @@ def weighed(
 
 
 def measured_rows(rows: Centred, labels: KnownLabels, *, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return at most 5,000 labelled rows, and whether the nearest labelled row of each is of another class.
+    """Return at most 5,000 labelled rows, and whether the nearest labelled row of each has another class.
 
-    A row whose other labelled rows are all copies of it is left out.
+    A row is excluded if all other labelled rows are copies of it.
     """
     chosen = np.arange(len(labels.rows))
     if len(chosen) > MEASURED:
@@ -168,16 +161,16 @@ def measured_rows(rows: Centred, labels: KnownLabels, *, seed: int = 0) -> tuple
 
 
 def label_auroc(rows: Centred, score: NDArray[np.floating], labels: KnownLabels, *, seed: int = 0) -> Interval | None:
-    """Return how well a score finds labelled rows whose nearest labelled row has another class: AUROC, 95 % interval.
+    """Return the AUROC, with 95 % interval, of a score for labelled rows whose nearest labelled row has another class.
 
     Args:
-        rows: of a dataset, N of them.
+        rows: of the dataset, N.
         score: higher is less certain, shape (N,).
         labels: of some of the rows.
-        seed: of the rows and resamples.
+        seed: of the sample and resamples.
 
     Returns:
-        None where fewer than 50 rows are labelled, or all of these are alike.
+        None if fewer than 50 rows are labelled, or all of these are of one kind.
     """
     if len(labels.rows) < LEAST_LABELS:
         return None

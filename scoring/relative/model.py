@@ -1,4 +1,4 @@
-"""A score fitted to a dataset: what is stored of the dataset, and its columns for rows."""
+"""The score fitted to a dataset: what is stored, and the columns it computes for rows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,17 +35,16 @@ NO_CLUSTERS = NO_GROUPS = np.zeros((0, 0), np.float32)
 def among_neighbours(fitted: NDArray[np.floating], near: Near, of_others: NDArray[np.floating]) -> NDArray[np.float32]:
     """Return the share of a row's 10 nearest rows that are less ambiguous, halved; junk keeps its score.
 
-    Cut by it, each neighbourhood of images loses the same share, where a cut by the score itself empties the parts of
-    a dataset in which all is hard to recognise: the parts from which a model has most to learn.
+    Dropping by it removes the same share of each neighbourhood. Dropping by the score itself would empty the parts of a
+    dataset in which everything is hard to recognise, from which a model has most to learn.
 
     Args:
-        fitted: the score of N rows: at most .5 for an image, above for junk; shape (N,).
+        fitted: score of N rows, at most .5 for usable images, higher for junk; shape (N,).
         near: their neighbours among R others.
-        of_others: the score of those, shape (R,).
+        of_others: score of the others, shape (R,).
 
     Returns:
-        Shape (N,): in [0, .5] for an image, rows with equally many clearer neighbours in the order of their scores;
-        the score itself for junk.
+        Shape (N,), in [0, .5] for usable images, ties broken by ``fitted``; ``fitted`` for junk.
     """
     index, exists = near.index[:, :CLOSE].clip(0), near.exists[:, :CLOSE]
     clearer = ((of_others[index] < np.asarray(fitted)[:, None]) & exists).sum(1)
@@ -55,17 +54,16 @@ def among_neighbours(fitted: NDArray[np.floating], near: Near, of_others: NDArra
 
 
 def quantiles_of(values: NDArray) -> NDArray[np.float32]:
-    """Return the quantiles of values, shape (1001,), ascending; all 0 without values."""
+    """Return the 1001 quantiles of values, ascending; all 0 without values."""
     if not len(values):
         return np.zeros(POINTS, np.float32)
     return np.quantile(np.asarray(values, np.float64), LEVELS).astype(np.float32)
 
 
 def graded(values: NDArray, quantiles: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the share of a dataset that lies below each value, ties counting half, in [0, 1].
+    """Return the share of a dataset below each value, ties counting half, in [0, 1], from its quantiles.
 
-    Between two quantiles it is interpolated; a value that many rows of the dataset have gets the middle of their
-    shares.
+    Interpolated between quantiles; a value that many rows have gets the middle of their shares.
 
     >>> graded(np.array([-1.0, 0.5, 2.0]), np.linspace(0, 1, POINTS).astype(np.float32)).tolist()
     [0.0, 0.5, 1.0]
@@ -76,7 +74,7 @@ def graded(values: NDArray, quantiles: NDArray[np.float32]) -> NDArray[np.float6
 
 
 def far_from(outside: int, rows: int) -> str:
-    """Return a warning if many of N rows lie outside of the dataset a model was fitted to, else an empty text."""
+    """Return a warning if many of N rows are far from the dataset that a model was fitted to, else an empty text."""
     if outside <= max(FAR_SHARE * rows, FEW_FAR):
         return ""
     return (
@@ -90,11 +88,11 @@ class FittedScores:
     """The fitted scores of N rows.
 
     Attributes:
-        columns: by name, each shape (N,); see ``scoring.relative.columns``. Scores are float32; numbers of clusters and
-            of groups int32, -1 for none.
-        outside: share of the rows that lie farther from the dataset than 99 % of the dataset's rows; 0 without rows.
+        columns: by name, each shape (N,); see ``scoring.relative.columns``. Scores are float32; indices of clusters and
+            groups are int32, -1 for none.
+        outside: share of the rows farther from the dataset than 99 % of the dataset's rows; 0 without rows.
         recall: share of the true neighbours that the search found.
-        learned: how good labels were; None without.
+        learned: accuracy with labels; None without labels.
     """
 
     columns: Columns
@@ -105,11 +103,11 @@ class FittedScores:
 
 @dataclass(frozen=True)
 class RowStanding:
-    """What near rows contribute to a row's score, for N rows: each float32 and of shape (N,).
+    """Properties of N rows that enter the scores of their neighbours; each float32, shape (N,).
 
     Attributes:
-        share: how ambiguous each is.
-        level: log odds of junk; very low where they are not known.
+        share: ambiguity.
+        level: log odds of junk; very low if unknown.
         fitted: the score.
     """
 
@@ -126,19 +124,18 @@ class DatasetFit:
     """A score fitted to a dataset of N rows.
 
     Attributes:
-        mean: of the dataset's rows at length 1, shape (D,), float32.
-        references: rows that others are compared with, as stored, shape (R, D), float16, R <= 20,000; of a larger
-            dataset a draw.
+        mean: of the dataset's normalised rows, shape (D,), float32.
+        references: rows that others are compared with, as stored, shape (R, D), float16, R <= 20,000; a sample of a
+            larger dataset.
         centres: of clusterings at several sizes, k -> shape (k, D), float32.
         quantiles: of each signal among the references, and of ``ambiguity``, shape (1001,) each.
-        near: the 10 nearest references of each, shape (R, 10), int32.
-        clusters: centres of the clusters whose numbers rows get, shape (k, D), float32.
-        groups: of images unlike the rest: the direction of each and its bound, shape (G, D + 1), float32; see
+        near: the 10 nearest references of each reference, shape (R, 10), int32.
+        clusters: centres of the clusters that rows are assigned to, shape (k, D), float32.
+        groups: groups of images unlike the rest: direction and bound, shape (G, D + 1), float32; see
             ``scoring.relative.unlike``.
-        junk: what separates the dataset from corrupted copies of its images; None where it is not known, or does not
-            apply.
+        junk: the junk classifier; None if unknown or not applicable.
         weights: of the rule.
-        propagated: what labels of some rows say of the others; None without labels.
+        propagated: labels propagated from some rows; None without labels.
         standing: of the references.
     """
 
@@ -163,24 +160,24 @@ class DatasetFit:
 
     @property
     def far(self) -> float:
-        """The distance beyond which a row lies outside of the dataset: 99 % of the dataset's rows lie nearer."""
+        """The 99 % quantile of the distance of the dataset's rows; rows beyond it count as outside."""
         quantiles = self.quantiles["distance"]
         return float(quantiles[round(FAR * (len(quantiles) - 1))])
 
     @cached_property
     def _placed(self) -> tuple[Centred, RowPlaces]:
-        """The centred references, and the clusters of each."""
+        """The centred references, and their clusters."""
         rows = centred(self.references, self.mean)
         return rows, place_of(rows, self.centres)
 
     def score(self, embeddings: NDArray, junk: NDArray | None = None) -> FittedScores:
-        """Score rows, each on its own: the same for a row of the dataset as for a new one.
+        """Score rows independently of each other: a row of the dataset gets the same scores as a new one.
 
-        A row that is among the references itself is a copy there, and copies do not count.
+        A row that is itself a reference counts as its copy, and copies are ignored.
 
         Args:
-            embeddings: shape (N, D), of any length above 0; taken in float16, as tables store them.
-            junk: log odds of junk of the same rows, shape (N,), NaN for an unknown one; None where none is known.
+            embeddings: shape (N, D), of any length above 0; rounded to float16, as tables store them.
+            junk: log odds of junk of the same rows, shape (N,), NaN if unknown; None if all are unknown.
         """
         references, of_references = self._placed
         parts: list[Columns] = []
@@ -198,16 +195,16 @@ class DatasetFit:
         )
 
     def score_images(self, seen: JunkInputs) -> FittedScores:
-        """Score images that are not rows of the dataset, each on its own, junk scores included.
+        """Score images that are not rows of the dataset, independently of each other, including junk scores.
 
         Args:
             seen: N images, with the columns that ``junk`` reads.
 
         Returns:
-            all columns of ``scoring.relative.columns.PER_IMAGE``; ``p_junk`` is NaN where it does not apply.
+            all columns of ``scoring.relative.columns.PER_IMAGE``; ``p_junk`` is NaN if it does not apply.
 
         Raises:
-            KeyError: for a column that is missing.
+            KeyError: for a missing column.
         """
         odds = None if self.junk is None else self.junk.log_odds(seen)
         scores = self.score(seen.embedding, odds)
@@ -215,13 +212,13 @@ class DatasetFit:
         return replace(scores, columns={JUNK: junk, **scores.columns})
 
     def with_quantiles(self, signals: Mapping[str, Floats]) -> Self:
-        """Return the fit with the quantiles of the dataset's signals and of their combination by the rule."""
+        """Return the fit with the quantiles of the dataset's signals and of the ambiguity."""
         quantiles = {name: quantiles_of(values) for name, values in signals.items()}
         fit = replace(self, quantiles=quantiles)
         return replace(fit, quantiles={**quantiles, AMBIGUITY: quantiles_of(fit.ambiguity(signals))})
 
     def ambiguity(self, signals: Mapping[str, Floats]) -> Floats:
-        """Return the ambiguity by the rule from signals, shape (N,), in [0, 1]."""
+        """Return the ambiguity from signals by the rule, shape (N,), in [0, 1]."""
         return combined({name: graded(signals[name], self.quantiles[name]) for name in self.weights}, self.weights)
 
     def columns_of(
@@ -232,14 +229,14 @@ class DatasetFit:
         near: Near,
         others: RowStanding | None = None,
     ) -> tuple[Columns, RowStanding]:
-        """Return the columns of N rows, and their standing.
+        """Return the columns of N rows, and their ``RowStanding``.
 
         Args:
             rows: centred.
             signals: of the rows.
-            junk: log odds of junk, shape (N,), NaN for an unknown one; None where none is known.
+            junk: log odds of junk, shape (N,), NaN if unknown; None if all are unknown.
             near: neighbours of the rows among the others.
-            others: their standing; None where they are the rows themselves.
+            others: standing of the others; None if they are the rows themselves.
         """
         share = graded(self.ambiguity(signals), self.quantiles[AMBIGUITY])
         odds = np.nan_to_num(junk, nan=NO_JUNK) if junk is not None else np.full(len(share), NO_JUNK)
@@ -253,7 +250,7 @@ class DatasetFit:
         return columns, replace(standing, fitted=fitted)
 
     def groups_of(self, rows: Centred) -> Columns:
-        """Return the number of the cluster of each row, and of its group of images unlike the rest; -1 for none."""
+        """Return the cluster of each row, and its group of images unlike the rest; -1 for none."""
         if not len(self.clusters):
             return {CLUSTER: np.full(len(rows), -1, np.int32), UNLIKE: np.full(len(rows), -1, np.int32)}
         cluster = labels_of(rows.units, {len(self.clusters): self.clusters})[:, 0].astype(np.int32)
@@ -261,7 +258,7 @@ class DatasetFit:
         return {CLUSTER: cluster, UNLIKE: np.where((cluster >= 0) & (group > 0), group, -1).astype(np.int32)}
 
     def with_recall(self, columns: Columns, recall: Recall | None = None) -> FittedScores:
-        """Return columns with the number of rows outside of the fitted dataset."""
+        """Return the columns with the share of rows outside the fitted dataset."""
         distance = columns.get(NEIGHBOUR, NOBODY.share)
         outside = float((distance > self.far).mean()) if len(distance) else 0.0
         return FittedScores(columns, outside, recall or Recall.of_everything())
@@ -269,7 +266,7 @@ class DatasetFit:
 
 @dataclass(frozen=True)
 class LaidOutRows:
-    """N rows of one dataset: their directions, neighbours and signals."""
+    """The directions, neighbours and signals of N rows of one dataset."""
 
     rows: Centred
     near: Near
@@ -277,7 +274,7 @@ class LaidOutRows:
 
     @property
     def closest(self) -> NDArray[np.int32]:
-        """The 10 nearest rows of each, shape (N, 10); -1 where there are fewer."""
+        """The 10 nearest rows of each row, shape (N, 10); -1 if there are fewer."""
         index = self.near.index[:, :CLOSE].astype(np.int32)
         return np.pad(index, ((0, 0), (0, CLOSE - index.shape[1])), constant_values=-1)
 
@@ -295,7 +292,7 @@ def signals_of(view: RowsAmongOthers) -> dict[str, Floats]:
 
 
 def place_of(rows: Centred, centres: Centroids) -> RowPlaces:
-    """Return the places of rows, each on its own."""
+    """Return the clusters of rows, independently of each other."""
     return RowPlaces(labels_of(rows.units, centres))
 
 
@@ -307,6 +304,6 @@ def stored(embeddings: NDArray) -> NDArray[np.float16]:
 
 
 def blocks(rows: NDArray) -> Iterator[NDArray]:
-    """Yield blocks of some thousand rows."""
+    """Yield blocks of a few thousand rows."""
     for start in range(0, len(rows), BLOCK):
         yield rows[start : start + BLOCK]

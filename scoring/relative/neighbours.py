@@ -24,9 +24,9 @@ class Near:
     """The nearest rows of N rows, without copies, nearest first.
 
     Attributes:
-        index: among the rows compared with, shape (N, K), int64; -1 where there is no further one.
-        cosine: after centring, shape (N, K), float32; without meaning where ``index`` is -1.
-        copies: whether a row has a copy among those compared with, itself not counted, shape (N,).
+        index: indices of the neighbours, shape (N, K), int64; -1 for none.
+        cosine: after centring, shape (N, K), float32; undefined where ``index`` is -1.
+        copies: whether a row has a copy other than itself, shape (N,).
         recall: share of the true neighbours that the search finds.
     """
 
@@ -37,20 +37,20 @@ class Near:
 
     @property
     def exists(self) -> NDArray[np.bool_]:
-        """Which neighbours exist, shape (N, K)."""
+        """A mask of the existing neighbours, shape (N, K)."""
         return self.index >= 0
 
 
 def near_in(dataset: Centred, k: int = NEIGHBOURS, *, copy: float = COPY) -> Near:
     """Return the neighbours of each row of a dataset among the others.
 
-    Beyond 8,192 rows they are screened in bfloat16, which loses next to none; beyond 100,000 the inverted-file search
-    finds about 99 of 100.
+    Beyond 8,192 rows candidates are found in bfloat16, which loses almost none; beyond 100,000 rows by an inverted
+    file, which finds about 99 of 100.
 
     Args:
         dataset: N >= 2 rows.
-        k: neighbours.
-        copy: cosine as stored above which a row is a copy, and no neighbour; from 1 on none is.
+        k: number of neighbours.
+        copy: uncentred cosine above which a row is a copy instead of a neighbour; 1 for no copies.
     """
     width = min(WIDE, len(dataset) - 1)
     if COMPARED < len(dataset) <= EXACT_ROWS:
@@ -62,11 +62,9 @@ def near_in(dataset: Centred, k: int = NEIGHBOURS, *, copy: float = COPY) -> Nea
 
 
 def near_to(rows: Centred, references: Centred) -> Near:
-    """Return the neighbours of rows among others; a row that is among them counts as a copy and is left out.
+    """Return the neighbours of N rows among R >= 1 references, centred by the same mean; copies are excluded.
 
-    Args:
-        rows: N of them.
-        references: R >= 1 rows, centred by the same mean.
+    A row that is itself a reference counts as its copy.
     """
     width = min(WIDE, len(references))
     cosine, index = nearest(torch.from_numpy(rows.units), torch.from_numpy(references.units), width)
@@ -84,7 +82,7 @@ def _without_copies(
     recall: Recall,
     excluded: NDArray[np.int64] | None,
 ) -> Near:
-    """Keep the first k candidates that are not copies; rows with too many copies search again."""
+    """Keep the first k candidates that are not copies; rows with too many copies are searched again."""
     exists = index >= 0
     cosine = np.where(exists, cosine, 0)
     is_copy = (rows.raw(others, index.clip(0), cosine) > copy) & exists
@@ -104,7 +102,7 @@ def _without_copies(
 def _past_copies(
     rows: Centred, others: Centred, some: NDArray[np.int64], k: int, copy: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Compare some rows with all others except copies (and themselves); return indices and cosines, (B, k)."""
+    """Compare the rows ``some`` with all others except copies and themselves; return indices and cosines, (B, k)."""
     units = torch.from_numpy(others.units)
     length, along = torch.from_numpy(others.length), torch.from_numpy(others.along)
     part = torch.from_numpy(rows.units[some]) @ units.T  # (B, R)

@@ -1,4 +1,4 @@
-"""Label propagation: labels of some rows spread over the graph of neighbours."""
+"""Label propagation: labels of some rows spread over the neighbour graph."""
 
 from dataclasses import dataclass
 
@@ -27,8 +27,8 @@ class KnownLabels:
     """Classes of some rows of a dataset.
 
     Attributes:
-        rows: shape (L,), ascending.
-        codes: places in ``classes``, shape (L,).
+        rows: indices, shape (L,), ascending.
+        codes: indices into ``classes``, shape (L,).
         classes: names.
     """
 
@@ -37,24 +37,24 @@ class KnownLabels:
     classes: tuple[str, ...]
 
     def among(self, rows: NDArray[np.int64]) -> "KnownLabels":
-        """Return the labels of some rows (M,), ascending, as indices into these."""
+        """Return the labels of the rows ``rows`` (M,), ascending, as indices into these."""
         inside = np.isin(self.rows, rows)
         return KnownLabels(np.searchsorted(rows, self.rows[inside]), self.codes[inside], self.classes)
 
 
 @dataclass(frozen=True)
 class Learned:
-    """The value of labels: how well a score finds labelled rows whose nearest labelled row has another class.
+    """Accuracy with labels: how well a score finds labelled rows whose nearest labelled row has another class.
 
     Attributes:
-        rows: labelled ones.
-        classes: that these are of.
-        auroc: of the fit with labels, on rows whose own label was held out; with its 95 % interval.
+        rows: number of labelled rows.
+        classes: number of their classes.
+        auroc: of the fit with labels, on held-out labelled rows, with its 95 % interval.
         without: of the fit without labels, on the same rows.
-        gain: the one less the other.
-        inside: of the fit with labels on the rows that it learned from: too good, and kept apart.
-        weight: of what was learned, against 1 of the signals that need no label.
-        better: whether the fit uses it.
+        gain: ``auroc`` minus ``without``.
+        inside: of the fit with labels on its training rows; optimistic.
+        weight: of the learned signal; signals without labels have weight 1 together.
+        better: whether the fit uses the labels.
     """
 
     rows: int
@@ -73,8 +73,8 @@ class Propagated:
 
     Attributes:
         classes: names of the C classes.
-        class_means: mean direction of the labelled rows of each, shape (C, D), float32; zero for one without.
-        probabilities: probabilities of the classes of each reference, shape (R, C), float16.
+        class_means: mean direction of the labelled rows of each class, shape (C, D), float32; zero without rows.
+        probabilities: class probabilities of each reference, shape (R, C), float16.
     """
 
     classes: tuple[str, ...]
@@ -87,17 +87,17 @@ class Propagated:
         return self.class_means.nbytes + self.probabilities.nbytes
 
     def other_class(self, units: Floats, near: Near) -> NDArray[np.float64]:
-        """Return the probability that rows and their nearest reference are of two classes, shape (N,), in [0, 1]."""
+        """Return the probability that rows and their nearest reference differ in class, shape (N,), in [0, 1]."""
         return other_class(near, self.probabilities, guessed(units, self.class_means))
 
 
 def other_class(near: Near, probabilities: NDArray[np.floating], guess: Floats) -> NDArray[np.float64]:
-    """Return 1 - sum_c p_c q_c: p of the row, from its neighbours and the prototypes, q of its nearest; 1 without one.
+    """Return 1 - sum_c p_c q_c, p of the row from neighbours and prototypes, q of its nearest row; 1 without neighbour.
 
     Args:
         near: neighbours of N rows among R others.
-        probabilities: of the classes of those, shape (R, C).
-        guess: of the rows by the prototypes, shape (N, C).
+        probabilities: class probabilities of the others, shape (R, C).
+        guess: class probabilities of the rows by the prototypes, shape (N, C).
     """
     index, exists = near.index[:, :ARMS].clip(0), near.exists[:, :ARMS]
     weight = np.where(exists, np.exp(SHARP * near.cosine[:, :ARMS].clip(0)), 0)
@@ -113,7 +113,7 @@ def other_class(near: Near, probabilities: NDArray[np.floating], guess: Floats) 
 
 
 def prototypes(units: Floats, rows: NDArray[np.int64], codes: NDArray[np.int64], n_classes: int) -> Floats:
-    """Return the mean direction of the labelled rows of each class, shape (C, D); zero for one without."""
+    """Return the mean direction of the labelled rows of each class, shape (C, D); zero without rows."""
     sums = np.zeros((n_classes, units.shape[1]), np.float32)
     np.add.at(sums, codes, units[rows])
     return sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
@@ -135,7 +135,7 @@ def spread(graph: Tensor, seeds: Floats) -> Floats:
 
     Args:
         graph: see ``graph_of``.
-        seeds: what is known of each row on its own, shape (N, C).
+        seeds: initial class probabilities of each row, shape (N, C).
 
     Source: Zhou et al. 2003, "Learning with local and global consistency", sec. 2, 30 steps with alpha = .8.
     """
@@ -147,7 +147,7 @@ def spread(graph: Tensor, seeds: Floats) -> Floats:
 
 
 def graph_of(near: Near) -> Tensor:
-    """Return the graph of neighbours, both ways, D^-1/2 W D^-1/2, shape (N, N), sparse, float32."""
+    """Return the symmetric neighbour graph D^-1/2 W D^-1/2, shape (N, N), sparse, float32."""
     index, exists = near.index[:, :ARMS], near.exists[:, :ARMS]
     n = len(index)
     row, _ = np.nonzero(exists)

@@ -1,4 +1,4 @@
-"""The rule: signals give the ambiguity of a row, which with junk gives the default score."""
+"""The rule that combines signals to the ambiguity of a row, and ambiguity and junk to the default score."""
 
 from collections.abc import Mapping
 
@@ -23,14 +23,14 @@ def combined(ranks: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS
 
 
 def composed(junk: NDArray[np.floating], ambiguity: Floats) -> Floats:
-    """Return the default score: junk above all others, by its probability; the rest by ambiguity.
+    """Return the default score: the probability of junk if it is above 0.5, else half the ambiguity.
 
     Args:
-        junk: probability that an image is unusable, in [0, 1], shape (N,); 0 where it is not known.
+        junk: probability that an image is unusable, in [0, 1], shape (N,); 0 if unknown.
         ambiguity: share of the dataset that is less ambiguous, in [0, 1], shape (N,).
 
     Returns:
-        Shape (N,), higher is less certain: ``junk`` where it is above 0.5, else half the ambiguity.
+        Shape (N,), higher is less certain.
 
     >>> composed(np.array([0.0, 0.5, 0.9]), np.array([0.2, 1.0, 0.1])).round(2).tolist()
     [0.1, 0.5, 0.9]
@@ -44,18 +44,18 @@ def lifted(
     nearest: NDArray[np.int64],
     of_others: tuple[NDArray[np.floating], NDArray[np.floating]],
 ) -> NDArray[np.floating]:
-    """Return shares of rows, each raised above the share of a nearest row of better quality.
+    """Return the ambiguity of rows, raised above the ambiguity of a nearest row of better quality.
 
-    A corrupted version of an image lies close to it, and its place would call it clear. By the data processing
-    inequality it cannot show more than what it was made from. It lies above that by .05 (1 - exp(-d / 2)), d being how
-    far its log odds of junk lie above: the worse of two versions of one image is the less clear. Of a row that is
-    surely no junk they say nothing.
+    A corrupted version of an image lies close to the original, so its neighbours make it look clear. By the data
+    processing inequality it has no more information than the original. So its ambiguity is set to at least the
+    original's plus .05 (1 - exp(-d / 2)), d being the difference in log odds of junk. Rows that are clearly no junk are
+    unchanged.
 
     Args:
-        share: how ambiguous rows are, shape (N,).
-        level: their log odds of junk, shape (N,); all equal where nothing shows.
+        share: ambiguity of the rows, shape (N,).
+        level: log odds of junk of the rows, shape (N,); all equal if unknown.
         nearest: the nearest row of each among R others, shape (N,); -1 if absent.
-        of_others: share and level of those, shape (R,) each.
+        of_others: ambiguity and level of the others, shape (R,) each.
     """
     at = nearest.clip(0)
     above = level - of_others[1][at]

@@ -1,4 +1,4 @@
-"""Scorers of a whole table: each row's place among the others, without training or labels."""
+"""Scorers of a whole table: each row relative to the others, without training or labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

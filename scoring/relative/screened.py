@@ -1,4 +1,4 @@
-"""The nearest other rows in a large dataset: screened in bfloat16, then measured exactly."""
+"""The nearest other rows in a large dataset: candidates in bfloat16, then exact cosines."""
 
 import numpy as np
 import torch
@@ -16,15 +16,15 @@ SAMPLE = 256  # rows compared with all rows in float32, to report how many neigh
 def screened_nearest(units: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], Recall]:
     """Return the k nearest other rows of each row, nearest first, their cosines, and the recall.
 
-    All rows are compared with all, in bfloat16, which is several times faster than float32 where the processor has
-    it; the best k + 32 are measured in float32. Memory: 2 N D bytes next to the rows, and what is returned.
+    All pairs are compared in bfloat16, several times faster than float32 if the processor supports it; the best k + 32
+    are computed again in float32. Memory: 2 N D bytes in addition to the rows and the result.
 
     Args:
         units: rows of length 1, shape (N, D).
-        k: neighbours, 1 <= k < N.
+        k: number of neighbours, 1 <= k < N.
 
     Returns:
-        Indices, shape (N, k), int64; cosines, shape (N, k), float32; the share of the true neighbours, measured.
+        Indices, shape (N, k), int64; cosines, shape (N, k), float32; measured share of the true neighbours.
     """
     points = torch.from_numpy(units)
     coarse = points.to(torch.bfloat16)
@@ -40,7 +40,7 @@ def screened_nearest(units: NDArray[np.float32], k: int) -> tuple[NDArray[np.int
 
 
 def _measured(points: Tensor, start: int, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k best of candidates (B, W) of the rows from ``start`` on, by products in float32."""
+    """Return the k best of the candidates (B, W) of the rows from ``start`` on, by cosines in float32."""
     index, cosine = [], []
     for at in range(0, len(rows), MEASURED):
         some = rows[at : at + MEASURED].sort(dim=1).values  # equal ones go to the lower row
@@ -54,7 +54,7 @@ def _measured(points: Tensor, start: int, rows: Tensor, k: int) -> tuple[Tensor,
 
 
 def _recall(points: Tensor, cosine: NDArray[np.float32]) -> Recall:
-    """Compare the cosines of the neighbours of some rows with exact ones: of rows equally near, any is a neighbour."""
+    """Return the share of true neighbours found for some rows, by exact cosines: equally near rows count as found."""
     rows = np.sort(np.random.default_rng([0, 3]).permutation(len(points))[:SAMPLE])
     product = points[rows] @ points.T
     product[torch.arange(len(rows)), torch.from_numpy(rows)] = -torch.inf

@@ -1,4 +1,4 @@
-"""Signals of a row among the others, one function each; higher is less certain."""
+"""Signals of a row relative to the others, one function each; higher is less certain."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,24 +15,20 @@ LEAST = 1e-6
 
 @dataclass(frozen=True)
 class RowPlaces:
-    """The clusters of N rows.
-
-    Attributes:
-        clusters: in each of S clusterings, shape (N, S).
-    """
+    """The clusters of N rows in each of S clusterings, shape (N, S)."""
 
     clusters: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class RowsAmongOthers:
-    """N rows relative to R others, which may be themselves.
+    """N rows relative to R others, which may be the same rows.
 
     Attributes:
-        near: their neighbours among the others.
-        rows: what is known of each of the rows on its own.
-        others: the same of those compared with.
-        near_others: the nearest of those among themselves, shape (R, 10); -1 where there is no further one.
+        near: neighbours of the rows among the others.
+        rows: clusters of the rows.
+        others: clusters of the others.
+        near_others: nearest of the others among themselves, shape (R, 10); -1 for none.
     """
 
     near: Near
@@ -42,16 +38,13 @@ class RowsAmongOthers:
 
 
 def distance(view: RowsAmongOthers) -> NDArray[np.float64]:
-    """Return 1 - cosine to the nearest other row that is not a copy, centred, in [0, 2]; 2 where all are copies."""
+    """Return 1 - cosine to the nearest other row that is not a copy, centred, in [0, 2]; 2 if all are copies."""
     first = 1 - view.near.cosine[:, 0].astype(np.float64)
     return np.where(view.near.exists[:, 0], first, ALONE)
 
 
 def disagreement(view: RowsAmongOthers) -> NDArray[np.float64]:
-    """Return the share of neighbours that are in another cluster, a mean over clusterings, in [0, 1].
-
-    1/2 where there is no neighbour, or no clustering.
-    """
+    """Return the share of neighbours in another cluster, averaged over clusterings, in [0, 1]; 1/2 if undefined."""
     exists, index = view.near.exists, view.near.index.clip(0)
     count = exists.sum(1)
     total = np.zeros(len(count))
@@ -64,7 +57,7 @@ def disagreement(view: RowsAmongOthers) -> NDArray[np.float64]:
 def contrast(view: RowsAmongOthers) -> NDArray[np.float64]:
     """Return the distance to the nearest row over the mean distance to the 11th to 20th, in [0, 1].
 
-    Near 1 where the nearest row is no nearer than many others, and so says little; 1 where there are no 11 neighbours.
+    Near 1 if the nearest row is hardly nearer than many others; 1 with fewer than 11 neighbours.
     """
     apart = np.where(view.near.exists, 1 - view.near.cosine.astype(np.float64), 0)
     count = view.near.exists[:, CLOSE:].sum(1)
@@ -75,7 +68,7 @@ def contrast(view: RowsAmongOthers) -> NDArray[np.float64]:
 def unshared(view: RowsAmongOthers) -> NDArray[np.float64]:
     """Return the share of the 10 nearest rows that are not among the 10 nearest of the nearest row, in [0, 1].
 
-    1 where there is no neighbour. Source: shared nearest neighbours, Jarvis & Patrick 1973.
+    1 without neighbours. Source: shared nearest neighbours, Jarvis & Patrick 1973.
     """
     neighbours = view.near.index[:, :CLOSE]
     of_nearest = np.where(neighbours[:, :1] >= 0, view.near_others[neighbours[:, 0].clip(0)], -1)

@@ -1,4 +1,4 @@
-"""Embeddings as directions from the dataset's mean, and cosines of the stored rows."""
+"""Embeddings centred at the dataset's mean, and the cosines of the uncentred rows."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,7 @@ LEAST = 1e-6  # a row that is nearer to the mean than this has no direction from
 
 
 def mean_of(vectors: NDArray) -> NDArray[np.float32]:
-    """Return the mean of rows at length 1, shape (D,), summed in float64 block by block.
-
-    Args:
-        vectors: shape (N, D), N >= 1, any float type; may be a memory map.
-    """
+    """Return the mean of normalised rows (N, D), N >= 1, shape (D,); float64 sums by blocks; a memory map works too."""
     total = np.zeros(vectors.shape[1])
     for start in range(0, len(vectors), BLOCK):
         total += unit(vectors[start : start + BLOCK]).sum(0, dtype=np.float64)
@@ -30,14 +26,14 @@ def unit(rows: NDArray) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class Centred:
-    """N rows, minus the mean of a dataset, at unit length again.
+    """N rows, minus the mean of a dataset, normalised again.
 
-    Centring takes out what all images of the dataset have in common, so that a cosine speaks of what separates them.
+    Centring removes what all images of the dataset have in common, so that cosines measure their differences.
 
     Attributes:
-        units: shape (N, D), float32; zero for a row that is at the mean.
-        length: of each row less the mean, before it was made 1, shape (N,), float32.
-        along: product of each row at length 1 with the mean, shape (N,), float32.
+        units: shape (N, D), float32; zero for a row equal to the mean.
+        length: of each row minus the mean, before normalisation, shape (N,), float32.
+        along: inner product of each normalised row with the mean, shape (N,), float32.
         square: squared length of the mean.
     """
 
@@ -50,13 +46,13 @@ class Centred:
         return len(self.units)
 
     def raw(self, other: "Centred", index: NDArray[np.integer], cosine: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the cosines of rows as stored, derived from those after centring.
+        """Return the cosines of uncentred rows, derived from the cosines after centring, shape (N, K).
 
         u v = |u-m| |v-m| cos(u-m, v-m) + u m + v m - m m, for rows u and v of length 1.
 
         Args:
             other: the rows compared with, centred by the same mean.
-            index: which of them, shape (N, K).
+            index: indices of the other rows, shape (N, K).
             cosine: after centring, shape (N, K).
         """
         return (
@@ -68,7 +64,7 @@ class Centred:
 
 
 def centred(vectors: NDArray, mean: NDArray[np.float32]) -> Centred:
-    """Return rows (N, D) less a mean (D,), at length 1 again; memory: 4 N D bytes."""
+    """Return rows (N, D) minus a mean (D,), normalised; memory: 4 N D bytes."""
     units = np.empty(vectors.shape, np.float32)
     length, along = np.empty(len(vectors), np.float32), np.empty(len(vectors), np.float32)
     for start in range(0, len(vectors), BLOCK):

@@ -1,4 +1,4 @@
-"""A fitted score inside a checkpoint: the base model's tensors and card unchanged, plus a section ``fit``."""
+"""A fitted score inside a checkpoint: the base model's tensors and card unchanged, and a section ``fit``."""
 
 import hashlib
 import json
@@ -42,17 +42,16 @@ def write_fitted(
     """Write a model with its fit, atomically.
 
     Args:
-        path: where.
-        base: the model that made the embeddings, by any name that ``load_model`` takes; one that was fitted before
-            loses what it was fitted to.
-        fit: what it was fitted to.
-        about: what a reader should know of the fit, as plain JSON.
-        companions: written files that get their names with the model: all of them or none.
-        commit: gives all of them their names, the model's last.
-        overwrite: replace what is there.
+        path: of the file.
+        base: name for ``load_model`` of the model of the embeddings; an earlier fit is replaced.
+        fit: the fit.
+        about: facts on the fit, as plain JSON.
+        companions: written files that are renamed together with the model.
+        commit: renames all files, the model last.
+        overwrite: replace an existing file.
 
     Returns:
-        The digest of the file's contents; the card keeps the base model's, whose embeddings these are.
+        The digest of the file's contents; the card keeps the base model's digest.
     """
     card, tensors = checkpoint_of(base)
     record = {
@@ -68,7 +67,7 @@ def write_fitted(
 
 
 def tensors_of(fit: DatasetFit) -> dict[str, Tensor]:
-    """Return the tensors of a fit, by their names in a file."""
+    """Return the tensors of a fit by their names in a file."""
     arrays: dict[str, NDArray] = {MEAN: fit.mean, ROWS: fit.references, NEAR: fit.near}
     arrays |= {CLUSTERS: fit.clusters, GROUPS: fit.groups}
     arrays[STANDING] = np.stack([fit.standing.share, fit.standing.level, fit.standing.fitted])
@@ -80,14 +79,11 @@ def tensors_of(fit: DatasetFit) -> dict[str, Tensor]:
 
 
 def read_fit(model: str | Path, card: Mapping[str, Any]) -> DatasetFit | None:
-    """Return the dataset fit of a model, or None if it has none.
+    """Return the dataset fit of a model, or None if it has none; InputError if it is malformed.
 
     Args:
         model: as for ``load_model``, which has checked the file's digest.
         card: of the model.
-
-    Raises:
-        InputError: if that section of the file cannot be used.
     """
     if FIT not in card:
         return None
@@ -100,11 +96,7 @@ def read_fit(model: str | Path, card: Mapping[str, Any]) -> DatasetFit | None:
 
 
 def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> DatasetFit:
-    """Return the fit that ``tensors_of`` and the card hold.
-
-    Raises:
-        KeyError, TypeError, ValueError: if they hold none.
-    """
+    """Return the fit from ``tensors_of`` and the card; KeyError, TypeError or ValueError if malformed."""
     arrays = {name: value.numpy() for name, value in tensors.items()}
     mean, rows, near = arrays[MEAN], arrays[ROWS], arrays[NEAR]
     centres = {k: arrays[f"{CENTRES}{k}"] for k in SIZES if f"{CENTRES}{k}" in arrays}

@@ -1,11 +1,10 @@
 """Groups of images unlike the rest: sets of rows that one direction separates by a wide margin.
 
-A group begins as a branch of a dendrogram (Ward 1963) of embeddings and of what the images look like. Fisher's
-discriminant of its rows against the rest then decides which rows belong to it, until none changes or for 10 rounds. A
-group ends where its spread and the rest's are equally far (Anderson and Bahadur 1962). So a domain is one group though
-it shows several classes, and neither a seed nor the order of the rows matters.
-Whether a group belongs to the dataset cannot be known from the images; it is shown, and never dropped unless
-requested.
+A group starts as a branch of a dendrogram (Ward 1963) of embeddings and visual features. Its rows are then reassigned
+by Fisher's discriminant against the rest, until nothing changes or for 10 rounds; the bound is equally many standard
+deviations from both means (Anderson and Bahadur 1962). So a domain with several classes is one group, and results
+depend neither on a seed nor on the row order. Whether a group belongs to the dataset cannot be known from the images:
+groups are reported, and only dropped on request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,9 +44,7 @@ RIDGE = 0.02
 def cluster_centres(units: NDArray[np.float32], *, seed: int = 0) -> Centroids:
     """Return the centres of a clustering at each size that the dataset allows: k -> shape (k, D).
 
-    Args:
-        units: centred rows of length 1, shape (N, D); the same result for the same order of rows.
-        seed: of the starts.
+    From centred rows (N, D) of unit length; deterministic for the same row order and seed.
     """
     possible = [k for k in SIZES if k * ROWS_A_CLUSTER <= len(units)]
     return {
@@ -57,18 +54,13 @@ def cluster_centres(units: NDArray[np.float32], *, seed: int = 0) -> Centroids:
 
 
 def fine_clusters(units: NDArray[np.float32], *, seed: int = 0) -> NDArray[np.float32]:
-    """Return the centres of the numbered clusters, shape (k, D): about 25 rows each, 8 to 60 clusters.
-
-    Args:
-        units: as in ``cluster_centres``.
-        seed: of the start.
-    """
+    """Return the centres of the clusters that rows are assigned to, (k, D): about 25 rows each, 8 to 60 clusters."""
     k = min(int(np.clip(len(units) // FINE_ROWS, *FINE)), len(units))
     return spherical_kmeans(units, k, seed=seed, iterations=ITERATIONS, sample=k * MOST_PER_CENTROID)
 
 
 def labels_of(units: NDArray[np.float32], centres: Centroids) -> NDArray[np.int32]:
-    """Return the cluster of each row in each clustering, shape (N, S); -1 for a row without direction."""
+    """Return the cluster of each row in each clustering, shape (N, S); -1 for a zero row."""
     if not centres:
         return np.zeros((len(units), 0), np.int32)
     return np.stack([assign(units, middle)[0][:, 0] for middle in centres.values()], axis=1)
@@ -79,13 +71,14 @@ class UnlikeGroup:
     """A group of images unlike the rest.
 
     Attributes:
-        direction: D numbers and a bound, shape (D + 1,), float32: the product with a centred row of length 1 is above
-            the bound for rows in the group.
-        rows: of the sample, in it and in no group before it.
-        apart: median distance of its rows to the nearest row outside, over the usual distance between clusters.
-        auroc: leave-one-out, of a linear classifier of what the images look like, group against rest.
-        nearest: the cluster outside that most of its rows are nearest to.
-        score: by which groups are ranked.
+        direction: direction and bound, shape (D + 1,), float32: rows whose inner product is above the bound are in the
+            group.
+        rows: indices of its rows in the sample that are in no earlier group.
+        apart: median distance of its rows to the nearest row outside, relative to the typical distance between
+            clusters.
+        auroc: leave-one-out AUROC of a linear classifier on visual features, group against rest.
+        nearest: the outside cluster that is nearest to most of its rows.
+        score: ranks groups, higher is more unlike.
     """
 
     direction: NDArray[np.float32]
@@ -96,20 +89,20 @@ class UnlikeGroup:
     score: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON for a table."""
+        """Return the group as plain JSON for a table."""
         return {"apart": round(self.apart, 3), "auroc": round(self.auroc, 3), "nearest_cluster": self.nearest}
 
 
 def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks: Floats) -> list[UnlikeGroup]:
     """Return at most 3 groups of images unlike the rest, most unlike first; independent of the row order.
 
-    Time and memory grow with N squared: a sample of some thousands is enough.
+    Time and memory grow with N squared: use a sample of a few thousand rows.
 
     Args:
         units: centred rows of length 1, shape (N, D).
-        cluster: of each row, shape (N,), by which the nearest one is named; -1 for a row without direction.
-        looks: comparable numbers on what the images look like, shape (N, F); without any no group is listed, since
-            distance alone lists classes.
+        cluster: of each row, shape (N,), to name the nearest cluster; -1 for a zero row.
+        looks: scaled visual features, shape (N, F); without any, no group is returned, since distance alone finds
+            classes.
     """
     from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped]
 
@@ -142,7 +135,7 @@ def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks:
 
 
 def group_numbers(units: NDArray[np.float32], directions: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Return the number of the first group that contains each row, from 1, or 0; shape (N,).
+    """Return the index, from 1, of the first group that contains each row, or 0; shape (N,).
 
     Args:
         units: centred rows of length 1, shape (N, D).
@@ -155,12 +148,12 @@ def group_numbers(units: NDArray[np.float32], directions: NDArray[np.float32]) -
 
 
 def directions_of(groups: Sequence[UnlikeGroup], width: int) -> NDArray[np.float32]:
-    """Return the directions of groups with their bounds, shape (G, D + 1), of embeddings of D numbers."""
+    """Return the directions of groups with their bounds, shape (G, D + 1), for embeddings of width D."""
     return np.array([each.direction for each in groups], np.float32).reshape(len(groups), width + 1)
 
 
 def separation(area: float) -> float:
-    """Return the distance in standard deviations of two equal-variance normals with a given AUROC; at least 0.
+    """Return the distance, >= 0, in standard deviations of two equal-variance normals with a given AUROC.
 
     >>> round(separation(0.92), 2)
     1.99
@@ -169,7 +162,7 @@ def separation(area: float) -> float:
 
 
 def _listed(groups: list[UnlikeGroup], units: NDArray[np.float32]) -> list[UnlikeGroup]:
-    """Return the best groups that mostly contain new rows, with these rows."""
+    """Return the highest-ranked groups that mostly contain rows of no earlier group, with these rows."""
     least = max([LEAST_SCORE, *(OF_BEST * each.score for each in groups)])
     good = sorted((each for each in groups if each.score >= least), key=lambda each: (-each.score, -each.rows))
     listed: list[UnlikeGroup] = []
@@ -196,12 +189,12 @@ def _principal(units: NDArray[np.float32]) -> tuple[Floats, Floats]:
 
 
 def _at_length_1(rows: Floats) -> Floats:
-    """Return rows scaled to a mean squared length of 1."""
+    """Return rows scaled to a mean squared norm of 1."""
     return rows / max(float(np.sqrt(np.square(rows).sum(1).mean())), 1e-12)
 
 
 def _branches(tree: Floats, n: int) -> Inside:
-    """Return the rows of every branch of a dendrogram of N rows that may form a group, shape (N, B)."""
+    """Return the rows of every branch of a dendrogram of N rows that may form a group, as a mask (N, B)."""
     rows = [[row] for row in range(n)]
     branches = []
     for first, second, _, size in tree:
@@ -216,15 +209,15 @@ def _branches(tree: Floats, n: int) -> Inside:
 
 
 def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside, NDArray[np.float32]]:
-    """Return groups separated from the rest by a direction, (N, G), each once, and directions, (G, D + 1).
+    """Return groups that a direction separates from the rest, (N, G), without repeats, and directions, (G, D + 1).
 
-    Where the covariance of all rows is one, Fisher's discriminant is the difference of the means. The bound is as many
-    standard deviations from either mean.
+    For whitened rows, Fisher's discriminant is the difference of the means. The bound is equally many standard
+    deviations from both means.
 
     Args:
         components: of the rows, shape (N, P).
-        axes: that gave them, shape (D + 1, P).
-        inside: rows of the groups to begin with, shape (N, B).
+        axes: the affine map to the components, shape (D + 1, P).
+        inside: initial groups as a mask, shape (N, B).
     """
     variance = np.square(components).mean(0)
     scale = 1 / np.sqrt(variance + SHRINKAGE * variance.mean())
@@ -248,11 +241,9 @@ def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside
 
 
 def _discriminants(white: Floats, inside: Inside) -> tuple[Floats, Floats, Floats]:
-    """Return the direction from the mean of other rows to that in each group, (P, G), and both means along it.
+    """Return the direction from the mean of the other rows to the group's mean, (P, G), and both means along it.
 
-    Args:
-        white: rows whose covariance is one, shape (N, P).
-        inside: rows of the groups, shape (N, G).
+    From whitened rows (N, P) and a mask of the groups (N, G).
     """
     size = np.maximum(inside.sum(0), 1)
     inner, outer = white.T @ inside / size, white.T @ ~inside / np.maximum(len(white) - size, 1)
@@ -261,12 +252,12 @@ def _discriminants(white: Floats, inside: Inside) -> tuple[Floats, Floats, Float
 
 
 def _spread(value: Floats, inside: Inside, mean: Floats) -> Floats:
-    """Return the standard deviation around a mean of the values of each group's rows, shape (G,)."""
+    """Return the standard deviation around ``mean`` of the values of each group's rows, shape (G,)."""
     return np.sqrt((np.square(value - mean) * inside).sum(0) / np.maximum(inside.sum(0), 1))
 
 
 def _nearest_outside(cosine: NDArray[np.float32], inside: Inside) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return 1 - cosine of each row inside to the nearest row outside, and which row that is."""
+    """Return 1 - cosine of each row inside to the nearest row outside, and the index of that row."""
     outside = np.flatnonzero(~inside)
     between = cosine[np.ix_(inside, ~inside)]
     return 1 - between.max(1, initial=-1), outside[between.argmax(1)]

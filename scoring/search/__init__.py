@@ -1,4 +1,1 @@
-"""Numeric search: cosine thresholds, Hamming distances, clusters, and nearest neighbours.
-
-NumPy arrays in and out; nothing here knows what they represent.
-"""
+"""Numeric search on NumPy arrays: cosine thresholds, Hamming distances, clusters, and nearest neighbours."""

@@ -1,4 +1,4 @@
-"""All rows whose cosine with a query reaches a threshold, among any number of rows."""
+"""Search for all rows whose cosine with a query reaches a threshold, among any number of rows."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,11 +29,11 @@ Sampled = tuple[
 
 
 class ProbeCounts:
-    """The number of pairs of each query in its nearest list, its second, ..., and beyond the last searched.
+    """The number of pairs of each query in its nearest list, its second, ..., and beyond the searched lists.
 
     Args:
         probed: lists of each of the S queries, nearest first, shape (S, P).
-        n_lists: of the table.
+        n_lists: of the index.
 
     Attributes:
         counts: shape (S, P + 1), int64.
@@ -54,12 +54,12 @@ class ProbeCounts:
 def choose(
     lists: InvertedLists, pairs: Callable[[InvertedLists], NDArray[np.int64]], share: float, **options: Any
 ) -> tuple[InvertedLists, int, Recall]:
-    """Return lists whose rows search enough groups, then the probes and recall of ``choose_probes``.
+    """Return lists through which rows find their lists well enough, and the probes and recall of ``choose_probes``.
 
     Args:
-        lists: of the table.
-        pairs: counts of sampled rows that look at lists in a way, as ``ProbeCounts`` has them.
-        share: of the pairs that are to be found.
+        lists: of the index.
+        pairs: lists -> ``ProbeCounts.counts`` of sampled rows.
+        share: of the pairs that must be found.
         options: of ``choose_probes``.
     """
     if lists.centroids is None:
@@ -78,13 +78,13 @@ def choose_probes(
 ) -> tuple[int, Recall]:
     """Return the fewest lists that contain the needed share of pairs, and the recall.
 
-    Every other sampled row decides; the rows between measure the share.
+    Every other sampled row is used for the choice, the remaining ones measure the recall.
 
     Args:
         counts: of sampled rows, as ``ProbeCounts`` has them, shape (S, P + 1).
         needed: share of the pairs, in (0, 1).
-        least: lists to look at.
-        of_each: the average row's share must reach it too, so that one large group does not decide alone.
+        least: minimal number of lists.
+        of_each: the mean share per row must reach ``needed`` too, so that one large group does not dominate.
     """
     most = counts.shape[1] - 1
     probes = min(most, max(least, _fewest(counts[0::2], needed, of_each)))
@@ -108,21 +108,20 @@ def _fewest(counts: NDArray[np.int64], needed: float, of_each: bool) -> int:
 class CosineIndex:
     """Finds every pair of a query and a row whose cosine reaches a threshold.
 
-    Up to ``exact_rows`` rows every query is compared with every row, and no pair is lost. Beyond, rows are in inverted
-    lists by the nearest of some k-means directions, and a query is compared with the few lists nearest to it: how few
-    is decided, and the share of pairs that are found so is measured, on rows drawn at random. Either way no pair below
-    the threshold is reported: each one's cosine is computed in float64 from the rows as they are stored, and a cosine
-    within 1e-12 of the threshold counts as at it. A row of length zero is like nothing.
+    Up to ``exact_rows`` rows, every query is compared with every row, and no pair is missed. Above, rows are in
+    inverted lists by the nearest of some k-means directions, and a query is compared with the few lists nearest to it:
+    the number of lists is chosen, and the recall measured, on a random sample of rows. No pair below the threshold is
+    returned: cosines are computed in float64 from the stored rows, and a cosine within 1e-12 of the threshold reaches
+    it. A zero row matches nothing.
 
-    Rows may have any length; their cosines are what is compared. Memory: 2 N D bytes next to the rows given, which stay
-    where they are, in a file where they are many; some 50 N bytes of numbers, and 4 N bytes for each list that a row
-    looks at; and blocks that do not grow with N. A search costs what comparing its queries with the rows of their
-    lists costs; ``among`` takes rows out of that.
+    Rows may have any length. Memory in addition to the rows: 2 N D bytes (in a file if large), about 50 N bytes of
+    indices, 4 N bytes for each list that a row searches, and blocks of constant size. The time of a search is the
+    comparison of its queries with the rows of their lists; ``among`` reduces it.
 
     Attributes:
-        threshold: cosine.
-        n_rows: rows of the index, N.
-        probes: lists that a query looks at.
+        threshold: minimal cosine.
+        n_rows: number N of rows of the index.
+        probes: number of lists that a query searches.
         recall: share of the pairs that a search finds, with an interval.
     """
 
@@ -138,18 +137,18 @@ class CosineIndex:
         sample: int = 4096,
         order: NDArray[np.int64] | None = None,
     ) -> None:
-        """Lay out the rows, and measure them.
+        """Build the lists, and measure the recall.
 
         Args:
-            vectors: shape (N, D), float16, float32 or int8; may be a memory map. They are read, and must not change.
-            threshold: cosine, 0 < threshold <= 1.
-            exact_rows: the most rows that are searched exactly.
-            recall: share of pairs that the choice of probes aims at, 0 < recall < 1.
-            seed: of the directions, and of the rows that the recall is measured on.
-            device: where products are made: None or "cpu", or "cuda".
-            sample: rows that the recall is measured on; each costs a comparison with all rows.
-            order: a permutation of the rows that does not depend on their place, shape (N,), such as the order of a
-                hash of their keys: then what is found beyond ``exact_rows`` does not depend on it either.
+            vectors: shape (N, D), float16, float32 or int8; may be a memory map. They must not change afterwards.
+            threshold: minimal cosine, in (0, 1].
+            exact_rows: maximal number of rows for an exact search.
+            recall: target share of pairs for the choice of probes, in (0, 1).
+            seed: of the directions, and of the sample.
+            device: None or "cpu", or "cuda".
+            sample: number of rows for measuring the recall; each is compared with all rows.
+            order: a permutation of the rows that does not depend on their order, shape (N,), such as by a hash of their
+                keys; makes approximate results independent of the order of the rows.
 
         Raises:
             ValueError: if an argument is out of range, or a row holds NaN or infinity; names the row.
@@ -186,10 +185,9 @@ class CosineIndex:
         """Return the pairs of a query and a row whose cosine reaches the threshold.
 
         Args:
-            queries: shape (Q, D), of the dtype of the index, any length; one of length zero finds nothing.
+            queries: shape (Q, D), of the dtype of the index, any length; zero queries find nothing.
             among: rows that may be found, shape (N,); all of them by default.
-            first: of each row only the link with the first query that it has one with: never more than N links, and
-                the work of finding those alone.
+            first: return only each row's link with its first matching query: at most N links, and faster.
 
         Returns:
             Links sorted by query and row; cosines as float32, rounded so that none is below the threshold.
@@ -220,17 +218,17 @@ class CosineIndex:
     def search_rows(
         self, rows: NDArray[np.int64], among: NDArray[np.bool_] | None = None, *, first: bool = False
     ) -> Links:
-        """Return the same for queries that are rows of the index; each links to itself if it may be found.
+        """Return the links of ``search`` for queries that are rows of the index; each may find itself.
 
-        Which lists a row looks at is noted, so that to ask about it again costs less.
+        The lists that a row searches are cached for later calls.
 
         Args:
-            rows: their numbers, shape (Q,).
+            rows: indices of the queries, shape (Q,).
             among: as in ``search``.
-            first: the same.
+            first: as in ``search``.
 
         Returns:
-            Links as of ``search``; ``query`` is a place in ``rows``.
+            Links as of ``search``; ``query`` is a position in ``rows``.
         """
         left = among if not first else np.ones(self.n_rows, bool) if among is None else among.copy()
         parts = []
@@ -248,12 +246,12 @@ class CosineIndex:
     def _scan(
         self, queries: OutsideQueries | NDArray[np.int64], spans: Spans, among: NDArray[np.bool_] | None, *, first: bool
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield query, row and cosine of the pairs, block by block."""
+        """Yield query, row and cosine of the matching pairs, block by block."""
         for query, place, cosine in self._layout.scan(queries, spans, self.threshold, among, first=first):
             yield query, self._layout.lists.order[place], rounded(cosine, self.threshold)
 
     def _probed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the lists that rows search, shape (A, probes); no row has length zero."""
+        """Return the lists that rows search, shape (A, probes); no row may be zero."""
         lists = self._layout.lists
         if lists.centroids is None:
             return np.zeros((len(rows), 1), np.int64)
@@ -267,11 +265,10 @@ class CosineIndex:
         return self._looked[rows].astype(np.int64)
 
     def _sampled(self, rows: NDArray[np.int64]) -> list[Sampled]:
-        """Compare sampled rows with all rows; return their pairs, block by block.
+        """Compare sampled rows with all rows; return their pairs, without self-pairs, block by block.
 
-        A row is no pair. Of a crowd, which is what a row of very many pairs has, those count that came first
-        in the sample: later ones are left out with all their pairs, which would leave no time for other rows. Where
-        there are very many pairs all the same, the sample is cut short.
+        Of sampled rows with very many pairs in common (a crowd of near duplicates), only the first ones are used, and
+        the sample is cut short if there are still too many pairs, to bound the time.
         """
         lists, sampled, n_pairs = self._layout.lists, [], 0
         open_rows = np.ones(self.n_rows, bool)
@@ -294,7 +291,7 @@ class CosineIndex:
         return sampled
 
     def _counts(self, lists: InvertedLists, sampled: list[Sampled]) -> NDArray[np.int64]:
-        """Return the pairs of sampled rows by probe, shape (S, P + 1), for one way to choose lists."""
+        """Return the number of pairs of sampled rows by probe, shape (S, P + 1), for the given lists."""
         most = min(MOST_PROBES, lists.n_lists)
         counts = [np.zeros((0, most + 1), np.int64)]
         for chosen, query, home in sampled:

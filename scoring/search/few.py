@@ -1,4 +1,4 @@
-"""All rows whose cosine with a query reaches a threshold, among few rows: every pair, in NumPy."""
+"""Exact search by cosine threshold among few rows, in NumPy."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,25 +13,20 @@ class FewCosines:
     """Finds every pair whose cosine in float64 reaches a threshold, like ``CosineIndex``.
 
     Attributes:
-        threshold: cosine.
-        recall: of everything.
+        threshold: minimal cosine.
+        recall: always 1.
     """
 
     def __init__(self, vectors: NDArray, threshold: float) -> None:
-        """Hold the rows in float64.
+        """Store the rows (N, D), of any length, in float64; zero rows match nothing.
 
-        Args:
-            vectors: shape (N, D), of any length; a row of length zero is like nothing.
-            threshold: cosine, above 0.
-
-        Raises:
-            ValueError: if a row holds NaN or infinity; names the row.
+        Raises ValueError, with the index of the row, if a row has NaN or infinity.
         """
         self.threshold, self.recall = threshold, Recall.of_everything()
         self._rows, self._squares = _exact(vectors)
 
     def search(self, queries: NDArray, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:
-        """Return the pairs of queries, shape (Q, D), and rows; as ``CosineIndex.search``."""
+        """Return the links of queries, shape (Q, D), as ``CosineIndex.search``."""
         candidates, parts = np.flatnonzero(self._squares > 0 if among is None else among & (self._squares > 0)), []
         for start in range(0, len(queries), AT_ONCE):
             exact, squares = _exact(queries[start : start + AT_ONCE])
@@ -58,7 +53,7 @@ class FewCosines:
 
 
 def _exact(vectors: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return rows in float64 and their squared lengths."""
+    """Return rows in float64 and their squared norms."""
     exact = vectors.astype(np.float64)
     squares = np.einsum("nd,nd->n", exact, exact)
     if not np.isfinite(squares).all():

@@ -1,4 +1,4 @@
-"""The k nearest other rows of every row, among any number of rows."""
+"""Search for the k nearest other rows of every row, among any number of rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class NearestSearch:
 
     Args:
         vectors: shape (N, D).
-        lists: of these rows.
-        inverse: ``inverse_lengths`` of the rows, where they are known.
+        lists: the inverted lists of the rows.
+        inverse: ``inverse_lengths`` of the rows, if known.
     """
 
     def __init__(self, vectors: Vectors, lists: InvertedLists, inverse: NDArray[np.float64] | None = None) -> None:
@@ -43,32 +43,26 @@ class NearestSearch:
         return units_float32(self.vectors, self.inverse, rows)
 
     def probed(self, rows: NDArray[np.int64], probes: int) -> NDArray[np.int64]:
-        """Return the lists nearest to rows, shape (B, probes), a row's own list first."""
+        """Return the lists nearest to rows, shape (B, probes), starting with a row's own list."""
         return self.lists.probed(unit_rows(self.vectors[rows], numbers=rows).units, probes)
 
     def neighbours(
         self, rows: NDArray[np.int64], k: int, probes: int | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the nearest other rows of rows and their cosines, in the lists searched, (B, k) each.
-
-        Args:
-            rows: shape (B,).
-            k: neighbours.
-            probes: lists that each row looks at; None for all.
-        """
+        """Return the k nearest other rows of rows (B,), and their cosines, (B, k) each; ``probes`` None: all lists."""
         probed = None if probes is None else self.probed(rows, probes)
         return self._nearest(torch.from_numpy(self._unit(rows)), rows, probed, k)
 
     def neighbours_of(
         self, queries: Vectors, excluded: NDArray[np.int64], k: int, probes: int | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the rows nearest to queries, which need not be rows, and their cosines, shape (Q, k) each.
+        """Return the rows nearest to queries (any vectors) and their cosines, shape (Q, k) each.
 
         Args:
             queries: shape (Q, D), of any length.
-            excluded: the row that each query is, which is no neighbour of it; -1 where it is not one; shape (Q,).
-            k: neighbours; where there are fewer rows, -1 with a cosine of -inf.
-            probes: lists that each query looks at; None for all.
+            excluded: the row to exclude for each query, -1 for none; shape (Q,).
+            k: number of neighbours; missing ones are -1 with a cosine of -inf.
+            probes: number of lists that each query searches; None for all.
         """
         probed = None if probes is None else self.lists.probed(unit_rows(queries).units, probes)
         return self._nearest(query_units(queries), excluded, probed, k)
@@ -81,11 +75,11 @@ class NearestSearch:
         Args:
             queries: shape (Q, D), of any length.
             excluded: as in ``neighbours_of``.
-            bounds: cosines, shape (Q,).
-            most: links; None is returned where there are more.
+            bounds: minimal cosine of each query, shape (Q,).
+            most: maximal number of links; None is returned if there are more.
 
         Returns:
-            Links by query, the nearest first and ties by row; cosines as measured in float64.
+            Links by query, the nearest first and ties by row; cosines computed in float64.
         """
         unit, numbers = query_units(queries), np.arange(len(queries))
         parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
@@ -124,8 +118,8 @@ class NearestSearch:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the nearest rows of unit rows (B, D) in the lists searched (B, P), or in all, shape (B, k) each.
 
-        Each is compared with its nearest list first. That reports how near a row of another one has to be: few are, and
-        only these are sorted.
+        The nearest list of each is searched first. It gives a bound that few rows of the other lists exceed, and only
+        these are sorted.
         """
         nearest = NearestSoFar(excluded, k + SLACK)
         for begin, end, looking in self._spans(len(unit), probed):
@@ -137,7 +131,7 @@ class NearestSearch:
         return self._settled(unit, *nearest.result(), k)
 
     def _spans(self, n: int, probed: NDArray[np.int64] | None) -> Spans:
-        """Return which of n rows search which positions, nearest lists first."""
+        """Return the positions that each of n rows searches, nearest lists first."""
         numbers = np.arange(n)
         if probed is None:
             return self.lists.everything(numbers)
@@ -146,7 +140,7 @@ class NearestSearch:
     def _settled(
         self, unit: Tensor, best: Tensor, index: Tensor, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the best k; nearly equal cosines are computed again in float64, ties by row."""
+        """Return the best k; nearly equal cosines are computed again in float64, ties by row index."""
         near = ((best[:, :-1] - best[:, 1:]) < CLOSE) & (index[:, 1:] >= 0)
         close = torch.zeros_like(index, dtype=torch.bool)
         close[:, :-1] |= near
@@ -180,18 +174,18 @@ def knn_graph(
 ) -> Graph:
     """Return the k rows with the highest cosine to each row, without itself.
 
-    Up to ``exact_rows`` rows all are compared with all, by the search that the metrics use: it settles cosines that are
-    too close to call in float64, and equal ones go to the lower row. Beyond, a row is compared with the rows of the few
-    inverted lists nearest to it; how few, and which share of the neighbours that finds, is measured on rows drawn at
-    random. Rows of length zero have no neighbour and are no row's neighbour.
+    Up to ``exact_rows`` rows, all pairs are compared; nearly equal cosines are computed again in float64, and ties go
+    to the lower row. Above, a row is compared with the rows of the few inverted lists nearest to it; the number of
+    lists is chosen, and the recall measured, on a random sample. Zero rows have no neighbours and are no neighbours of
+    others.
 
-    Memory: the graph, 8 N k bytes, and where it is exact the rows in float32, 4 N D bytes; blocks are added to that.
+    Memory: 8 N k bytes for the graph, and 4 N D bytes for an exact search; blocks in addition.
 
     Args:
         vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
-        k: neighbours, 1 <= k <= 64; where there are fewer others, the rest is -1.
-        exact_rows: the most rows that are compared with all.
-        recall: share of neighbours that the choice of probes aims at, 0 < recall < 1.
+        k: number of neighbours, 1 to 64; missing ones are -1.
+        exact_rows: maximal number of rows for an exact search.
+        recall: target share of neighbours for the choice of probes, in (0, 1).
         seed: of the lists and of the sample.
 
     Raises:
@@ -217,18 +211,18 @@ def knn_graph(
 
 @dataclass(frozen=True)
 class Neighbouring:
-    """A task: the k nearest rows of those at ``start`` to ``stop`` in the lists, in the lists they search.
+    """A task: the k nearest rows of the rows at positions ``start`` to ``stop`` of the lists.
 
     Attributes:
-        vectors: the table, shape (N, D).
+        vectors: of the table, shape (N, D).
         inverse: one over the length of each row, shape (N,).
-        home: the list of each row, as in ``InvertedLists``.
+        home: as in ``InvertedLists``.
         centroids: of the lists.
         order: as in ``InvertedLists``.
-        start: of ``InvertedLists.rows``.
-        stop: the same.
-        k: neighbours.
-        probes: lists that each row looks at.
+        start: first position in ``InvertedLists.rows``.
+        stop: end of the positions.
+        k: number of neighbours.
+        probes: number of lists that each row searches.
     """
 
     vectors: Shared[Vectors]
@@ -246,7 +240,7 @@ RowNeighbours = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 
 def neighboured(task: Neighbouring) -> list[RowNeighbours]:
-    """Return rows, their neighbours and the cosines of these, block by block."""
+    """Yield blocks of rows, their neighbours and the cosines, as a list."""
     lists = InvertedLists(task.home.value, len(task.centroids), task.centroids, order=task.order.value)
     search, blocks = NearestSearch(task.vectors.value, lists, task.inverse.value), []
     for start in range(task.start, task.stop, QUERIES):  # list by list: they look at the same ones
@@ -256,7 +250,7 @@ def neighboured(task: Neighbouring) -> list[RowNeighbours]:
 
 
 def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[RowNeighbours]:
-    """Yield rows, their neighbours and cosines, by the caller that runs tasks."""
+    """Yield blocks of rows, their neighbours and cosines."""
     lists, vectors = search.lists, search.vectors
     if lists.centroids is None:
         raise ValueError("expected centroids for lists: not all rows are compared with all")
@@ -272,7 +266,7 @@ def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[R
 
 
 def _exact_graph(vectors: Vectors, k: int) -> Graph:
-    """Return the exact graph of few rows."""
+    """Return the exact graph of a small table."""
     index = np.full((len(vectors), k), -1, np.int32)
     cosine = np.full((len(vectors), k), -np.inf, np.float32)
     inverse = inverse_lengths(vectors)
@@ -286,19 +280,19 @@ def _exact_graph(vectors: Vectors, k: int) -> Graph:
 
 
 def _near_together(centroids: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
-    """Return centroids in an order with near ones next to each other, so that rows of a block share lists."""
+    """Return centroids in an order with similar ones adjacent, so that rows of a block share lists."""
     coarse = spherical_kmeans(centroids, max(1, int(len(centroids) ** 0.5)), seed=seed, iterations=ITERATIONS)
     return centroids[np.argsort(assign(centroids, coarse)[0][:, 0], kind="stable")]
 
 
 def choose_lists(search: NearestSearch, k: int, share: float, seed: int) -> tuple[int, Recall]:
-    """Return the number of lists to search for a given recall on sampled rows, and the recall.
+    """Return the number of lists to search for a given recall on sampled rows, and the measured recall.
 
     Args:
-        search: of the table; how its rows look for lists is set.
-        k: neighbours of each.
-        share: of the neighbours that are to be found, in (0, 1).
-        seed: of the rows, which are compared with all.
+        search: of the table.
+        k: number of neighbours.
+        share: target share of the neighbours, in (0, 1).
+        seed: of the sample, which is compared with all rows.
     """
     rows = np.random.default_rng([seed, 2]).permutation(search.lists.rows)[:SAMPLE]
     index = search.neighbours(rows, k, None)[0]

@@ -1,8 +1,8 @@
-"""All codes within a Hamming distance of a query, found by the bands in which they are equal.
+"""Search for all codes within a Hamming distance of a query, by multi-index hashing.
 
-Cut 64 bits into four bands of 16 and let s_1 ... s_4 be whole numbers with (s_1 + 1) + ... + (s_4 + 1) = r + 1. Two
-codes that differ in at most r bits differ, in at least one band i, in at most s_i: else they would differ in more than
-r. So it is enough to look at the codes whose band i is one of the values within s_i bits of the query's, for each i.
+Cut 64 bits into four bands of 16 and let s_1 ... s_4 be integers with (s_1 + 1) + ... + (s_4 + 1) = r + 1. Two codes
+that differ in at most r bits differ, in at least one band i, in at most s_i bits: else they would differ in more than
+r. So it suffices to compare, for each i, the codes whose band i is within s_i bits of the query's.
 
 Source: Norouzi, Punjani & Fleet 2012, "Fast search in Hamming space with multi-index hashing"; the uneven bands are in
 Qin et al. 2018, "GPH: similarity search in Hamming space".
@@ -28,13 +28,13 @@ Places = NDArray[np.int64]
 
 
 class HammingIndex:
-    """Finds every pair that differs in at most ``radius`` of 64 bits, without loss.
+    """Finds every pair that differs in at most ``radius`` of 64 bits, exactly.
 
-    Equal codes are one code of the search. Memory: about 60 bytes a different code, and blocks that do not grow.
+    Equal codes are searched once. Memory: about 60 bytes for each distinct code, and blocks of constant size.
 
     Attributes:
-        radius: bits.
-        n_rows: codes given, N.
+        radius: in bits.
+        n_rows: number N of codes.
     """
 
     def __init__(self, codes: Codes, radius: int) -> None:
@@ -67,7 +67,7 @@ class HammingIndex:
         Args:
             queries: shape (Q,), uint64.
             among: rows that may be found, shape (N,); all of them by default.
-            first: of each row only the link with the first query that it has one with: never more than N links.
+            first: return only each row's link with its first matching query: at most N links.
 
         Returns:
             Links sorted by query and row; the similarity is the number of bits that differ, so less is closer.
@@ -99,11 +99,9 @@ class HammingIndex:
     def _first_pairs(
         self, parts: Iterable[tuple[Places, Places, NDArray[np.uint8]]], lowest: Places
     ) -> tuple[Places, Places, NDArray[np.uint8]]:
-        """Return each code's pair with its first query, holding one part at a time.
+        """Return each code's pair with its first query, from parts with pairs of distinct queries and distinct codes.
 
-        Args:
-            parts: pairs of different queries and different codes.
-            lowest: the first query with each of the different codes requested.
+        ``lowest`` is the first query with each of the distinct codes. Only one part is in memory at a time.
         """
         nobody = np.iinfo(np.int64).max
         query, bits = np.full(len(self._codes), nobody), np.zeros(len(self._codes), np.uint8)
@@ -118,7 +116,7 @@ class HammingIndex:
     def _code_pairs(
         self, queries: Codes, alive: NDArray[np.bool_]
     ) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
-        """Yield the close pairs of different queries and different codes, each once."""
+        """Yield the close pairs of distinct queries and distinct codes, each once."""
         if self._in_a_row:
             yield from self._all_pairs(queries, np.flatnonzero(alive))
             return
@@ -130,7 +128,7 @@ class HammingIndex:
                 yield query[new], code[new], np.bitwise_count(apart[new])
 
     def _all_pairs(self, queries: Codes, codes: Places) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
-        """Yield the same by comparing all pairs."""
+        """Yield the same pairs by comparing all."""
         step = max(1, AT_ONCE // max(1, min(len(codes), AT_ONCE)))
         for start in range(0, len(codes), AT_ONCE):
             some = codes[start : start + AT_ONCE]
@@ -145,7 +143,7 @@ class _Band:
     """Sixteen bits of the codes, and the codes sorted by them."""
 
     def __init__(self, codes: Codes, number: int, reach: int) -> None:
-        """Sort by band ``number``; ``reach`` is the bits in which this band of two codes may differ."""
+        """Sort by band ``number``; ``reach`` is the maximal number of different bits in this band."""
         self.shift, self.reach = np.uint64(16 * number), reach
         value = self.value(codes)
         self.order = np.argsort(value, kind="stable").astype(np.int32)
@@ -164,7 +162,7 @@ class _Band:
         return (codes >> self.shift).astype(np.uint16)
 
     def holds(self, apart: Codes) -> NDArray[np.bool_]:
-        """Return which pairs this band looks up, by the differences of their codes."""
+        """Return a mask of the pairs that this band looks up, from the differences of their codes."""
         return np.bitwise_count((apart >> self.shift) & np.uint64(VALUES - 1)) <= self.reach
 
     def close_pairs(self, queries: Codes, radius: int) -> Iterator[tuple[Places, Places, Codes]]:
@@ -190,11 +188,7 @@ class _Band:
 
 
 def _portions(total: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of queries with about ``LOOKED_UP`` codes to compare.
-
-    Args:
-        total: codes that each query and those before it are compared with, shape (Q,).
-    """
+    """Yield ranges of queries with about ``LOOKED_UP`` codes to compare; ``total`` (Q,) is the cumulative number."""
     low = 0
     while low < len(total):
         before = int(total[low - 1]) if low else 0
@@ -206,14 +200,14 @@ def _portions(total: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 def _expanded(
     group: Places, other: Places, bits: NDArray[np.uint8], members: Places, n_members: Places
 ) -> tuple[Places, Places, NDArray[np.uint8]]:
-    """Return one pair for every member of the group that is first in each pair.
+    """Return one pair for every member of the group that comes first in each pair.
 
     Args:
         group: shape (P,), in [0, G).
         other: shape (P,).
         bits: shape (P,).
-        members: members of the groups, one group after another.
-        n_members: how many each has, shape (G,).
+        members: members of the groups, group by group.
+        n_members: size of each group, shape (G,).
     """
     size = n_members[group]
     starts = (np.cumsum(n_members) - n_members)[group]

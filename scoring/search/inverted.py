@@ -22,11 +22,10 @@ class InvertedLists:
     """N rows in C lists.
 
     Attributes:
-        order: the row at each place, shape (N,), int64: by list, and ascending inside a list; rows of length zero are
-            in no list and come first.
-        starts: where the places of each list begin, and the end of the last, shape (C + 1,), int64.
-        home: list of each row, shape (N,), int32; -1 for a row of length zero.
-        centroids: of the lists; None for a single list that holds every row.
+        order: rows sorted by list, then index, shape (N,), int64; zero rows are in no list and come first.
+        starts: first position of each list, and the end of the last, shape (C + 1,), int64.
+        home: list of each row, shape (N,), int32; -1 for a zero row.
+        centroids: of the lists; None for a single list of all rows.
     """
 
     def __init__(
@@ -56,19 +55,19 @@ class InvertedLists:
         return cls(home, len(middle), middle)
 
     def looking(self, centroids: Centroids) -> "InvertedLists":
-        """Return the same lists, searched through these centroids."""
+        """Return the same lists with the centroids for finding the nearest lists replaced."""
         lists = copy(self)
         lists.centroids = centroids
         return lists
 
     @property
     def n_lists(self) -> int:
-        """C."""
+        """Number C of lists."""
         return len(self.starts) - 1
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Rows in the order of their positions in the lists, shape (M,)."""
+        """Row indices by position in the lists, shape (M,)."""
         return self.order[self.starts[0] :]
 
     def probed(self, units: Tensor, probes: int) -> NDArray[np.int64]:
@@ -85,7 +84,7 @@ class InvertedLists:
         """Return the spans of queries that search their own lists.
 
         Args:
-            queries: their numbers, ascending, shape (Q,).
+            queries: indices, ascending, shape (Q,).
             probed: lists of each, shape (Q, P).
         """
         if not probed.size:
@@ -112,10 +111,10 @@ def list_centroids(
 
     Args:
         vectors: shape (N, D).
-        exact_rows: the most rows that are compared with all.
+        exact_rows: maximal number of rows for an exact search.
         seed: of the centroids.
         order: as in ``spherical_kmeans``.
-        device: where products are made.
+        device: torch device of the products.
     """
     n_lists = min(len(vectors) // LIST_ROWS, ROOTS * math.isqrt(len(vectors)))
     if len(vectors) <= exact_rows or n_lists < 2:

@@ -1,4 +1,4 @@
-"""Spherical k-means: directions that rows cluster around, and the nearest of them for each row."""
+"""Spherical k-means: centroids of directions, and the nearest centroids of each row."""
 
 import math
 from collections.abc import Iterator
@@ -26,17 +26,16 @@ FLAT = 4096  # centroids; more of them are trained, and found by the rows of a s
 class Centroids:
     """k centroids, grouped by proximity if there are many.
 
-    To find the nearest of k takes k products a row; by way of sqrt(k) groups it takes some 13 sqrt(k). What is nearest
-    is in another group now and then: the caller that searches measures on sampled rows what that loses, and looks at
-        more.
+    Finding the nearest of k takes k products per row, through sqrt(k) groups only about 13 sqrt(k). The nearest may be
+    in a group that is not searched: callers measure this loss on sampled rows, and search more groups.
 
     Attributes:
         vectors: shape (k, D), float32.
-        heads: the mean directions of the groups, shape (C, D), float32; None where there are no groups.
-        members: the centroids, group by group, shape (k, D), float32; the same.
-        numbers: which centroid each member is, shape (k,), int64; the same.
-        starts: where each group begins among the members, and the end of the last.
-        looked_at: groups that a row looks at.
+        heads: mean directions of the groups, shape (C, D), float32; None without groups.
+        members: centroids sorted by group, shape (k, D), float32; None without groups.
+        numbers: index of each member among ``vectors``, shape (k,), int64; None without groups.
+        starts: first member of each group, and the end of the last.
+        looked_at: number of groups that a row searches.
     """
 
     vectors: Shared[Tensor]
@@ -57,7 +56,7 @@ class Centroids:
         return float(width * (k if n_groups < 1 else n_groups + self.looked_at * k // n_groups))
 
     def wider(self) -> Iterator["Centroids"]:
-        """Yield these, then versions that search twice as many groups each, up to all."""
+        """Yield these centroids, then versions that search twice as many groups each, up to all."""
         yield self
         n_groups, looked_at = len(self.starts) - 1, self.looked_at
         while looked_at < n_groups:
@@ -75,11 +74,8 @@ class Centroids:
     def nearest(self, units: Tensor, probes: int = 1) -> Near:
         """Return index and cosine of the centroids nearest to unit rows, nearest first, shape (N, probes) each.
 
-        The first is the same however many are requested, also where several tie, so that equal rows share a list.
-
-        Args:
-            units: shape (N, D), bfloat16, on the device of the centroids.
-            probes: how many, 1 <= probes <= k.
+        ``units`` is (N, D), bfloat16, on the device of the centroids. The first result does not depend on ``probes``,
+        even with ties, so that equal rows share a list.
         """
         index = torch.empty((len(units), probes), dtype=torch.long, device=units.device)
         value = torch.empty((len(units), probes), dtype=torch.bfloat16, device=units.device)
@@ -98,7 +94,7 @@ class Centroids:
         return index, value
 
     def _filled(self, units: Tensor, index: Tensor, value: Tensor) -> Near:
-        """Return the nearest centroids of rows whose groups had too few: those first, then others."""
+        """Fill up the nearest centroids of rows whose groups had too few with others."""
         k, probes = len(self), index.shape[1]
         middle, parts = self.vectors.value.to(torch.bfloat16).T, []
         for some, known, cosine in zip(
@@ -121,7 +117,7 @@ class Centroids:
         return torch.cat([index for index, _ in parts]), torch.cat([value for _, value in parts])
 
     def _of_groups(self, units: Tensor, probes: int) -> Near:
-        """Return the nearest in the groups searched by unit rows; -inf if these have fewer."""
+        """Return the nearest centroids in the groups that unit rows search; -inf if these have fewer."""
         if self.heads is None or self.members is None or self.numbers is None:
             raise ValueError("there are no groups")
         n, looked_at = len(units), min(self.looked_at, len(self.starts) - 1)
@@ -141,7 +137,7 @@ class Centroids:
         return index.flatten(1).gather(1, order).long(), flat.gather(1, order)
 
     def _looking(self, near: Tensor) -> list[tuple[int, int, Tensor]]:
-        """Return the range of members of each group, and the entries of ``near`` (M,) that name it."""
+        """Return the range of members of each group, and the entries of ``near`` (M,) that contain the group."""
         order = near.argsort(stable=True)
         until = torch.bincount(near, minlength=len(self.starts) - 1).cumsum(0).tolist()
         return [
@@ -152,7 +148,7 @@ class Centroids:
 
 
 def _best(cosine: Tensor, probes: int) -> Near:
-    """Return place and value of the largest of each row of (B, k), which is spoilt; ``topk`` breaks ties in its way."""
+    """Return index and value of the largest entries of each row of (B, k), which is overwritten; see ``topk``."""
     at, best = _first_largest(cosine)
     if probes == 1:
         return at, best
@@ -161,10 +157,10 @@ def _best(cosine: Tensor, probes: int) -> Near:
 
 
 def _first_largest(cosine: Tensor) -> Near:
-    """Return place and value of the largest of each row of (B, k), shape (B, 1) each; the first of equal ones.
+    """Return index and value of the largest entry of each row of (B, k), shape (B, 1) each; the first of equal ones.
 
-    On the CPU this takes a fifth of the time of ``max`` in bfloat16: floats above zero are in the order of their bits,
-    as integers, and all others are below them.
+    On the CPU this takes a fifth of the time of ``max`` in bfloat16: positive floats have the order of their bits as
+    integers, and all others are smaller.
     """
     if cosine.dtype != torch.bfloat16 or cosine.device.type != "cpu":
         best, at = cosine.max(1, keepdim=True)
@@ -177,7 +173,7 @@ def _first_largest(cosine: Tensor) -> Near:
 
 
 def groups_of(home: NDArray[np.integer], n_groups: int) -> tuple[NDArray[np.int64], tuple[int, ...]]:
-    """Return centroids group by group, shape (k,), and where each group begins, of the group of each, shape (k,)."""
+    """Return the centroids sorted by group, shape (k,), and the first position of each group."""
     order = np.argsort(home, kind="stable").astype(np.int64)
     return order, tuple(np.searchsorted(home[order], np.arange(n_groups + 1)).tolist())
 
@@ -194,23 +190,21 @@ def spherical_kmeans(
 ) -> NDArray[np.float32]:
     """Return k unit vectors, each the mean direction of its nearest rows.
 
-    They are trained on a sample of the rows, of which every one that has a length counts the same. A cluster that
-    lost all its rows starts again from a random one. More than 4,096 clusters find most of the rows that are nearest
-    to them, and not all. Memory: the sample in bfloat16, whatever N.
+    Trained on a sample of the non-zero rows with equal weights. A cluster that lost all its rows is restarted at a
+    random row. With more than 4,096 clusters the assignment is approximate. Memory: the sample in bfloat16.
 
     Args:
         vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
-        k: clusters, 1 <= k <= N.
+        k: number of clusters, 1 <= k <= N.
         seed: of the sample and of the start.
-        iterations: at most; it ends earlier when no row changes its cluster.
-        sample: rows to train on; by default 64 a cluster, and never more than 256 a cluster.
-        order: rows in an order that does not depend on their place, shape (N,), such as by a hash of their keys;
-            then neither does the sample. By default the order of the rows.
-        device: where products are made; the processor by default.
+        iterations: maximal number; stops when no row changes its cluster.
+        sample: number of training rows; by default 64 per cluster, at most 256 per cluster.
+        order: a permutation of the rows that does not depend on their order, shape (N,), such as by a hash of their
+            keys, to make the sample independent of the order too.
+        device: torch device of the products; the CPU by default.
 
     Returns:
-        Shape (k, D), float32, of length 1. Where fewer than k rows differ, some are equal; where all rows are zero,
-        so are they.
+        Shape (k, D), float32, of length 1. Some are equal if fewer than k rows differ; zeros if all rows are zero.
 
     Raises:
         ValueError: if k or the sample is out of range, or a sampled row is not finite.
@@ -259,17 +253,16 @@ def assign(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the nearest centroids of each row, nearest first.
 
-    Products are made in bfloat16: a cosine is right to about 0.01, and of two that are closer than that either may
-    come first.
+    Products are computed in bfloat16: cosines have an error of about 0.01, and closer ones may be swapped.
 
     Args:
         vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
-        centroids: unit vectors, shape (k, D); or in groups, on the device, of which most of the nearest are found.
-        probes: how many centroids a row gets, 1 <= probes <= k.
-        device: where products are made; the processor by default.
+        centroids: unit vectors, shape (k, D); or grouped centroids on the device, for an approximate result.
+        probes: number of centroids per row, 1 <= probes <= k.
+        device: torch device of the products; the CPU by default.
 
     Returns:
-        Indices, shape (N, probes), int32, -1 for a row of length zero; cosines, float32, -inf for such a row.
+        Indices, shape (N, probes), int32, -1 for a zero row; cosines, float32, -inf for such a row.
 
     Raises:
         ValueError: if ``probes`` is out of range, or a row is not finite.
@@ -323,9 +316,9 @@ def nearest_centroids(
 
     Args:
         units: shape (N, D), bfloat16, on the device of the centroids.
-        centroids: of the caller that looks.
-        probes: how many of them.
-        shared: the unit rows, where they are shared already.
+        centroids: not shared with tasks.
+        probes: number of centroids per row.
+        shared: the unit rows, if already shared with tasks.
     """
     tasks = _tasks_of(units, centroids)
     if tasks is IN_PROCESS:
@@ -337,7 +330,7 @@ def nearest_centroids(
 
 
 def near_some(task: tuple[Shared[Tensor], Centroids, int, int, int]) -> Near:
-    """Return ``nearest_centroids`` of the rows between two."""
+    """Return ``nearest_centroids`` for a range of rows."""
     units, centroids, start, stop, probes = task
     return centroids.nearest(units.value[start:stop], probes)
 
@@ -347,7 +340,7 @@ def _tasks_of(units: Tensor, centroids: Centroids) -> Tasks:
 
 
 def _sampled(vectors: Vectors, size: int, order: NDArray[np.int64] | None, generator: np.random.Generator) -> Tensor:
-    """Return ``size`` random rows at unit length, bfloat16, without zero rows."""
+    """Return ``size`` random non-zero rows at unit length, bfloat16."""
     rows = np.sort(generator.choice(len(vectors), size, replace=False)) if size < len(vectors) else np.arange(size)
     rows = rows if order is None else order[rows]
     units = torch.empty((size, vectors.shape[1]), dtype=torch.bfloat16)
@@ -362,7 +355,7 @@ def _sampled(vectors: Vectors, size: int, order: NDArray[np.int64] | None, gener
 
 
 def _means(units: Tensor, label: Tensor, k: int, generator: np.random.Generator) -> Tensor:
-    """Return the mean direction of each cluster; a random row's if it has none."""
+    """Return the mean direction of each cluster, or a random row if it is empty."""
     sums = torch.zeros((k, units.shape[1]), device=units.device)
     for start in range(0, len(units), BLOCK):
         sums.index_add_(0, label[start : start + BLOCK], units[start : start + BLOCK].float())
@@ -373,5 +366,5 @@ def _means(units: Tensor, label: Tensor, k: int, generator: np.random.Generator)
 
 
 def _unit(rows: Tensor) -> Tensor:
-    """Return rows divided by their lengths, which are above zero."""
+    """Return rows divided by their norms, which must be above zero."""
     return rows / rows.norm(dim=1, keepdim=True)

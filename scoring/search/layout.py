@@ -24,9 +24,9 @@ class ScanRows:
 
     Attributes:
         vectors: as stored, shape (N, D).
-        squares: squared length of each stored row, shape (N,), float64.
-        order: the row at each place, shape (N,), int64.
-        units: the rows at length 1 by place, shape (N, D), bfloat16.
+        squares: squared norm of each stored row, shape (N,), float64.
+        order: the row at each position, shape (N,), int64.
+        units: normalised rows by position, shape (N, D), bfloat16.
     """
 
     vectors: Shared[Vectors]
@@ -48,11 +48,11 @@ class TaskQueries:
     """Q queries for the tasks of a scan: as ``UnitRows``, and as stored.
 
     Attributes:
-        vectors: a table that has them as stored.
-        squares: squared length of each row of that.
-        units: rows at length 1, bfloat16, the queries among them.
-        rows: which row of the table each query is, shape (Q,), int64; None where they are the table.
-        places: which of the units, too.
+        vectors: a table with the queries as stored.
+        squares: squared norm of each row of the table.
+        units: normalised rows, bfloat16, that include the queries.
+        rows: index of each query in the table, shape (Q,), int64; None if the queries are the table.
+        places: index of each query in ``units``; None as for ``rows``.
     """
 
     vectors: Shared[Vectors]
@@ -62,7 +62,7 @@ class TaskQueries:
     places: Shared[NDArray[np.int64]] | None = None
 
     def side(self, queries: NDArray[np.int64]) -> ScanBlock:
-        """Return some of the queries."""
+        """Return a subset of the queries."""
         rows = queries if self.rows is None else self.rows.value[queries]
         places = queries if self.places is None else self.places.value[queries]
         return ScanBlock(self.vectors.value, self.squares.value, rows, rows_at(self.units.value, places))
@@ -74,9 +74,9 @@ class Look:
 
     Attributes:
         queries: ascending, shape (A,).
-        start: the first of the places that may be found.
-        may: from there to the last, whether each may be, as bits.
-        n: places from the first to the last.
+        start: the first position that may be found.
+        may: a bit mask of the positions from ``start`` that may be found.
+        n: number of positions in the mask.
     """
 
     queries: NDArray[np.int64]
@@ -86,7 +86,7 @@ class Look:
 
     @classmethod
     def at(cls, queries: NDArray[np.int64], places: NDArray[np.int64]) -> "Look":
-        """Return the lookups of queries at ascending positions, at least one."""
+        """Return the lookup for queries at ascending positions, at least one."""
         start = int(places[0])
         may = np.zeros(int(places[-1]) + 1 - start, bool)
         may[places - start] = True
@@ -112,33 +112,24 @@ class Scan:
 
 @dataclass(frozen=True)
 class OutsideQueries:
-    """Queries that are not rows of a layout: as stored, shape (Q, D), and at unit length."""
+    """Queries that are not rows of a layout: as stored, shape (Q, D), and normalised."""
 
     vectors: Vectors
     rows: UnitRows
 
 
 class SearchLayout:
-    """Unit rows in bfloat16, rows of a list stored contiguously: 2 N D bytes on the device, or in a file.
+    """Normalised rows in bfloat16, sorted by list: 2 N D bytes on the device, or in a file.
 
     Attributes:
         vectors: the rows as stored, shape (N, D).
-        squares: squared length of each stored row, shape (N,), float64.
-        lists: what lies where.
-        device: where products are made.
+        squares: squared norm of each stored row, shape (N,), float64.
+        lists: the lists of the rows.
+        device: torch device of the products.
     """
 
     def __init__(self, vectors: Vectors, lists: InvertedLists, device: torch.device) -> None:
-        """Lay rows out.
-
-        Args:
-            vectors: shape (N, D), float16, float32 or int8.
-            lists: of these rows.
-            device: where products are made.
-
-        Raises:
-            ValueError: if a row holds NaN or infinity; names it.
-        """
+        """Store rows (N, D), float16, float32 or int8, by list; ValueError, with the row, for NaN or infinity."""
         n_rows, width = vectors.shape
         self.vectors, self.lists, self.device = vectors, lists, device
         self.squares, self._residual = np.empty(n_rows), 0.0
@@ -165,7 +156,7 @@ class SearchLayout:
         self._residual = max(self._residual, float(part.residual.max()))
 
     def units_of(self, rows: NDArray[np.int64]) -> Tensor:
-        """Return rows at length 1, shape (A, D), bfloat16."""
+        """Return normalised rows, shape (A, D), bfloat16."""
         return rows_at(self._laid.units.value, self._place[rows])
 
     def scan(
@@ -177,14 +168,14 @@ class SearchLayout:
         *,
         first: bool = False,
     ) -> Iterator[Pairs]:
-        """Yield query, position and cosine of the pairs that reach a cosine, block by block.
+        """Yield query, position and cosine of the pairs whose cosine reaches the threshold, block by block.
 
         Args:
-            queries: Q of them, or rows of this layout by their numbers, shape (Q,).
-            spans: which of them look where; none of length zero looks anywhere.
-            threshold: cosine.
+            queries: outside queries, or indices of rows of this layout, shape (Q,).
+            spans: positions that each query searches; none for zero queries.
+            threshold: minimal cosine.
             among: rows that may be found, shape (N,).
-            first: of each place only the first query of its span; a place belongs to one span, or is found once a span.
+            first: return only the first query of each position within a span.
         """
         residual = (
             float(queries.rows.residual.max(initial=0.0)) if isinstance(queries, OutsideQueries) else self._residual
@@ -208,7 +199,7 @@ class SearchLayout:
 
 
 def _looks(spans: Spans, may: NDArray[np.bool_], most: float) -> Iterator[Look]:
-    """Yield which queries read which rows, span by span, split at ``most`` pairs between blocks."""
+    """Yield lookups, span by span, split at ``most`` pairs between blocks."""
     for start, stop, looking in spans:
         places = start + np.flatnonzero(may[start:stop])
         if not len(places) or not len(looking):

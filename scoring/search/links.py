@@ -1,4 +1,4 @@
-"""Results of a search: links between queries and rows with their recall; and neighbour graphs."""
+"""Results of a search: links between queries and rows, their recall, and neighbour graphs."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Links:
     Attributes:
         query: position among the queries given, shape (P,), int64.
         row: row of the index, shape (P,), int64.
-        similarity: what the index measures, shape (P,), float32: a cosine, or a number of bits that differ.
+        similarity: shape (P,), float32: a cosine, or a number of different bits.
     """
 
     query: NDArray[np.int64]
@@ -38,8 +38,8 @@ class Recall:
         estimate: found / true on the sampled rows, in [0, 1]; NaN if the sample has no true link.
         low: lower end of Wilson's interval; 0 without a true link.
         high: upper end; 1 without a true link.
-        n_pairs: true links of the sampled rows; 0 for an exact search, which measures nothing.
-        exact: the search compares with every row, so nothing can be lost and ``estimate`` is 1.
+        n_pairs: true links of the sampled rows; 0 for an exact search.
+        exact: whether the search compares all pairs, so that ``estimate`` is 1.
     """
 
     estimate: float
@@ -55,14 +55,10 @@ class Recall:
 
     @classmethod
     def of_sample(cls, n_linked: NDArray[np.int64], true: NDArray[np.int64]) -> "Recall":
-        """Return the recall seen on sampled rows.
+        """Return the recall on sampled rows, from their found links (S,) and true links (S,).
 
-        The links of one row stand or fall together, so they do not count as so many trials: the interval is for
-        (sum n)^2 / (sum n^2) trials, which is right if they all share one fate, and too wide otherwise.
-
-        Args:
-            n_linked: links found of each sampled row, shape (S,).
-            true: links there are of each sampled row, shape (S,).
+        The links of one row are dependent: the interval uses an effective number of (sum n)^2 / (sum n^2) trials,
+        correct for complete dependence, and conservative otherwise.
 
         Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference"; the effective
         number of trials is Kish's.
@@ -81,9 +77,9 @@ class Graph:
     """The neighbours of N rows, nearest first.
 
     Attributes:
-        index: rows, shape (N, k), int32; -1 where there is no further row, and for a row of length zero.
+        index: indices of neighbours, shape (N, k), int32; -1 for missing ones and for zero rows.
         cosine: to each, shape (N, k), float32; -inf where ``index`` is -1.
-        recall: share of the true k nearest that are there.
+        recall: share of the true k nearest rows that are included.
     """
 
     index: NDArray[np.int32]
@@ -92,7 +88,7 @@ class Graph:
 
 
 def rounded(similarity: NDArray[np.float64], threshold: float) -> NDArray[np.float32]:
-    """Return similarities that reach a threshold as float32, none of them below it."""
+    """Return similarities >= threshold as float32, rounded so that none is below it."""
     least = np.float32(threshold)
     if float(least) < threshold:
         least = np.nextafter(least, np.float32(2))
@@ -100,7 +96,7 @@ def rounded(similarity: NDArray[np.float64], threshold: float) -> NDArray[np.flo
 
 
 def sorted_links(parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]) -> Links:
-    """Return the links found in any order, part by part, as one sorted whole."""
+    """Return links, found in any order, as one sorted result."""
     if not parts:
         return Links(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
     query = np.concatenate([part[0] for part in parts])

@@ -1,4 +1,4 @@
-"""Stored rows of any length as unit rows in bfloat16, with the rounding error of each."""
+"""Normalisation of stored rows to bfloat16, with the rounding error of each row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class UnitRows:
     """B rows of length 1, rounded to bfloat16.
 
     Attributes:
-        units: shape (B, D), bfloat16; a row of length zero stays zero.
+        units: shape (B, D), bfloat16; zero rows stay zero.
         squares: squared length of the stored row, shape (B,), float64.
-        residual: length of what rounding took from or added to the unit row, shape (B,), float64, below 2^-8.
+        residual: norm of the rounding error of each unit row, shape (B,), float64, below 2^-8.
     """
 
     units: Tensor
@@ -30,11 +30,7 @@ class UnitRows:
 
 
 def check_vectors(vectors: Vectors, name: str = "vectors") -> None:
-    """Refuse what is not a table of float16, float32 or int8 rows.
-
-    Raises:
-        ValueError: if the array has another dtype, other than two dimensions, or no column.
-    """
+    """Raise ValueError unless an array is a table (N, D >= 1) of float16, float32 or int8."""
     if vectors.ndim != 2 or vectors.dtype not in DTYPES or not vectors.shape[1]:
         got = f"{vectors.dtype} of shape {vectors.shape}"
         raise ValueError(f"{name} must be float16, float32 or int8 of shape (N, D>=1), got {got}")
@@ -45,7 +41,7 @@ def unit_rows(block: Vectors, *, numbers: Sequence[int] | NDArray[np.int64] | No
 
     Args:
         block: shape (B, D), float16, float32 or int8, of any length.
-        numbers: what the rows are called in a message; by default 0, 1, ...
+        numbers: indices of the rows for messages; by default 0, 1, ...
 
     Raises:
         ValueError: if a value is NaN or infinite; names the row.
@@ -60,11 +56,11 @@ def unit_rows(block: Vectors, *, numbers: Sequence[int] | NDArray[np.int64] | No
 
 
 def unit_table(vectors: Vectors, device: str | None = None) -> UnitRows:
-    """Return the same of any number of rows, block by block, with the unit rows on the device.
+    """Return ``unit_rows`` for any number of rows, block by block, with the unit rows on the device.
 
     Args:
         vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
-        device: that holds the unit rows; 2 N D bytes.
+        device: torch device of the unit rows; 2 N D bytes.
 
     Raises:
         ValueError: if a value is NaN or infinite; names the row.
@@ -81,8 +77,8 @@ def unit_table(vectors: Vectors, device: str | None = None) -> UnitRows:
 def padded(rows: Tensor) -> Tensor:
     """Return rows padded with zeros, so that products have few shapes.
 
-    The library compiles a kernel for each shape that it meets, in about a millisecond, and keeps a thousand of them, in
-    most of a gigabyte.
+    oneDNN compiles a kernel for each new shape in about a millisecond, and caches a thousand of them in almost a
+    gigabyte.
     """
     step = 64 if len(rows) <= 256 else 128 if len(rows) <= 1024 else 256
     if not (more := -len(rows) % step) or rows.device.type != "cpu":
@@ -91,7 +87,7 @@ def padded(rows: Tensor) -> Tensor:
 
 
 def rows_at(units: Tensor, at: NDArray[np.int64]) -> Tensor:
-    """Return some rows of a table in bfloat16, shape (A, D); NumPy takes a fraction of the time of torch's threads."""
+    """Return rows of a bfloat16 table, shape (A, D), by NumPy, which is several times faster than torch's indexing."""
     if units.device.type != "cpu":
         return units[torch.from_numpy(at).to(units.device)]
     return _of_bits(_bits(units).take(at, axis=0))
@@ -107,11 +103,7 @@ def _of_bits(bits: NDArray[np.int16]) -> Tensor:
 
 
 def inverse_lengths(vectors: Vectors) -> NDArray[np.float64]:
-    """Return 1 / norm of each row, shape (N,), float64; 0 for a zero row.
-
-    Raises:
-        ValueError: if a value is NaN or infinite; names the row.
-    """
+    """Return 1 / norm of each row, shape (N,), float64; 0 for a zero row; ValueError for NaN or infinity."""
     squares = np.empty(len(vectors))
     for start in range(0, len(vectors), BLOCK):
         span = range(start, min(start + BLOCK, len(vectors)))
@@ -122,12 +114,12 @@ def inverse_lengths(vectors: Vectors) -> NDArray[np.float64]:
 
 
 def units_float32(vectors: Vectors, inverse: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return some rows at unit length, shape (B, D); zero rows stay zero.
+    """Return rows at unit length, shape (B, D); zero rows stay zero.
 
     Args:
         vectors: shape (N, D).
-        inverse: 1 / length of each row, shape (N,).
-        rows: which, shape (B,).
+        inverse: 1 / norm of each row, shape (N,).
+        rows: indices, shape (B,).
     """
     wide = np.float64 if vectors.dtype == np.float32 else np.float32  # a long float32 row has no inverse in float32
     units = np.empty((len(rows), vectors.shape[1]), np.float32)
@@ -143,7 +135,7 @@ def units_float32(vectors: Vectors, inverse: NDArray[np.float64], rows: NDArray[
 
 
 def _squares(exact: NDArray[np.float64], numbers: Sequence[int] | NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """Return squared norms of rows, which must be finite; the numbers are for the message."""
+    """Return squared norms of rows; ValueError, with the row's index, unless they are finite."""
     squares: NDArray[np.float64] = np.einsum("ij,ij->i", exact, exact)
     if not np.isfinite(squares).all():
         at = int(np.flatnonzero(~np.isfinite(squares))[0])

@@ -1,15 +1,15 @@
-"""Pairs of rows that reach a cosine: a bfloat16 scan that loses none, then an exact check in float64.
+"""Pairs of rows that reach a cosine: a bfloat16 scan without misses, then an exact check in float64.
 
-Why the scan loses none. Let x and y be rows of length 1, and x' = x + e, y' = y + f what bfloat16 made of them. Then
+Why the scan misses none: let x and y be unit rows, and x' = x + e, y' = y + f their bfloat16 roundings. Then
 
     x'y' - xy = x f + e y + e f,   so by Cauchy and Schwarz   |x'y' - xy| <= |f| + |e| + |e| |f|.
 
 The residuals |e| and |f| are measured, row by row, when the rows are rounded. (They cannot exceed 2^-8: bfloat16 keeps
 8 significant bits, so each value moves by at most 2^-8 of itself.) The product of two bfloat16 numbers is exact in
 float32; D of them summed in float32, in whatever order, are wrong by at most D 2^-24 / (1 - D 2^-24) of the sum of
-their magnitudes, which is at most |x'| |y'| <= (1 + |e|)(1 + |f|). Both errors together are ``margin``. A processor
-hands the sum back rounded to bfloat16. Rounding keeps order: a sum that is at least c is, rounded, at least c rounded.
-So every pair with cosine >= t is among those whose product is at least (t - margin) rounded to bfloat16.
+their magnitudes, which is at most |x'| |y'| <= (1 + |e|)(1 + |f|). Both errors together are ``margin``. The sum is
+returned rounded to bfloat16. Rounding is monotone: a sum of at least c is, rounded, at least c rounded. So every pair
+with cosine >= t is among those whose product is at least (t - margin) rounded to bfloat16.
 """
 
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ class ScanBlock:
 
     Attributes:
         vectors: the table, shape (N, D).
-        squares: squared lengths of its rows, shape (N,), float64, above zero for each of the B rows.
-        numbers: which rows of the table, shape (B,), int64.
-        units: the same rows at length 1, shape (B, D), bfloat16.
+        squares: squared norms of its rows, shape (N,), float64, above zero for each of the B rows.
+        numbers: indices in the table, shape (B,), int64.
+        units: normalised rows, shape (B, D), bfloat16.
     """
 
     vectors: Vectors
@@ -50,24 +50,21 @@ class ScanBlock:
         return np.asarray(self.vectors[self.numbers[local]]).astype(np.float64)
 
     def take(self, local: NDArray[np.int64]) -> "ScanBlock":
-        """Return some of the rows."""
+        """Return a subset of the rows."""
         return ScanBlock(self.vectors, self.squares, self.numbers[local], rows_at(self.units, local))
 
 
 def margin(residual: float, other: float, width: int) -> float:
-    """Return the maximal difference between a product of bfloat16 rows and the cosine; see above.
+    """Return the maximal difference between a product of bfloat16 rows and the cosine; see the module.
 
-    Args:
-        residual: largest residual of the rows on one side.
-        other: the same of the other side.
-        width: D; at most 2^20.
+    From the largest residual on either side, and the width D <= 2^20.
     """
     rounding = residual + other + residual * other
     return rounding + (width + 2) * 2.0**-23 * (1 + residual) * (1 + other)
 
 
 def lowest_product(threshold: float, allowed: float, device: torch.device) -> float:
-    """Return the lowest product to examine, so that scan errors lose no pair above the threshold."""
+    """Return the lowest product to check, so that rounding misses no pair above the threshold."""
     bound = threshold - TIE - allowed
     return bound if device.type == "cuda" else float(torch.tensor(bound).to(torch.bfloat16))
 
@@ -78,12 +75,12 @@ def close_pairs(queries: ScanBlock, rows: ScanBlock, threshold: float, lowest: f
     Args:
         queries: shape (A, D).
         rows: shape (B, D).
-        threshold: cosine.
-        lowest: product from which a pair is measured.
-        first: of each row, only the pair with the first query that it has one with.
+        threshold: minimal cosine.
+        lowest: minimal product for the exact check.
+        first: return only each row's pair with its first query.
 
     Returns:
-        Place among the queries, place among the rows, cosine; in no particular order.
+        Index of the query, index of the row, cosine; in no particular order.
     """
     query, row = _candidates(queries.units, rows.units, lowest)
     if not first:
@@ -94,7 +91,7 @@ def close_pairs(queries: ScanBlock, rows: ScanBlock, threshold: float, lowest: f
 
 
 def _candidates(queries: Tensor, rows: Tensor, lowest: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions of products of at least ``lowest``, by query and then by row."""
+    """Return the indices of products of at least ``lowest``, by query and then by row."""
     if queries.device.type == "cuda":  # sums come back in float32, and are never made in parts of lower precision
         at = (torch.mm(queries, rows.T, out_dtype=torch.float32) >= lowest).nonzero().cpu().numpy()
         return at[:, 0], at[:, 1]
@@ -157,7 +154,7 @@ def _cosines(
 
 
 def _compact(place: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions that occur, ascending, and the index of each entry among them."""
+    """Return the distinct positions, ascending, and the index of each entry among them."""
     occurs = np.zeros(size, bool)
     occurs[place] = True
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[place]
