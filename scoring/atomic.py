@@ -97,11 +97,59 @@ def require_folder(out: Path) -> None:
         raise InputError(f"cannot write {out}: {PLACE_ERRORS[problem]}")
 
 
-class AtomicFile:
+class Atomic:
+    """A file or folder that appears under its name complete or not at all: a context manager.
+
+    Leaving a ``with`` block cleanly seals and publishes it, leaving it by an exception removes it; or call ``seal``,
+    ``publish`` and ``discard``.
+
+    Attributes:
+        path: the final name.
+        overwrite: whether it replaces what is there.
+        temporary: its name until it is published.
+    """
+
+    path: Path
+    overwrite: bool
+    temporary: Path
+    _held: int  # closed last: what is sealed without its name is still ours
+
+    def seal(self) -> None:
+        """Flush to disk and close; what is complete keeps its temporary name."""
+        raise NotImplementedError
+
+    def take_name(self) -> None:
+        """Take the final name, after ``seal``."""
+        raise NotImplementedError
+
+    def discard(self) -> None:
+        """Remove the temporary name; the final name is not touched."""
+        raise NotImplementedError
+
+    def publish(self) -> None:
+        """Seal and rename; a name taken in the meantime is refused unless ``overwrite``."""
+        commit_together([self])
+
+    def _let_go(self) -> None:
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.publish()
+        finally:
+            self.discard()
+
+
+class AtomicFile(Atomic):
     """A new file that appears under its name complete or not at all.
 
-    The bytes go to ``.NAME.tmp.<pid>.<random>`` in the same folder. Leaving a ``with`` block cleanly seals
-    and publishes it, leaving it by an exception removes it; or call ``seal``, ``publish`` and ``discard``.
+    The bytes go to ``.NAME.tmp.<pid>.<random>`` in the same folder.
 
     Args:
         path: the final name; missing folders above it are made.
@@ -126,7 +174,7 @@ class AtomicFile:
         with place_errors(self.path):
             self.temporary, handle = make_held(self.path, lambda path: os.open(path, CREATE, 0o666))
         self._file = os.fdopen(handle, "wb")
-        self._held = os.dup(handle)  # closed last: a sealed file without its name is still ours
+        self._held = os.dup(handle)
 
     @property
     def closed(self) -> bool:
@@ -160,10 +208,6 @@ class AtomicFile:
             self._file.close()
         self.sha256 = self._hash.hexdigest()
 
-    def publish(self) -> None:
-        """Rename the sealed file; a name taken in the meantime is refused unless ``overwrite``."""
-        commit_together([self])
-
     def take_name(self) -> None:
         """Rename the sealed file; if the name was free, keep the temporary name too until ``discard``."""
         if not RENAMES_OPEN_FILES:
@@ -184,21 +228,6 @@ class AtomicFile:
             self.temporary.unlink(missing_ok=True)
         finally:
             self._let_go()
-
-    def _let_go(self) -> None:
-        if self._held >= 0:
-            os.close(self._held)
-            self._held = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self.publish()
-        finally:
-            self.discard()
 
 
 def _name_if_free(temporary: Path, path: Path) -> None:
@@ -226,21 +255,22 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def commit_together(files: Sequence[AtomicFile]) -> None:
+def commit_together(files: Sequence[Atomic]) -> None:
     """Seal all files, then rename them in the given order; the last marks the set as complete.
 
     The last file is renamed when the others are on the disk, and is removed first when files are replaced: if it
     exists, all files come from the same run, even after a crash. ``undo_unfinished`` renames an incomplete set back. If
     a rename fails, earlier new names are removed (a replaced file stays replaced), all temporaries are removed and the
-    error is raised. Processes that rename files in the same folder take turns. Raises ``InputError`` as ``AtomicFile``.
+    error is raised. Processes that rename files in the same folder take turns. The last may be a folder, which replaces
+    another in one step. Raises ``InputError`` as ``AtomicFile``.
     """
-    named: list[AtomicFile] = []
+    named: list[Atomic] = []
     try:
         for file in files:
             file.seal()
         *others, last = files
         with folder_lock(last.path.parent), place_errors(last.path):
-            if others and last.overwrite:
+            if others and last.overwrite and not last.path.is_dir():
                 last.path.unlink(missing_ok=True)
                 sync_folder(last.path.parent)
             for file in others:

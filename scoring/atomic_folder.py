@@ -7,27 +7,23 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
-from scoring.atomic import place_errors, sync_folder
+from scoring.atomic import Atomic, place_errors, sync_folder
 from scoring.errors import InputError
 from scoring.system import open_folder
 from scoring.temporaries import make_held
 
 
-class AtomicFolder:
-    """A context manager for a new folder that appears under its name complete or not at all.
+class AtomicFolder(Atomic):
+    """A new folder that appears under its name complete or not at all.
 
-    It is filled as ``.NAME.tmp.<pid>.<random>`` in the same parent folder. Leaving the ``with`` block cleanly flushes
-    and renames it; an exception removes it. The next run removes the leftovers of killed processes.
+    It is filled as ``.NAME.tmp.<pid>.<random>`` in the same parent folder. The next run removes the leftovers of killed
+    processes.
 
     Args:
         path: the final name; missing folders above it are made.
         overwrite: swap an existing folder (never a file or a link) with the complete new one in one step. On disks
             without an atomic exchange, a kill between two steps leaves the old folder as ``.NAME.<random>.old``.
-
-    Attributes:
-        temporary: the path of the folder until it is renamed.
 
     Raises:
         InputError: if the path exists and may not be replaced, or cannot be written.
@@ -38,11 +34,8 @@ class AtomicFolder:
         self.overwrite = overwrite and path.is_dir() and not path.is_symlink()
         if os.path.lexists(path) and not self.overwrite:
             raise InputError(f"{path} exists already; choose another name")
-
-    def __enter__(self) -> Self:
-        with place_errors(self.path):
-            self.temporary, self._handle = make_held(self.path, _made)
-        return self
+        with place_errors(path):
+            self.temporary, self._held = make_held(path, _made)
 
     def write(self, name: str, data: bytes) -> None:
         """Write one file of the folder, flushed to disk; ``name`` must be trusted."""
@@ -54,26 +47,26 @@ class AtomicFolder:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self.publish()
-        finally:
-            os.close(self._handle)
-            shutil.rmtree(self.temporary, ignore_errors=True)
-
-    def publish(self) -> None:
-        """Rename the folder; a name taken in the meantime is refused."""
+    def seal(self) -> None:
+        """Flush the names in the folder to disk; its files are already."""
         with place_errors(self.path):
             for folder, _, _ in os.walk(self.temporary):
                 sync_folder(Path(folder))
+
+    def take_name(self) -> None:
+        """Rename the folder, after ``seal``; a name taken in the meantime is refused."""
+        with place_errors(self.path):
             if self.overwrite:
                 replace_folder(self.path, self.temporary)
             elif os.path.lexists(self.path):
                 raise InputError(f"{self.path} appeared while it was being written; choose another name")
             else:
                 self.temporary.rename(self.path)
-                sync_folder(self.path.parent)
+
+    def discard(self) -> None:
+        """Remove the temporary folder; the final name is not touched."""
+        self._let_go()
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
 
 @contextmanager

@@ -97,35 +97,30 @@ def _like(finding: Finding, table: Table) -> list[str]:
 
 
 def write_findings(
-    folder: Path,
+    folder: AtomicFolder,
     table: Table,
     findings: Sequence[Finding],
     source: str | None,
     decisions: Mapping[str, ImageDecision],
-    *,
-    overwrite: bool,
 ) -> None:
-    """Write the findings to a folder, atomically: ``findings.csv``, and ``NN-KIND.png`` of each kind.
+    """Write the findings to a folder: ``findings.csv``, and ``NN-KIND.png`` of each kind.
 
     Args:
-        folder: to write; its parent must exist.
+        folder: to write.
         table: whose rows were looked at.
         findings: the largest consequence first.
         source: what was scored; no sheet is drawn where nothing names the images.
         decisions: what reviewers decided, by key: such findings are marked, and on no sheet.
-        overwrite: replace the findings that are there.
 
     Raises:
-        InputError: as ``check_folder``, for a source that cannot be opened, or if the place refuses.
+        InputError: for a source that cannot be opened, or if the place refuses.
     """
-    check_folder(folder, overwrite=overwrite)
-    with AtomicFolder(folder, overwrite=overwrite) as made:
-        made.write(TABLE, _table(table, findings, decisions))
-        for number, finding in enumerate(findings, 1):
-            left = undecided(finding, table, decisions)
-            drawn = _sheet(table, left, source) if len(left.rows) else None
-            if drawn is not None:
-                made.write(f"{number:02}-{finding.kind}.png", drawn)
+    folder.write(TABLE, _table(table, findings, decisions))
+    for number, finding in enumerate(findings, 1):
+        left = undecided(finding, table, decisions)
+        drawn = _sheet(table, left, source) if len(left.rows) else None
+        if drawn is not None:
+            folder.write(f"{number:02}-{finding.kind}.png", drawn)
 
 
 def read_findings(folder: Path) -> list[dict[str, str]]:

@@ -1,5 +1,6 @@
 """A report as a file: the facts of a table inside the page that shows them."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from curate.reporting.findings import findings_of, of_findings
 from curate.reporting.options import ReportOptions
 from curate.reporting.review import check_folder, decisions_on, undecided, write_findings
 from curate.tables.table import open_table
-from scoring.atomic import AtomicFile, refuse_existing, require_folder
+from scoring.atomic import Atomic, AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
+from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 
 SUFFIXES = (".html", ".htm")
@@ -56,9 +58,11 @@ def run_report(options: ReportOptions) -> Report:
         InputError: for a table, file, column or output that cannot be used; nothing is written then.
     """
     where = None if options.out is None else Path(options.out)
+    review = None if options.findings is None else Path(options.findings)
+    if not options.overwrite and (paths := [path for path in (where, review) if path is not None]):
+        undo_unfinished(paths)
     if where is not None:
         _check_out(where, overwrite=options.overwrite)
-    review = None if options.findings is None else Path(options.findings)
     if review is not None:
         check_folder(review, overwrite=options.overwrite)
         require_folder(review)
@@ -71,15 +75,28 @@ def run_report(options: ReportOptions) -> Report:
     if where is not None and where.resolve() in {file.resolve() for file in opened.files}:
         raise InputError(f"{where} is the table, which is never overwritten; choose another name")
     facts = gather(opened, request)
-    if review is not None:
-        kinds = findings_of(facts.dataset, facts.decided, facts.results)
-        decisions = decisions_on(opened, facts.results)
-        write_findings(review, opened, kinds, options.source, decisions, overwrite=options.overwrite)
-        left = [finding for kind in kinds if len((finding := undecided(kind, opened, decisions)).rows)]
-        if left:
-            facts.galleries.insert(0, of_findings(left))
-    made = listed(facts, options.source, thumbs=options.thumbs)
-    return Report(made, where, 0 if where is None else _write(made, where, overwrite=options.overwrite))
+    with ExitStack() as discards:
+        files: list[Atomic] = []
+        if review is not None:
+            kinds = findings_of(facts.dataset, facts.decided, facts.results)
+            decisions = decisions_on(opened, facts.results)
+            check_folder(review, overwrite=options.overwrite)  # again, after the work
+            folder = AtomicFolder(review, overwrite=options.overwrite)
+            discards.callback(folder.discard)
+            files.append(folder)
+            write_findings(folder, opened, kinds, options.source, decisions)
+            left = [finding for kind in kinds if len((finding := undecided(kind, opened, decisions)).rows)]
+            if left:
+                facts.galleries.insert(0, of_findings(left))
+        made, n_bytes = listed(facts, options.source, thumbs=options.thumbs), 0
+        if where is not None:
+            page = AtomicFile(where, overwrite=options.overwrite)
+            discards.callback(page.discard)
+            files.insert(0, page)  # the folder last: a page without it can be taken back
+            n_bytes = _write(made, page)
+        if files:
+            commit_together(files)
+    return Report(made, where, n_bytes)
 
 
 report = callable_of(ReportOptions, run_report)
@@ -92,10 +109,9 @@ def _check_out(out: Path, *, overwrite: bool) -> None:
     require_folder(out)
 
 
-def _write(made: dict[str, Any], out: Path, *, overwrite: bool) -> int:
+def _write(made: dict[str, Any], page: AtomicFile) -> int:
     from curate.sheets.app.assemble import page_pieces
 
-    with AtomicFile(out, overwrite=overwrite) as file:
-        for piece in page_pieces(made):
-            file.write(piece.encode("utf-8", "backslashreplace"))
-    return file.n_bytes
+    for piece in page_pieces(made):
+        page.write(piece.encode("utf-8", "backslashreplace"))
+    return page.n_bytes

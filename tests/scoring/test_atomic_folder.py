@@ -2,14 +2,13 @@
 
 import errno
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from scoring import atomic_folder
-from scoring.atomic import AtomicFile
+from scoring.atomic import AtomicFile, commit_together, undo_unfinished
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 
@@ -19,16 +18,15 @@ def test_what_a_dead_process_left_is_removed_and_what_a_living_one_holds_is_not(
     dead.mkdir()
     (dead / "x").write_text("x")
     os.utime(dead, (1, 1))
-    with AtomicFolder(tmp_path / "out") as first:
-        assert not dead.exists()
-        os.utime(first.temporary, (1, 1))
-        with AtomicFolder(tmp_path / "out") as second:
-            assert first.temporary.exists()
-            second.write("a/b", b"2")
-        with pytest.raises(InputError, match="appeared while it was being written"):
-            first.publish()
-        shutil.rmtree(tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    first = AtomicFolder(tmp_path / "out")
+    assert not dead.exists()
+    os.utime(first.temporary, (1, 1))
+    with AtomicFolder(tmp_path / "out") as second:
+        assert first.temporary.exists()
+        second.write("a/b", b"2")
+    with pytest.raises(InputError, match="appeared while it was being written"):
+        first.publish()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "a", "b"]
 
 
 def test_a_folder_has_its_name_when_all_is_in_it_and_is_gone_after_an_error(tmp_path):
@@ -97,3 +95,17 @@ def test_a_file_inside_a_folder_of_our_own_waits_for_no_one(tmp_path, monkeypatc
     with AtomicFolder(tmp_path / "out") as folder, AtomicFile(folder.temporary / "a") as file:
         file.write(b"1")
     assert (tmp_path / "out/a").read_bytes() == b"1"
+
+
+def test_a_file_without_the_folder_named_after_it_is_taken_back_and_with_it_is_kept(tmp_path):
+    page, folder = AtomicFile(tmp_path / "page"), AtomicFolder(tmp_path / "out")
+    for each in (page, folder):
+        each.seal()
+    page.take_name()
+    page._let_go()  # as if the process had died here
+    undo_unfinished([page.path, folder.path])
+    assert not page.path.exists()
+    folder.discard()
+    commit_together([AtomicFile(tmp_path / "page"), AtomicFolder(tmp_path / "out")])
+    undo_unfinished([page.path, folder.path])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "page"]
