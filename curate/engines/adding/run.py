@@ -265,8 +265,9 @@ def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]
         "settings": {**before["settings"], "input": state.fingerprint["input"]},
         "source": state.opened.manifest.description,
         CLASSES: _all_classes(before.get(CLASSES), state),
-        ADDITIONS: [*(additions if isinstance(additions, list) else []), note],
     }
+    if comparison.differs:
+        metadata[ADDITIONS] = [*(additions if isinstance(additions, list) else []), note]
     if is_labelled_first(state.table, state.request.reading):
         metadata[REQUEST] = {**before.get(REQUEST, {}), LABELLING: True}
     recorded = before.get("columns")

@@ -159,13 +159,16 @@ def test_refit_gives_what_scoring_the_whole_gives(place, tiny_checkpoint):
     assert not (place / "s.parquet.fit").exists()
 
 
-def test_refit_reads_the_right_images_where_rows_are_gone(place):
+def test_refit_reads_the_right_images_where_rows_are_gone_and_repeated_changes_nothing(place):
     (place / "photos" / "000.png").unlink()
     result = score(place / "photos", place / "s.parquet", add=True, refit=True)
     rows = rows_of(place / "s.parquet")
     assert rows["000.png"]["unc_fitted"] is None
     assert rows["001.png"]["unc_fitted"] is not None
     assert result.statuses == {"ok": N - 1, "gone": 1}
+    before = (place / "s.parquet").read_bytes()
+    score(place / "photos", place / "s.parquet", add=True, refit=True)
+    assert (place / "s.parquet").read_bytes() == before
 
 
 def test_a_table_of_curate_fit_is_judged_by_its_fit_and_not_refitted(place):
