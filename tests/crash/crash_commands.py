@@ -59,6 +59,15 @@ COMMANDS: dict[str, Command] = {
     "score over a folder": Command(
         f"{SCORE} --no-fit --overwrite -o table", ("score of some to a folder",), torch=True, goes_on=True
     ),
+    "score add": Command(
+        f"{SCORE} --label-from-folder --add -o table.parquet", ("score of some",), torch=True, goes_on=True
+    ),
+    "score add and refit": Command(
+        f"{SCORE} --label-from-folder --add --refit -o table.parquet", ("score of some",), torch=True, goes_on=True
+    ),
+    "score add to a folder": Command(
+        f"{SCORE} --no-fit --add -o table", ("score of some to a folder",), torch=True, goes_on=True
+    ),
     "fit": Command(f"fit scores.parquet -o fitted.safetensors --apply fitted.parquet --model {MODEL}"),
     "filter": Command("filter scores.parquet --keep-top 75% -o kept.parquet"),
     "filter over another": Command(
