@@ -1,1 +1,1 @@
-"""Formats of annotation tools and data loaders: writing exports, reading labels back; one module a format."""
+"""Formats of annotation tools and data loaders: write exports, read labels back; one module per format."""

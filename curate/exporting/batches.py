@@ -1,4 +1,4 @@
-"""Write the batch of a round in a named format, and read labels back from one."""
+"""Write the batch of a round in a named format, and read its labels back."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -38,17 +38,17 @@ def write_batch(
     """Write rows for an annotation tool.
 
     Args:
-        table: B rows with `key` and, where known, `uri`, `rank`, `round`, `gain`, `predicted`, `probability` (of the
-            predicted class, in [0, 1]) and any scores. Ordered by `rank` where there is one, else as it comes.
-        out: a file, or for the formats of images a folder, that is missing yet.
+        table: B rows with `key` and, if known, `uri`, `rank`, `round`, `gain`, `predicted`, `probability` (of the
+            predicted class, in [0, 1]) and scores. Sorted by `rank` if every row has one.
+        out: a file, or for image formats a folder, that does not exist yet.
         format: one of TOOLS.
-        images: key -> encoded image, for rows that no other tool can open (bytes inside a table, members of a tar
-            file); None reads what the rows name.
-        link: `copy`, or `hard` or `symbolic` links to local files where images would be copied.
-        classes: the names that annotators may choose from; empty for the classes of the rows.
+        images: key -> encoded image, for rows that other tools cannot open (bytes in a table, members of a tar file);
+            None reads the images at the rows' paths.
+        link: `copy`, or `hard` or `symbolic` links to local files instead of copies.
+        classes: classes to choose from; empty for the classes of the rows.
 
     Raises:
-        InputError: for an unknown format, rows that cannot be written, or a place that refuses.
+        InputError: for an unknown format, rows that cannot be written, or a path that cannot be written.
     """
     kind = lookup(TOOLS, format, kind="format")
     path = Path(out)
@@ -95,12 +95,12 @@ def read_labels(
     Args:
         path: the tool's export.
         format: one of TOOLS.
-        keys: of the round; with their uris, images are also found by these where a tool lost the keys.
-        classes: names that are known; None takes every name.
-        name: the column, control or field that holds the labels, where a file has several.
+        keys: of the round; if mapped to uris, images whose key a tool lost are found by these.
+        classes: allowed names; None allows every name.
+        name: the column, control or field with the labels, if a file has several.
 
     Raises:
-        InputError: for an unknown format, a file of another format, or one in which nothing can be used.
+        InputError: for an unknown format, a file of another format, or a file without usable labels.
     """
     reader = lookup(TOOLS, format, kind="format").read
     if reader is None:

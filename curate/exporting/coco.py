@@ -1,4 +1,4 @@
-"""COCO JSON: writes images; reads boxes or bare categories. Tools renumber `image_id`, so images are found by name."""
+"""COCO JSON: writes images; reads boxes or categories. Tools renumber `image_id`, so images are matched by name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,10 +24,9 @@ SHARED_IMAGE = "image_id of several images"
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write `images` with `file_name`, size and `curate_*`, and one annotation for each known label.
 
-    COCO has no class of an image: a label is a box around all of it, or a bare category where its size is unknown.
-
-    Predictions stay out of `annotations`, where any tool, and we, would take them for labels: they are
-    `curate_predicted` and `curate_probability` of the image.
+    COCO has no image-level class: a label is a box around the whole image, or a category without box if its size is
+    unknown. Predictions are `curate_predicted` and `curate_probability` of the image: as `annotations`, tools would
+    read them as labels.
     """
     numbered = list(enumerate(rows.items, rows.start + 1))
     images = [_image(number, item) for number, item in numbered]
@@ -85,9 +84,9 @@ def _annotation(number: int, item: Item, categories: Mapping[str, int]) -> dict[
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read the category of every annotated image; several boxes of one category are one label.
 
-    An image is found by `curate_key`, else by a `file_name` that is the key, or the place, of exactly one. Boxes of
-    several categories in one image are set aside: COCO has no class of an image. ``annotator`` (or
-    ``attributes.annotator``) separates annotators. ``name`` is not used.
+    An image is found by `curate_key`, else by a `file_name` that is the key or path of exactly one. Images with boxes
+    of several categories are ignored, since COCO has no image-level class. ``annotator`` (or ``attributes.annotator``)
+    separates annotators. ``name`` is not used.
     """
     content = read_json(path, what=_WHAT)
     lists = _lists(content, path)
@@ -132,7 +131,7 @@ def _id(value: Any) -> int | str | None:
 
 
 def _unique(parts: list[dict[str, Any]], name: str) -> dict[int | str, Any]:
-    """Return id -> value, without ids that stand for several values or for none."""
+    """Return id -> value, without ids that occur with several values."""
     value_of_id: dict[int | str, Any] = {}
     shared = set()
     for part in parts:
@@ -143,7 +142,7 @@ def _unique(parts: list[dict[str, Any]], name: str) -> dict[int | str, Any]:
 
 
 def _images(parts: list[dict[str, Any]], rows: ExpectedRows) -> tuple[dict[int | str, str], set[int | str]]:
-    """Return image id -> key (or the file's own name for it), and the ids shared by several images."""
+    """Return image id -> key (or file name if there is none), and the ids shared by several images."""
     keys = rows.by_text(lambda item: {item.key, name_of(item), item.path_text, item.url})
     images: dict[int | str, str] = {}
     shared: set[int | str] = set()

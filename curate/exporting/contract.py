@@ -1,4 +1,4 @@
-"""What an export format consists of: writing rows in parts, joining them, and reading labels back."""
+"""The parts of an export format: writing rows in parts, joining them, and reading labels back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,16 +25,16 @@ class ExportRequest:
 
     Attributes:
         kind: the format.
-        columns: that go out in addition to key and uri.
-        label: column of the classes; None for none.
-        per: column whose values are folders; None for none.
-        shard: size of a part.
-        names: of the files of images.
-        takes_uri: whether the column of places goes out with formats that hold the images.
-        looks: whether local files are looked for.
-        replaced: a folder that will be replaced, in which no image may lie.
+        columns: exported in addition to key and uri.
+        label: class column; None for none.
+        per: column whose values become folders; None for none.
+        shard: maximum size of a part.
+        names: image file names.
+        takes_uri: whether the uri column is exported by formats that contain the images.
+        looks: whether the existence of local files is checked.
+        replaced: a folder that will be replaced, in which no source image may be.
         null: whether a NUL ends each entry of a list, instead of a line end.
-        class_list: what lists the classes, whichever rows are exported.
+        class_list: the full list of classes, independent of the exported rows.
     """
 
     kind: "Format"
@@ -56,18 +56,18 @@ class Plan(ExportRequest):
 
     Attributes:
         name: of the file or folder.
-        schema: of the columns that go out, `key` and where it is there `uri` among them.
-        starts: row at which each part begins, among all rows of the table, shape (parts,).
+        schema: of the exported columns, including `key` and, if present, `uri`.
+        starts: row number of the table at which each part begins, shape (parts,).
         n_rows: exported rows.
         left_out: rows whose image could not be scored.
-        labelled: rows that have one.
-        classes: names of all of them, in the order that numbers them.
+        labelled: rows with a label.
+        classes: names of all classes; their order defines the class numbers.
         lacking: classes without an exported row.
-        predicted: names of the classes that are predicted, sorted.
-        has_split_words: whether a name holds a word that some loader takes for a side's.
-        sides: which of train, val and test each row is on.
-        folders: value of it -> name of its folder.
-        common: the folder that holds all local images; None without any.
+        predicted: names of the predicted classes, sorted.
+        has_split_words: whether a name contains a word that some loader interprets as a split.
+        sides: split (train, val or test) of each row.
+        folders: folder name of each value of ``per``.
+        common: the folder that contains all local images; None without any.
     """
 
     name: str
@@ -86,12 +86,12 @@ class Plan(ExportRequest):
 
     @cached_property
     def class_numbers(self) -> Mapping[str, int]:
-        """Map each class to its number, from 1; predicted classes if no label is known."""
+        """Class numbers by name, from 1; of predicted classes if no label is known."""
         return {name: number for number, name in enumerate(self.classes or self.predicted, 1)}
 
     @cached_property
     def class_folders(self) -> Mapping[str | None, str]:
-        """Map each class to the name of its folder."""
+        """Folder name by class."""
         return folder_names(self.classes)
 
     @property
@@ -108,17 +108,17 @@ class WritePart(Protocol):
 
 
 class Finish(Protocol):
-    """Joins the pieces of all parts and writes files that describe them all; returns notes for the user."""
+    """Joins the pieces of all parts and writes files about all of them; returns notes for the user."""
 
     def __call__(self, parts: AllParts, plan: Plan) -> tuple[str, ...]:
         """Join the parts."""
 
 
 class Read(Protocol):
-    """Reads labels; ``name`` is the column, control or field that holds them if a file has several.
+    """Reads labels; ``name`` is the column, control or field that contains them if a file has several.
 
     Raises:
-        InputError: if the file is no such format, is damaged, too large or ambiguous, or nothing in it can be used.
+        InputError: if the file has another format, is damaged, too large or ambiguous, or has no usable label.
     """
 
     def __call__(self, path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
@@ -141,25 +141,25 @@ class Format:
     """One export format.
 
     Attributes:
-        part: rows -> files and pieces.
+        part: writes rows as files and pieces.
         finish: joins the parts.
         out: what is exported, for display.
-        back: what comes back, for display; nothing by default.
-        read: files -> labels; None where none come back.
+        back: what is read back, for display; nothing by default.
+        read: reads labels from files; None if not supported.
         folder: whether the output is a folder.
         reads_images: whether images may be read, not only named.
-        links: whether images are their own files, which can be links.
-        shards: whether a part is a file that users size.
-        per: whether images can be in folders by a column.
-        sides: whether that column says which rows are train, val and test.
-        splits: whether rows are held out where no column says.
-        nested: whether the folders of keys are folders.
-        minimal: whether no column but key and label goes along unless it is requested.
-        suffix: how the name of a file ends; empty for folders.
-        load: lines of Python that read it back, with ``{out}`` for its path as a literal, ``{train}`` for the path
-            of the training side where there are sides, ``{empty}`` for what lets a folder of a class be empty, and
-            ``{end}`` for what ends an entry of paths.
-        load_classes: such lines for rows with classes alone.
+        links: whether images are separate files, which can be links.
+        shards: whether a part is a file whose size users choose.
+        per: whether images can be sorted into folders by a column.
+        sides: whether that column contains the splits.
+        splits: whether rows are held out if no column contains splits.
+        nested: whether folders in keys become folders.
+        minimal: whether only key, label and requested columns are exported.
+        suffix: of the output file; empty for folders.
+        load: lines of Python that load it, with ``{out}`` for its path as a literal, ``{train}`` for the path of the
+            training split, ``{empty}`` for the argument that allows empty class folders, and ``{end}`` for the end of a
+            path entry.
+        load_classes: such lines for rows with classes only.
     """
 
     part: WritePart

@@ -32,9 +32,9 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
-    """Write `key`, `uri`, the columns, `label` (empty if to be filled in) and an empty `annotator`.
+    """Write `key`, `uri`, the columns, `label` (empty to fill in) and an empty `annotator`.
 
-    UTF-8 with a byte order mark where anything is not ASCII (spreadsheets need it), lines end in CRLF (RFC 4180).
+    UTF-8, with a byte order mark if not all is ASCII (spreadsheets need it); lines end in CRLF (RFC 4180).
     """
     header = csv_lines([[KEY, URI, *_columns(plan), LABEL, ANNOTATOR]]).encode()
     file = parts.target(parts.out)
@@ -51,8 +51,8 @@ def _columns(plan: Plan) -> list[str]:
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read `key` (or `id`) and `label`, and `annotator` and `at` if present.
 
-    Comma, semicolon and tab separate, whichever the header shows. Cells are text: `007` stays `007`. Several rows of
-    one key are votes of several annotators.
+    The header determines the separator: comma, semicolon or tab. Cells are text: `007` stays `007`. Several rows of one
+    key are votes of several annotators.
     """
     text = read_text(path, what=_WHAT)
     if "\0" in text:
@@ -109,7 +109,7 @@ def _header(text: str, path: Path, label_column: str) -> tuple[str, list[str]]:
 
 
 def _key(cell: str, rows: ExpectedRows) -> str:
-    """Return the key in a cell; files written elsewhere may hold keys that look guarded against formulas."""
+    """Return the key in a cell, without the guard against formulas unless the key itself begins so."""
     key = unguarded(cell)
     return cell if key not in rows.uris and cell in rows.uris else key
 

@@ -24,10 +24,10 @@ class Encoding:
     """How images are written: short side at most ``side`` pixels, in the format ``kind``.
 
     Attributes:
-        side: pixels; None keeps their size. None is made larger.
-        kind: ``jpeg``, ``png`` or ``webp``; None keeps theirs, or PNG where it is another.
+        side: in pixels; None keeps the size. Images are never enlarged.
+        kind: ``jpeg``, ``png`` or ``webp``; None keeps the format, or PNG if it is another one.
         quality: of JPEG and WebP, 1 to 100.
-        white: the value of 16-bit images that is white.
+        white: the value of white in 16-bit images.
     """
 
     side: int | None = None
@@ -37,7 +37,7 @@ class Encoding:
 
     @classmethod
     def of(cls, resize: int | None, encode: str | None) -> "Encoding | None":
-        """Return the encoding that `--resize` and `--encode` ask for; None if bytes are copied.
+        """Return the encoding requested by `--resize` and `--encode`; None to copy bytes.
 
         >>> Encoding.of(256, "webp:80")
         Encoding(side=256, kind='webp', quality=80, white=65535)
@@ -55,11 +55,7 @@ class Encoding:
         return cls(resize, encode and match[1], quality)
 
     def __call__(self, data: bytes) -> tuple[bytes, dict[str, Any]]:
-        """Return the encoded image and its new facts; unchanged if nothing has to be done.
-
-        Raises:
-            DecodeError: if it cannot be decoded.
-        """
+        """Return the encoded image and its changed facts; DecodeError if it cannot be decoded."""
         format = sniff(data)
         width, height = _size(data)
         short = min(width, height)

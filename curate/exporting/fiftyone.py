@@ -34,7 +34,7 @@ _LABELS = "fiftyone.core.labels."
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Copy or link the images of some rows into `data/`, and write their samples."""
-    wide = _wide(plan.schema)
+    wide = _uint64_columns(plan.schema)
     samples = [
         _sample(rows.items[image.index].updated(image.facts), image.name, wide)
         for image in part.store(rows, plan.names, lambda _: DATA)
@@ -49,8 +49,8 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     return ()
 
 
-def _wide(schema: pa.Schema) -> set[str]:
-    """Return the columns of unsigned 64-bit integers, which the database cannot hold."""
+def _uint64_columns(schema: pa.Schema) -> set[str]:
+    """Return the columns of unsigned 64-bit integers, which the database cannot store."""
     return {field.name for field in schema if field.type == pa.uint64()}
 
 
@@ -96,13 +96,13 @@ def _classification(identity: str, label: str, confidence: float | None) -> dict
 
 
 def _object_id(text: str) -> dict[str, str]:
-    """Return a 12-byte id that depends on the text alone."""
+    """Return a 12-byte id determined by the text."""
     return {"$oid": hashlib.sha256(text.encode()).hexdigest()[:24]}
 
 
 def _metadata(plan: Plan) -> dict[str, Any]:
     kinds = {f"{PREFIX}{KEY}": "StringField"}
-    wide = _wide(plan.schema)
+    wide = _uint64_columns(plan.schema)
     for field in plan.schema:
         if is_plain(field.type) and field.name not in (KEY, URI, plan.label, PREDICTED, PROBABILITY):
             kinds[_field_name(field.name)] = "StringField" if field.name in wide else _kind(field.type)
@@ -170,8 +170,8 @@ def _field(
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read one Classification per sample, matched by `curate_key`, else by file name.
 
-    ``name`` is the field; without it `ground_truth`, else the only Classification that is not `curate_prediction`.
-    An attribute `annotator` of the label says who.
+    ``name`` is the field; by default `ground_truth`, else the only Classification other than `curate_prediction`. The
+    label's attribute `annotator` names the annotator.
     """
     if path.is_dir() and not (path / SAMPLES).is_file():
         raise InputError(f"expected {_WHAT} in {path}, got no {SAMPLES}; export with dataset_type=FiftyOneDataset")

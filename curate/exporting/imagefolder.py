@@ -36,11 +36,11 @@ _WHAT = "an image folder"
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Copy or link the images of some rows into the folders of their splits and classes, and write their lines.
 
-    Images without a class are next to the folders of classes; where none has one, all are in `train/`.
+    Images without a class are placed next to the class folders; if no image has a class, all are in `train/`.
     """
     columns = rows.columns
     sides = plan.sides.of(rows.keys, rows.labels, rows.texts(plan.per) if plan.per else [])
-    if list(_places(plan).values()) == [f"{TRAIN}/"]:
+    if list(_split_folders(plan).values()) == [f"{TRAIN}/"]:
         sides = [TRAIN] * len(rows)
     inside = ["" if label is None else plan.class_folders[label] for label in rows.labels]
     folders = [f"{side}/{folder}".strip("/") for side, folder in zip(sides, inside, strict=True)]
@@ -55,7 +55,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write `metadata.jsonl` of each split, `README.md`, and a folder for every class without images."""
     class_folders(parts, plan)
-    places = _places(plan)
+    places = _split_folders(plan)
     for side, place in places.items():
         parts.joined(f"{place}{METADATA}", f"{side} {METADATA}")
     parts.write(README, _card(places))
@@ -65,7 +65,7 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     return (*left_out, *((SPLIT_NOTE,) if is_taken else ()), *folder_notes(plan))
 
 
-def _places(plan: Plan) -> dict[str, str]:
+def _split_folders(plan: Plan) -> dict[str, str]:
     """Return the folder of each split; without splits the top folder if there are classes, else `train`."""
     return {side: f"{side}/" for side in plan.sides.names} or {TRAIN: "" if plan.labelled else f"{TRAIN}/"}
 
@@ -80,7 +80,7 @@ def _card(places: Mapping[str, str]) -> bytes:
 
 
 def class_folders(parts: AllParts, plan: Plan) -> None:
-    """Make a folder for every class in every split, since loaders number classes by the folders they find."""
+    """Create a folder for every class in every split, since loaders number classes by existing folders."""
     if not plan.labelled:
         return
     with place_errors(parts.folder):
@@ -90,7 +90,7 @@ def class_folders(parts: AllParts, plan: Plan) -> None:
 
 
 def folder_notes(plan: Plan) -> tuple[str, ...]:
-    """Return notes on classes whose folder has another name or another place in the sorted order."""
+    """Return notes on classes whose folder has another name or another position in the sorted order."""
     if not plan.labelled:
         return ()
     notes = []
@@ -109,9 +109,9 @@ def folder_notes(plan: Plan) -> tuple[str, ...]:
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read labels from column ``name`` (`label`) of `metadata.jsonl` if present, else from class folders.
 
-    `FOLDER/cat/0001.jpg` says that 0001.jpg is a cat: sort the exported images into such folders. Files are found by
-    the names that the export gave them, or by the key itself. A file that lies where the metadata says has the label of
-    its line, one that was moved its folder's. Links are not followed.
+    `FOLDER/cat/0001.jpg` labels 0001.jpg as cat: annotators sort the exported images into such folders. Files are found
+    by their exported names, or by the key itself. A file at the path in the metadata has the label of its line; a moved
+    file has its folder's. Links are not followed.
     """
     if not path.is_dir():
         raise InputError(f"expected {_WHAT} at {path}, got {'a file' if path.exists() else 'nothing'}; pass the folder")
@@ -143,7 +143,7 @@ def _is_moved(root: Path, row: dict[str, Any]) -> bool:
 
 
 def _root(path: Path) -> Path:
-    """Return the folder with the images: the folder of the only split, if everything else lies outside of it."""
+    """Return the folder of the images: the folder of the only split, if everything else is outside of it."""
     folders = [entry.name for entry in _entries(path) if entry.is_dir(follow_symlinks=False)]
     inner = path / TRAIN
     if folders != [TRAIN] or (path / METADATA).exists():

@@ -19,10 +19,10 @@ class Item:
     """One exported image.
 
     Attributes:
-        key: as in the table, unchanged.
-        uri: where its bytes are; None where the table holds them.
+        key: as in the table.
+        uri: path or URL of its bytes; None if the table contains them.
         values: further columns by name; no nulls, NaNs, infinities or nested values.
-        label: the class that it is known to have; None where labels are what is requested.
+        label: its known class; None if labels are to be collected.
     """
 
     key: str
@@ -32,7 +32,7 @@ class Item:
 
     @property
     def predicted(self) -> str | None:
-        """The class that the probe predicts."""
+        """Class predicted by the probe."""
         value = self.values.get(PREDICTED)
         return None if value is None or value == "" else str(value)
 
@@ -54,12 +54,12 @@ class Item:
         return {**names, **self.prefixed}
 
     def updated(self, facts: Mapping[str, Value]) -> "Item":
-        """Return the item with the new facts of its image, for columns that it has."""
+        """Return the item with new facts of its image, in columns that it has."""
         return replace(self, values={**self.values, **{k: v for k, v in facts.items() if k in self.values}})
 
     @property
     def path(self) -> bytes | None:
-        """The path, if the image is a whole local file."""
+        """Path, if the image is a whole local file."""
         if self.uri is None or ".tar::" in self.uri:
             return None
         scheme = scheme_of(self.uri)
@@ -69,14 +69,14 @@ class Item:
 
     @property
     def url(self) -> str | None:
-        """The URL that other programs can open, if there is one."""
+        """URL that other programs can open, if any."""
         if self.uri is None or ".tar::" in self.uri or self.path is not None:
             return None
         return self.uri
 
     @property
     def path_text(self) -> str | None:
-        """The local file as text; bytes that are not UTF-8 are percent-encoded."""
+        """Path as text; bytes that are not UTF-8 are percent-encoded."""
         if self.path is None:
             return None
         try:

@@ -1,6 +1,6 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
 # ruff: noqa: PTH100, PTH120
-"""Label Studio: tasks out; its JSON and JSON-MIN exports in."""
+"""Label Studio: writes tasks; reads its JSON and JSON-MIN exports."""
 
 import base64
 import os
@@ -51,7 +51,7 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write the tasks, and a labelling configuration if the classes are known.
 
     Raises:
-        InputError: also if all takes more than 1 GiB, which can be imported nowhere.
+        InputError: also if the file exceeds 1 GiB, the import limit.
     """
     n_bytes = sum(path.stat().st_size for path in parts.places(TASKS))
     if n_bytes > MOST_BYTES:
@@ -89,7 +89,7 @@ def labelling_configuration(classes: tuple[str, ...]) -> str:
 
 
 def _is_ours(config: Path) -> bool:
-    """Whether a path is free or holds a configuration written by ``labelling_configuration``."""
+    """Return whether a path is free or contains a configuration by ``labelling_configuration``."""
     head = labelling_configuration(()).encode()[: -len(_END)]
     try:
         with config.open("rb") as file:
@@ -101,8 +101,8 @@ def _is_ours(config: Path) -> bool:
 def _served_folder(common: bytes | None) -> bytes | None:
     """Return the folder that contains all local images; None if serving it would serve the whole disk.
 
-    Label Studio serves what lies below its document root, and a local storage has to be a folder below that root: so
-    the root is the folder above the images', which must not be `/`.
+    Label Studio serves files below its document root, and a local storage must be a folder below that root: so the root
+    is the parent of the image folder, which must not be `/`.
     """
     return None if common is None or os.path.dirname(common) == b"/" else common
 
@@ -142,15 +142,15 @@ def _choice(name: str) -> dict[str, Any]:
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read annotations; predictions never count as labels.
 
-    A task is found by `data.curate_key`, else by `data.image` if that is the key or the place of exactly one.
-    ``name`` is the control (`from_name`) where there are several.
+    A task is found by `data.curate_key`, else by `data.image` if it is the key or path of exactly one. ``name`` is the
+    control (`from_name`), if there are several.
     """
     tasks = read_json(path, what=_WHAT)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         kind = "an object" if isinstance(tasks, dict) else "something else"
         raise InputError(f"expected {_WHAT} in {path}, a list of tasks, got {kind}; export the project as JSON")
     collector = Collector(rows, str(path))
-    places = _places(rows)
+    places = _keys_by_address(rows)
     if tasks and not any("data" in task for task in tasks):
         _read_min(tasks, collector, places, name or CONTROL, path)
     else:
@@ -160,20 +160,20 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     return collector.finish()
 
 
-def _places(rows: ExpectedRows) -> dict[str, str]:
+def _keys_by_address(rows: ExpectedRows) -> dict[str, str]:
     """Return every address that belongs to exactly one key."""
-    return rows.by_text(lambda item: {item.key, item.uri, item.path_text, *_served_places(item)})
+    return rows.by_text(lambda item: {item.key, item.uri, item.path_text, *_served_addresses(item)})
 
 
-def _served_places(item: Item) -> Iterator[str]:
-    """Yield every address that a local file may have, since the document root is not known."""
+def _served_addresses(item: Item) -> Iterator[str]:
+    """Yield every address that a local file may have, since the document root is unknown."""
     parts = [] if item.path is None else os.path.abspath(item.path).lstrip(b"/").split(b"/")
     for start in range(len(parts)):
         yield LOCAL + quote(b"/".join(parts[start:]), safe="/")
 
 
 def _find(data: dict[str, Any], places: dict[str, str]) -> Any:
-    """Return the key of a task, or the file's own name for it."""
+    """Return the key of a task, or its file name if there is none."""
     if PREFIX + KEY in data:
         return data[PREFIX + KEY]
     image = data.get(OBJECT)
@@ -238,7 +238,7 @@ def _kinds(annotation: dict[str, Any]) -> list[str]:
 
 
 def _take(collector: Collector, key: Any, chosen: Any, annotation: dict[str, Any]) -> None:
-    """Take one annotation; only a single choice is a label."""
+    """Add one annotation; only a single choice is a label."""
     if isinstance(chosen, list):
         if len(chosen) > 1:
             collector.ignore(key, SEVERAL, chosen)

@@ -1,4 +1,4 @@
-"""Labels read back from a tool: which can be used, and why others cannot; nothing is guessed."""
+"""Labels read back from a tool: usable ones, and why others are not; nothing is guessed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -33,8 +33,8 @@ class Label:
     Attributes:
         key: of the table.
         label: the class, as written.
-        annotator: who; None where the file does not say.
-        labelled_at: when, as the file writes it; None where it does not.
+        annotator: name; None if the file has none.
+        labelled_at: time, as written in the file; None if it has none.
     """
 
     key: str
@@ -48,9 +48,9 @@ class Ignored:
     """An annotation that was not used.
 
     Attributes:
-        what: what it is called in the file, as messages show it.
-        reason: why.
-        key: of the image, where it was requested; None where that cannot be determined.
+        what: its name in the file, as messages show it.
+        reason: why it was not used.
+        key: of the image, if it belongs to the request; None if unknown.
     """
 
     what: str
@@ -64,9 +64,9 @@ class Problem:
 
     Attributes:
         kind: such as "unknown class".
-        count: how often.
+        count: number of occurrences.
         examples: the first few.
-        set_aside: whether what it counts cannot be used; else it is only worth knowing.
+        set_aside: whether the affected annotations are ignored; else it is only a note.
     """
 
     kind: str
@@ -84,10 +84,10 @@ class Labels:
     """The labels of a round read from a file.
 
     Attributes:
-        rows: usable labels in the order of the file; several of one key where several annotators labelled it; none
-            where every image was skipped.
-        ignored: what was set aside, in the order of the file.
-        problems: counts of it by kind, and further notes for the user.
+        rows: usable labels in file order; several of one key if several annotators labelled it; empty if every image
+            was skipped.
+        ignored: unused annotations in file order.
+        problems: their counts by kind, and further notes for the user.
     """
 
     rows: tuple[Label, ...]
@@ -106,8 +106,8 @@ class ExpectedRows:
     """Rows whose labels are expected: their keys, image paths, and allowed classes.
 
     Attributes:
-        uris: key -> uri, or None where it has none.
-        classes: the names that are known; None takes every name.
+        uris: key -> uri or None.
+        classes: allowed names; None allows every name.
     """
 
     uris: Mapping[str, str | None]
@@ -120,7 +120,7 @@ class ExpectedRows:
         """Return the rows of keys, or of keys with their uris.
 
         Raises:
-            InputError: if there are no keys, or classes are given and none is given.
+            InputError: if there are no keys, or the given classes are empty.
         """
         uris = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
         known = None if classes is None else tuple(classes)
@@ -162,13 +162,13 @@ def shown(value: object) -> str:
 
 @dataclass
 class Collector:
-    """Takes annotations one by one, then returns the usable labels.
+    """Collects annotations, then returns the usable labels.
 
     Args:
-        rows: what was requested.
-        where: the file, for messages.
-        votes: whether several labels of one key without an annotator are votes of several annotators; else they
-            contradict one another and are set aside.
+        rows: the expected rows.
+        where: path of the file, for messages.
+        votes: whether several labels of one key without annotator are votes of several annotators; else they are
+            contradictory and ignored.
     """
 
     rows: ExpectedRows
@@ -183,7 +183,7 @@ class Collector:
         self._known = None if self.rows.classes is None else frozenset(self.rows.classes)
 
     def add(self, key: Any, label: Any, annotator: Any = None, at: Any = None) -> None:
-        """Take an annotator's label for a key; it is not used if the key or the label is invalid."""
+        """Add an annotator's label for a key; it is ignored if the key or the label is invalid."""
         name = text_of(key)
         if name is None or name not in self.rows.uris:
             self.ignore(key, UNKNOWN_KEY)
@@ -204,7 +204,7 @@ class Collector:
             self._kept.append(Label(name, class_name, who if who and _is_text(who) else None, text_of(at) or None))
 
     def ignore(self, what: Any, reason: str, detail: Any = None) -> None:
-        """Record an annotation that is not used; ``what`` is its key, or the file's own name for it."""
+        """Record an unused annotation; ``what`` is its key, or its name in the file."""
         name = text_of(what)
         key = name if name is not None and name in self.rows.uris else None
         if key is not None:
@@ -216,8 +216,7 @@ class Collector:
         """Return the labels, without contradictory ones.
 
         Raises:
-            InputError: if nothing can be used, neither a label nor a skip of an image that was requested; says why,
-                with counts and the first examples.
+            InputError: if there is no usable label and no skipped image; states the reasons with counts and examples.
         """
         rows = self._without_contradictions()
         problems = self._problems(rows)

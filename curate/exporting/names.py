@@ -52,15 +52,15 @@ def with_digest(path: str, key: str) -> str:
 
 @dataclass(frozen=True)
 class FileNames:
-    """The path of each key's image: the key's own path, if no other image would get the same.
+    """The path of each key's image: the key's own path, unless another image would get the same.
 
-    A path that has to be changed, or that another is like where case and composition do not count, ends in ``~`` and 8
-    hex digits of the key's sha256. Paths of keys have no other ``~``, so no two images are one file.
+    A changed path, or one that equals another after folding case and Unicode composition, ends in ``~`` and 8 hex
+    digits of the key's sha256. ``~`` in keys is escaped there, so no two images share a file.
 
     Attributes:
-        nested: whether the folders of a key are folders; else its last part alone is the name.
-        encoded: suffix of the format that every image is encoded in; None for their own.
-        kind: that format; None too.
+        nested: whether the folders of a key become folders; else only its last part is the name.
+        encoded: suffix of the format in which every image is encoded; None for their own.
+        kind: that format, or None.
         shared: sorted hashes of paths that several images would have, shape (M,) uint64.
     """
 
@@ -89,7 +89,7 @@ class FileNames:
         return last, last != key.rpartition("/")[2] or not last
 
     def claim(self, path: str) -> str:
-        """Return a form that is equal for paths that would be the same file; a path without suffix will get any."""
+        """Return a form that is equal for paths that would be the same file; a path without suffix may get any."""
         folded = _folded(path)
         if self.encoded is not None:
             return folded if self._fits(path, self.encoded) else f"{folded}.{self.encoded}"
@@ -103,11 +103,8 @@ class FileNames:
 class Claims:
     """Collects the paths that keys request, and finds those requested twice; 24 bytes per key.
 
-    Args:
-        names: without ``shared``.
-
-    Attributes:
-        has_split_words: whether a path holds a word that some loader takes for a side's.
+    ``has_split_words`` is whether a path contains a word that some loader interprets as a split; ``names`` has no
+    ``shared``.
     """
 
     def __init__(self, names: FileNames) -> None:
@@ -156,8 +153,8 @@ def _holds(values: NDArray[np.uint64], value: np.uint64) -> bool:
 def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:
     """Return a folder name for each value: unchanged if every file system allows it and it is unique.
 
-    What no file system takes becomes `%XX`, and a name that was changed, or that another is like where case and
-    composition do not count, ends in `~` and 8 hex digits of the value's sha256. None is `_none`.
+    Forbidden characters become `%XX`. A changed name, or one that equals another after folding case and Unicode
+    composition, ends in `~` and 8 hex digits of the value's sha256. None is `_none`.
 
     >>> folder_names(["cat", "a/b", "..", "Dog", None])
     {'cat': 'cat', 'a/b': 'a%2Fb~c14cddc0', '..': '%2E%2E~5ec1f7e7', 'Dog': 'Dog', None: '_none'}
@@ -182,7 +179,7 @@ def _folded(text: str) -> str:
 
 
 def _safe(value: str) -> str:
-    """Return a value in which every character is allowed, and none at the ends is dropped or hidden by a system."""
+    """Return a value with forbidden characters escaped, also those that a system drops or hides at the ends."""
     last = len(value) - 1
     letters = [
         f"%{ord(letter):02X}"
@@ -214,11 +211,7 @@ def _shortened(text: str) -> str:
 
 
 class KeyNames:
-    """Finds the key of a file by its name.
-
-    Args:
-        keys: of the round.
-    """
+    """Finds the key of a file of a round by its name."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         names = FileNames()
@@ -231,10 +224,7 @@ class KeyNames:
             self._plain.setdefault(_folded(path), []).append(key)
 
     def key_of(self, name: str) -> str | None:
-        """Return the key of a file's name: as ``FileNames`` made it, or the key itself; None if neither.
-
-        A name that several keys would have had is not among theirs.
-        """
+        """Return the key of a file name made by ``FileNames``, or equal to a key; None if neither or ambiguous."""
         folded = _folded(name)
         tried = [folded, *([_stem(folded)] if suffix_of(name) in IMAGE_SUFFIXES else [])]
         for text in tried:

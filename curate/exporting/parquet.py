@@ -83,7 +83,7 @@ def _table(start: int, columns: pa.Table, images: list[ExportedImage], schema: p
 def schema_of(plan: Plan) -> pa.Schema:
     """Return `image`, `label` and the columns; a column of the same name becomes `source_NAME`.
 
-    The metadata shows `datasets` that it holds images, and the names of the classes.
+    The metadata declares images and class names to `datasets`.
     """
     label = pa.field(LABEL, pa.int64())
     taken = {IMAGE} if plan.label is None else {IMAGE, LABEL}

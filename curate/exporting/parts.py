@@ -24,12 +24,12 @@ class Entry:
 
 
 class HashedFile:
-    """A file being written and the digest of its bytes: a context manager.
+    """Context manager of a file being written and the digest of its bytes.
 
     Args:
         folder: of the file.
         name: its path in the folder.
-        entries: where it is listed once it is closed without an error.
+        entries: list to which it is added when it is closed without an error.
     """
 
     def __init__(self, folder: Path, name: str, entries: list[Entry]) -> None:
@@ -55,7 +55,7 @@ class HashedFile:
         return self._file.closed
 
     def write(self, data: bytes | memoryview) -> int:
-        """Append bytes; return how many were written."""
+        """Append bytes; return their number."""
         self._hash.update(data)
         with place_errors(self._path):
             self._file.write(data)
@@ -81,13 +81,13 @@ class Part:
     """A part being written.
 
     Attributes:
-        number: of it.
+        number: of the part.
         folder: of the exported files.
         reader: reads images.
         entries: files written.
-        pieces: text by name, to be joined with the other parts'.
+        pieces: text by name, to be joined with the pieces of other parts.
         lost: rows whose image cannot be read.
-        written: rows that went out.
+        written: number of rows written.
     """
 
     number: int
@@ -107,7 +107,7 @@ class Part:
         return HashedFile(self.folder, name, self.entries)
 
     def read(self, rows: Rows) -> Iterator[ExportedImage]:
-        """Read the image of every row that has one."""
+        """Yield the image of every row that has one."""
         yield from self._kept(self.reader.read(rows))
 
     def store(self, rows: Rows, names: FileNames, folder_of: Callable[[int], str]) -> Iterator[ExportedImage]:
@@ -115,8 +115,8 @@ class Part:
 
         Args:
             rows: of the part.
-            names: of files.
-            folder_of: index of a row -> its folder, ours and safe; empty for the top.
+            names: image file names.
+            folder_of: index of a row -> its folder, a safe name; empty for the top folder.
         """
         folders = [folder_of(index) for index in range(len(rows))]
         inside = [names.of(key, "jpg").rpartition("/")[0] for key in rows.keys] if names.nested else []
@@ -147,10 +147,10 @@ class AllParts:
 
     Attributes:
         folder: of the exported files.
-        out: the name that they will have.
+        out: final path.
         overwrite: whether files may be replaced.
         n_rows: exported rows.
-        places: where the pieces of a name are, in the order of the parts.
+        places: paths of the pieces of a name, in the order of the parts.
         entries: further files of the folder.
         files: that will be at ``out`` and next to it, instead of a folder.
     """
@@ -175,13 +175,7 @@ class AllParts:
                 file.write(each)
 
     def join(self, file: AtomicFile | HashedFile, piece: str, separator: bytes = b"") -> None:
-        """Append the pieces of a name to a file, in the order of the parts.
-
-        Args:
-            file: open.
-            piece: their name.
-            separator: between pieces that are not empty.
-        """
+        """Append the pieces of a name to an open file, in part order; ``separator`` is between non-empty ones."""
         between = b""
         for path in self.places(piece):
             with path.open("rb") as source:

@@ -12,7 +12,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write the path of each row, absolute and byte for byte, or its URL.
 
     Raises:
-        InputError: for a row that has neither, or whose path holds what ends an entry.
+        InputError: for a row without either, or whose path contains the entry separator.
     """
     end = b"\0" if plan.null else b"\n"
     for item in rows.items:

@@ -43,12 +43,12 @@ class ExportedImage:
 
     Attributes:
         index: of the row in its part.
-        data: encoded; empty where it is a file already.
+        data: encoded bytes; empty if it is a file already.
         sha256: hex digest; empty for a link.
         n_bytes: its size.
-        suffix: what names of its format end with.
-        name: of the file, where it is one.
-        facts: what is now so where it was encoded again: its width, height, format, size, digest.
+        suffix: file suffix of its format.
+        name: of the file, if it is one.
+        facts: changed values if it was re-encoded: width, height, format, size, digest.
     """
 
     index: int
@@ -73,11 +73,11 @@ class RowImages:
     """Reads images.
 
     Attributes:
-        images: key -> bytes, instead of what rows name.
-        located: where they are in a source, instead of what rows name.
-        encoding: what becomes of them; None leaves their bytes alone.
+        images: key -> bytes, instead of the rows' paths.
+        located: locations in a source, instead of the rows' paths.
+        encoding: how images are re-encoded; None copies their bytes.
         link: how local files become files of the export.
-        checked: whether one that is not the one that was scored counts as lost.
+        checked: whether an image that changed since scoring counts as lost.
         pool: threads.
     """
 
@@ -107,7 +107,7 @@ class RowImages:
 
         Args:
             rows: of a part.
-            folder: whose sub-folders are there.
+            folder: whose sub-folders exist.
             name_of: index and suffix -> path inside the folder.
         """
         scored = self._scored(rows)
@@ -183,7 +183,7 @@ class RowImages:
 
 
 def _sizes(rows: Rows) -> list[int]:
-    """Return the size in bytes of each image when it was scored; 0 if the table does not hold it."""
+    """Return the size in bytes of each image when it was scored; 0 if not recorded."""
     column = rows.column(N_BYTES) if rows.has(N_BYTES) else None
     if column is None or not pa.types.is_integer(column.type):
         return [0] * len(rows)
@@ -191,13 +191,13 @@ def _sizes(rows: Rows) -> list[int]:
 
 
 def suffix_of_bytes(data: bytes) -> str:
-    """Return the file suffix for the format found in the bytes."""
+    """Return the file suffix for the format detected in the bytes."""
     kind = sniff(data) or "jpg"
     return SUFFIXES.get(kind, kind)
 
 
 def fresh(path: Path) -> Path:
-    """Return a free path; leftovers of a killed run are removed (of a link, only the link)."""
+    """Return a free path; removes a killed run's leftovers (of a link, only the link)."""
     with suppress(FileNotFoundError):
         path.unlink()
     return path

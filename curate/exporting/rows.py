@@ -29,9 +29,9 @@ class Source:
     """A table whose rows are exported.
 
     Attributes:
-        table: on the disk, or in memory.
-        path: what the user named.
-        moved: where its images are now, where they moved together with it; or None.
+        table: on disk, or in memory.
+        path: as the user named it.
+        moved: current locations of images that moved together with it; or None.
     """
 
     table: Table | pa.Table
@@ -59,11 +59,11 @@ class Rows:
     """A batch of exported rows.
 
     Attributes:
-        start: number of the first, among those that go out.
+        start: number of the first among the exported rows.
         table: their columns.
-        label: column of the classes.
-        classes: what its values represent.
-        extra: further columns, which are read and not exported.
+        label: class column.
+        classes: names of its values.
+        extra: further columns, which are read but not exported.
     """
 
     start: int
@@ -102,7 +102,7 @@ class Rows:
 
     @cached_property
     def labels(self) -> list[str | None]:
-        """The class of each row; None for a row without."""
+        """The class of each row; None without a label."""
         if self.label not in self.table.column_names:
             return [None] * len(self)
         labels: list[str | None] = self.classes.texts(self.table[self.label]).to_pylist()
@@ -141,7 +141,7 @@ class Rows:
 
 
 def is_plain(kind: pa.DataType) -> bool:
-    """Return whether CSV and JSON can hold the values of a type: numbers and text."""
+    """Return whether CSV and JSON can represent the values of a type: numbers and text."""
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     return bool(numbers or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
 
@@ -161,7 +161,7 @@ def plain_value(value: object) -> Value | None:
 
 
 def json_values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as JSON, as ``json_value`` of each, but numbers and text as whole columns."""
+    """Return ``json_value`` of each value of a column, computed by whole columns for numbers and text."""
     kind = column.type
     if pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type) and not column.null_count:
         flat = pa.chunked_array([chunk.flatten() for chunk in column.chunks], kind.value_type)
@@ -236,10 +236,10 @@ def parts(
     Args:
         source: the table.
         columns: exported.
-        extra: that are read in addition.
-        starts: row of the table at which each part begins, shape (parts,).
-        label: column of the classes.
-        classes: what its values represent.
+        extra: read in addition.
+        starts: row number of the table at which each part begins, shape (parts,).
+        label: class column.
+        classes: names of its values.
     """
     reads_status = STATUS in source.schema.names
     to_read = list(dict.fromkeys([*columns, *extra, *([STATUS] if reads_status else [])]))

@@ -27,9 +27,9 @@ class ExportProgress:
     """Progress of an export.
 
     Attributes:
-        done: rows written, also by earlier runs.
+        done: rows written, including earlier runs.
         total: rows.
-        resumed: rows of an earlier run.
+        resumed: rows written by earlier runs.
         missing: rows whose image cannot be read.
         n_bytes: of the files written.
     """
@@ -47,11 +47,11 @@ class Written:
 
     Attributes:
         paths: files, or the one folder, in the order written.
-        n_rows: images in it.
-        notes: notes for the user, one sentence each.
-        missing: rows left out because their image could not be had, as the user allowed.
+        n_rows: exported rows.
+        notes: for the user, one sentence each.
+        missing: rows left out, as allowed, because their image could not be read.
         n_bytes: of all files.
-        resumed: rows that an earlier run had written.
+        resumed: rows written by earlier runs.
     """
 
     paths: tuple[Path, ...]
@@ -70,11 +70,11 @@ class Job:
         plan: of the rows.
         source: the table.
         out: file or folder.
-        fingerprint: all that decides what is written; None for what nothing goes on with.
-        overwrite: replace what is there.
-        skip_missing: leave rows out whose image cannot be read.
-        hint: what to do where an image cannot be read.
-        report: called with after each part.
+        fingerprint: all that determines the output; None if the export cannot be resumed.
+        overwrite: replace existing files.
+        skip_missing: leave out rows whose image cannot be read.
+        hint: next step if an image cannot be read.
+        report: called with the progress after each part.
     """
 
     plan: Plan
@@ -91,8 +91,8 @@ def write_out(job: Job, reader: RowImages) -> Written:
     """Write all missing parts, check them all, and rename the result to its final name.
 
     Raises:
-        InputError: if images cannot be read, the place refuses, or what is on the disk is not what was written. What
-            is done stays in ``OUT.part``, and the same call goes on with it.
+        InputError: if images cannot be read, the path cannot be written, or files on disk changed. Finished parts stay
+            in ``OUT.part``; the same call resumes.
     """
     work = WorkFolder(job.out, reader.workers)
     began = False

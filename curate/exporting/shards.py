@@ -14,11 +14,11 @@ N_BYTES = "n_bytes"
 
 @dataclass(frozen=True)
 class Shard:
-    """The size of a part: at most this many rows and this many bytes of images.
+    """The maximum size of a part.
 
     Attributes:
-        n_rows: most rows.
-        n_bytes: most bytes; 0 for any. One image that is larger is a part on its own.
+        n_rows: maximum number of rows.
+        n_bytes: maximum bytes of images; 0 for any. A larger image is a part of one row.
     """
 
     n_rows: int = PART_ROWS
@@ -29,8 +29,8 @@ class Shard:
         """Return the requested size: a number of images, or of bytes with a unit.
 
         Args:
-            text: as typed; None for 10,000 images, and at most 1 GB where sizes are known.
-            is_sized: whether the table says how large each image is, and images are not changed.
+            text: as typed; None for 10,000 images, and at most 1 GB if sizes are known.
+            is_sized: whether the table has the size of each image, and images are not re-encoded.
 
         >>> Shard.of("5000", is_sized=False).n_rows, Shard.of("500MB", is_sized=True).n_bytes
         (5000, 500000000)

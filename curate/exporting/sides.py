@@ -32,9 +32,9 @@ class Sides:
     """The split of each row.
 
     Attributes:
-        column: of sides; None where none is used.
-        names: of the sides that have rows, in the order train, val, test; empty for an export without sides.
-        bounds: class -> largest hash of a key that is held out; empty where a column says.
+        column: with the splits; None if there is none.
+        names: of the non-empty splits, in the order train, val, test; empty without splits.
+        bounds: largest held-out key hash by class; empty if there is a column.
     """
 
     column: str | None = None
@@ -43,11 +43,7 @@ class Sides:
 
     @classmethod
     def by_column(cls, column: str, values: Iterable[str | None]) -> "Sides":
-        """Take the splits from a column.
-
-        Raises:
-            InputError: for a value that is no side.
-        """
+        """Take the splits from a column; InputError for a value that is not a split."""
         sides = list(values)
         strange = [value for value in sides if value not in SIDES]
         if strange:
@@ -60,10 +56,7 @@ class Sides:
 
     @classmethod
     def held_out(cls, hashes: Mapping[str | None, NDArray[np.uint64]]) -> "Sides":
-        """Hold out a fifth of every class; of two images at least one.
-
-        Args:
-            hashes: class -> hashes of its keys.
+        """Hold out a fifth of every class, at least one of two images, by the hashes of keys by class.
 
         Raises:
             InputError: if no class has two images.
@@ -81,13 +74,7 @@ class Sides:
         return cls(None, (TRAIN, VAL), bounds)
 
     def of(self, keys: Sequence[str], classes: Sequence[str | None], values: Sequence[str | None]) -> list[str]:
-        """Return the split of each row; empty text in an export without splits.
-
-        Args:
-            keys: of the rows.
-            classes: of the rows.
-            values: of the column of sides.
-        """
+        """Return the split of each row, by keys, classes and values of the split column; empty text without splits."""
         if not self.names:
             return [""] * len(keys)
         if self.column is not None:

@@ -52,17 +52,17 @@ class ExportResult:
 
     Attributes:
         to: the format.
-        rows: images.
-        labelled: rows that carry a label.
+        rows: number of images.
+        labelled: rows with a label.
         left_out: rows whose image could not be scored.
-        missing: rows left out because their image cannot be read; listed next to what is written.
+        missing: rows left out because their image cannot be read; listed next to the output.
         n_bytes: of all files.
-        resumed: rows that an earlier run had written.
-        paths: what is on the disk now, in the order written; none of a dry run.
-        notes: what the format has to say.
-        classes: names of all classes, in the order that numbers them.
+        resumed: rows written by earlier runs.
+        paths: files written, in order; empty for a dry run.
+        notes: on the format.
+        classes: names of all classes; their order defines the class numbers.
         lacking: classes without an exported row.
-        load: lines of Python that load what was written.
+        load: lines of Python that load the output.
     """
 
     to: str
@@ -79,7 +79,7 @@ class ExportResult:
     load: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return it as JSON values."""
         lists = {name: list(getattr(self, name)) for name in ("notes", "classes", "lacking", "load")}
         return {**self.__dict__, "paths": [str(path) for path in self.paths], **lists}
 
@@ -87,12 +87,12 @@ class ExportResult:
 def run_export(options: ExportOptions) -> ExportResult:
     """Export the rows of a table for another tool: key, path or URL, image, label and columns.
 
-    Rows whose image could not be scored stay behind. A call that was stopped is gone on with by the same call; until
-    all is written, and checked, it is in ``OUT.part``.
+    Rows whose image could not be scored are left out. Repeat an interrupted call to resume; until all is written and
+    checked, the output is in ``OUT.part``.
 
     Raises:
-        InputError: for an unknown format, an option that it cannot have, rows or images that cannot be read, a place
-            that refuses, or an unfinished export of something else at ``OUT.part``.
+        InputError: for an unknown format, an option that it does not support, rows or images that cannot be read, a
+            path that cannot be written, or an unfinished export of something else at ``OUT.part``.
     """
     lookup({**dict.fromkeys(FORMATS, ""), **ALIASES}, options.to, kind="format")
     options = replace(options, to=ALIASES.get(options.to, options.to))
@@ -324,7 +324,7 @@ def _place(out: str | Path | None, kind: Format, to: str) -> Path:
 
 
 def _refuse_scored_folder(place: Path, table: Table, source: str | None) -> None:
-    """Refuse a folder inside the one that was scored: its images would be scored, too, the next time."""
+    """Refuse a folder inside the scored source: its images would be scored the next time."""
     if source is not None:
         refuse_inside(place, source)
     if URI not in table.schema.names or not str(table.metadata.get("source")).startswith("folder "):
@@ -367,7 +367,7 @@ def _located(
 def _existing_export(
     place: Path, kind: Format, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool
 ) -> dict[str, Any] | None:
-    """Return the existing files if they are this very export; refuse to replace others."""
+    """Return the manifest of an existing equal export; refuse to replace other files."""
     if not os.path.lexists(place):
         return None
     if not kind.folder:

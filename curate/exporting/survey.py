@@ -35,13 +35,13 @@ STEP = 8192  # rows looked at together
 
 @dataclass
 class Survey:
-    """The facts gathered in one pass over the rows; see ``Plan``.
+    """The facts collected in one pass over the rows; see ``Plan``.
 
     Attributes:
-        hashes: of keys, each batch's.
-        claims: of keys on names of files.
-        on_side: class -> hashes of keys by which rows are held out, each batch's.
-        gone: rows whose local file is missing, as far as that can be determined without reading.
+        hashes: of keys, one array per batch.
+        claims: of keys on file names.
+        on_side: key hashes by class, which decide the held-out rows, one array per batch.
+        gone: rows whose local file is missing, as far as known without reading.
         first_gone: the key of the first, and why.
     """
 
@@ -63,20 +63,12 @@ class Survey:
 
 
 def survey(source: Source, request: ExportRequest, name: str) -> tuple[Plan, NDArray[np.uint64], Survey]:
-    """Gather the facts of all rows.
-
-    Args:
-        source: the table.
-        request: what for.
-        name: of what will be written.
-
-    Returns:
-        The plan, the hashes of all keys that go out, and what else was seen.
+    """Return the plan of an export named ``name``, the hashes of all exported keys, and further facts.
 
     Raises:
-        InputError: without rows whose image was scored; for a key that is null or comes twice, a class that the list of
-            classes lacks, a probability outside [0, 1], more folders than any file system likes, or images that are in
-            what is to be replaced.
+        InputError: without rows whose image was scored; for a key that is null or duplicate, a class missing in the
+            class list, a probability outside [0, 1], too many folders for a file system, or images inside the folder to
+            be replaced.
     """
     refuse_other_status(source.schema, source.path)
     seen = Survey(claims=Claims(request.names))
@@ -135,10 +127,10 @@ def _sides(request: ExportRequest, seen: Survey) -> Sides:
 def columns_of(table: Table, columns: Sequence[str], label: str | None) -> tuple[str, ...]:
     """Return the columns to export in addition to key and uri: the label and those named; `*` matches any letters.
 
-    By ``*`` all go out but what says the same of all rows.
+    ``*`` alone exports all columns except constant ones.
 
     Raises:
-        InputError: for one that the table has not.
+        InputError: for a column that the table lacks.
     """
     names = table.schema.names
     chosen = dict.fromkeys([label] if label else [])
@@ -156,7 +148,7 @@ def _ok(batch: pa.RecordBatch) -> NDArray[np.bool_]:
 
 
 def _cut(seen: Survey, shard: Shard, batch: pa.RecordBatch, ok: NDArray[np.bool_]) -> None:
-    """Note where parts begin: before the row that would make one too large."""
+    """Record where parts begin: before the row that would make one too large."""
     rows = np.flatnonzero(ok)
     sizes = np.zeros(len(rows), np.int64)
     if shard.n_bytes and N_BYTES in batch.schema.names:
@@ -215,7 +207,7 @@ def _check_probabilities(batch: pa.RecordBatch) -> None:
 
 
 def _files(seen: Survey, request: ExportRequest, batch: pa.RecordBatch, top: bytes | None) -> None:
-    """Find the common folder of local images, and which are missing."""
+    """Find the common folder of local images, and missing images."""
     if URI not in batch.schema.names:
         return
     folders: set[bytes] = set()
@@ -240,7 +232,7 @@ def _paths(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, bytes | Non
 
 
 def _absence(uri: str | None, path: bytes | None) -> str:
-    """Return why an image is missing; empty if it exists, or if that only shows when it is read."""
+    """Return why an image is missing; empty if it exists, or if only reading it can show that."""
     if uri is None:
         return NO_FILE
     if path is None:

@@ -1,4 +1,4 @@
-"""Every format by name, imported when it is used, so that help can list all at no cost."""
+"""Registry of all formats by name; a format is imported when it is used, so that help is fast."""
 
 from collections import ChainMap
 from collections.abc import Mapping

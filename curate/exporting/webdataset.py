@@ -14,10 +14,10 @@ END = bytes(2 * BLOCK)
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write a shard: `NUMBER.jpg` and `NUMBER.json` for each row, in the order of the table.
+    """Write a shard: `NUMBER.jpg` and `NUMBER.json` for each row, in table order.
 
-    The number is the row's, in nine digits: a sample's name ends at its first dot, and keys hold dots. The key
-    is in the JSON. Times and owners are zero, so that equal rows give equal bytes.
+    NUMBER is the row number in nine digits: a sample's name ends at its first dot, and keys contain dots. The key is in
+    the JSON. Times and owners are zero, so that equal rows give equal bytes.
     """
     records: list[dict[str, Any]] = []
     first = 0

@@ -44,12 +44,7 @@ class Done:
 
 
 class WorkFolder(HeldFolder):
-    """The working folder of one export; only one live process holds it.
-
-    Args:
-        out: what it will be.
-        workers: threads that check.
-    """
+    """The working folder of the export ``out``, held by one live process; ``workers`` threads check files."""
 
     def __init__(self, out: Path, workers: int) -> None:
         super().__init__(out.with_name(f"{out.name}.part"))
@@ -64,15 +59,15 @@ class WorkFolder(HeldFolder):
         return self.folder / OUT
 
     def begin(self, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool) -> None:
-        """Start or resume the export that ``fingerprint`` describes; parts that changed on disk are written again.
+        """Start or resume the export described by ``fingerprint``; parts that changed on disk are written again.
 
         Args:
-            fingerprint: all that decides what is written.
-            overwrite: drop what another export left here, instead of refusing.
-            skips: whether parts count that lack rows whose image could not be had.
+            fingerprint: all that determines the output.
+            overwrite: remove an unfinished export of something else instead of refusing.
+            skips: whether parts with missing rows count as finished.
 
         Raises:
-            InputError: if the folder is another export's; the first difference is named.
+            InputError: if the folder belongs to another export; the first difference is named.
         """
         sweep(self.folder, temporary_stem(self.folder / RUN))
         before = self._before()
@@ -82,7 +77,7 @@ class WorkFolder(HeldFolder):
             refuse_difference(str(self.folder), before, fingerprint)
         if before == fingerprint:
             known = [line for line in self._lines() if skips or not line.missing]
-            self.done = {line.part: line for line in known if self._holds(line)}
+            self.done = {line.part: line for line in known if self._is_unchanged(line)}
         else:
             self.clear()
         with AtomicFile(self.folder / RUN, overwrite=True) as file:  # first: a folder without it is not among ours
@@ -104,7 +99,7 @@ class WorkFolder(HeldFolder):
             (self.folder / RUN).unlink(missing_ok=True)
 
     def commit(self, part: Part, missing: bytes) -> None:
-        """Move the pieces of a part into place and journal it; from then on it counts as finished."""
+        """Move the pieces of a part to their final paths and journal it; from then on it counts as finished."""
         listed = b"".join(to_json([e.name, e.n_bytes, e.sha256], indent=None) for e in part.entries)
         contents, written = {**part.pieces, ENTRIES: listed, MISSING: missing}, list[Entry]()
         for name, data in contents.items():
@@ -117,10 +112,10 @@ class WorkFolder(HeldFolder):
         self.done[part.number] = line
 
     def remove(self) -> None:
-        """Rename the folder, then remove it, so that no process meets it half removed; a later run removes the rest.
+        """Rename the folder, then remove it, so that no process sees it half removed; a later run cleans up.
 
         Raises:
-            InputError: if the place refuses; in the folder of a round no rest may stay.
+            InputError: if it cannot be removed; the folder of a round must not keep leftovers.
         """
         doomed = self.final.with_name(f"{temporary_stem(self.final)}{os.getpid()}.{secrets.token_hex(4)}")
         with place_errors(self.folder):
@@ -147,13 +142,13 @@ class WorkFolder(HeldFolder):
                 yield self._piece(name, number)
 
     def check(self, parts: AllParts, n_rows: int) -> tuple[int, int, str]:
-        """Compare rows, files, sizes and digests on disk with what was written.
+        """Compare rows, files, sizes and digests on disk with the journal.
 
         Returns:
-            Files, bytes, and a digest of all names, sizes and digests of files that is free of their order.
+            Number of files, bytes, and a digest of all names, sizes and digests, independent of their order.
 
         Raises:
-            InputError: naming what differs.
+            InputError: naming the difference.
         """
         rows = sum(line.rows + line.missing for line in self.done.values())
         if rows != n_rows:
@@ -177,7 +172,7 @@ class WorkFolder(HeldFolder):
         return expected
 
     def publish(self, parts: AllParts, manifest: dict[str, Any] | None, *, overwrite: bool) -> tuple[Path, ...]:
-        """Rename the finished export to its final name, and remove the rest."""
+        """Rename the finished export to its final name, and remove the working folder."""
         if parts.files:
             commit_together(parts.files)
             paths = tuple(file.path for file in parts.files)
@@ -208,8 +203,8 @@ class WorkFolder(HeldFolder):
         for line in journal_lines(self.folder / JOURNAL):
             yield Done(**line)
 
-    def _holds(self, line: Done) -> bool:
-        """Whether a part's pieces and files are unchanged."""
+    def _is_unchanged(self, line: Done) -> bool:
+        """Return whether a part's pieces and files are unchanged."""
         if any(file_sha256(self._piece(name, line.part)) != digest for name, digest in line.pieces.items()):
             return False
         with ThreadPoolExecutor(self.workers) as pool:
@@ -250,7 +245,7 @@ def files_in(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def account(files: Iterator[tuple[str, int]]) -> tuple[int, int, str]:
-    """Return the number of files, their bytes, and a digest of names and sizes in any order."""
+    """Return the number of files, their bytes, and a digest of names and sizes independent of the order."""
     n = n_bytes = total = 0
     for name, size in files:
         digest = hashlib.sha256(f"{name}\0{size}".encode("utf-8", "surrogateescape")).digest()
@@ -271,5 +266,5 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def is_untouched(folder: Path, manifest: dict[str, Any]) -> bool:
-    """Return whether an exported folder holds exactly the files that were exported, by name and size."""
+    """Return whether an exported folder contains exactly the exported files, by name and size."""
     return list(account(files_in(folder))) == [manifest.get(name) for name in ("files", "bytes", "names")]

@@ -12,11 +12,7 @@ DATA = "data.yaml"
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write the images of some rows into the folders of their splits and classes.
-
-    Raises:
-        InputError: for a row without a class.
-    """
+    """Write the images of some rows to the folders of their splits and classes; InputError without a class."""
     if None in rows.labels:
         key = rows.keys[rows.labels.index(None)]
         raise InputError(

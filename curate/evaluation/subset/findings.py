@@ -34,11 +34,11 @@ class GroupShare:
 
     Attributes:
         name: value of the column.
-        rows: of the table.
-        kept: of them.
+        rows: number of rows of the group.
+        kept: number of these in the subset.
         share: kept over rows, with Wilson's 95 % interval.
-        p: probability that a random subset of the same size drops as many of the group, or more.
-        adjusted_p: by Holm over all groups of the column.
+        p: probability that a random subset of the same size drops at least as many of the group.
+        adjusted_p: adjusted by Holm over all groups of the column.
     """
 
     name: str
@@ -50,7 +50,7 @@ class GroupShare:
 
     @property
     def dropped_more(self) -> bool:
-        """Whether the group lost more rows than by chance."""
+        """Whether the group lost significantly more rows than average."""
         return self.adjusted_p <= SIGNIFICANT
 
 
@@ -61,8 +61,8 @@ class Fairness:
     Attributes:
         column: of the groups.
         kept: share of all rows.
-        groups: the lowest share first.
-        ratio: the lowest share over the highest; NaN for a single group.
+        groups: lowest share first.
+        ratio: lowest share over the highest; NaN for a single group.
     """
 
     column: str
@@ -82,7 +82,7 @@ def fairness(column: str, codes: Codes, kept: NDArray[np.bool_]) -> Fairness:
     Args:
         column: name, for messages.
         codes: the group of each of N rows; -1 for none.
-        kept: whether it is in the subset, shape (N,).
+        kept: whether each row is in the subset, shape (N,).
 
     Raises:
         InputError: for a column of more than 1,000 values.
@@ -119,9 +119,9 @@ class Diversity:
 
     Attributes:
         subset: with its interval over rows.
-        all_rows: the same.
+        all_rows: with its interval over rows.
         random: mean of random subsets of the same size.
-        against_random: subset less that.
+        against_random: difference of the subset to it.
     """
 
     subset: Interval
@@ -135,14 +135,14 @@ class SubsetCoverage:
     """Distances from all rows to the rows of a subset.
 
     Attributes:
-        radius: Euclidean, between unit rows, in [0, 2]: 90 % of the whole's rows have another row within it.
-        subset: share of the whole's rows with a row of the subset within the radius, themselves counted.
+        radius: Euclidean, between unit vectors, in [0, 2]: 90 % of all rows have another row within it.
+        subset: share of all rows with a row of the subset within the radius, themselves included.
         random: mean of random subsets of the same size.
-        against_random: subset less that.
+        against_random: difference of the subset to it.
         distance: mean distance to the nearest row of the subset.
-        random_distance: of random subsets.
-        distance_against_random: subset less that.
-        n: rows of the whole that were looked at.
+        random_distance: mean of random subsets.
+        distance_against_random: difference of the subset to it.
+        n: number of rows measured.
     """
 
     radius: float
@@ -198,10 +198,11 @@ class SubsetVerdict:
     """The verdict from one kind of model.
 
     Attributes:
-        model: that it is of.
-        says: ``helps``, ``hurts``, ``does not help`` or ``cannot be determined``, against random rows of the same size.
-        of_rows: the same against random rows of the same classes: what is left once the counts of classes are alike.
-        of_size: ``better``, ``worse``, ``as good`` or ``cannot be determined``, against the whole.
+        model: kind of model.
+        says: ``helps``, ``hurts``, ``does not help`` or ``cannot be determined``, compared with random rows of the same
+            size.
+        of_rows: the same, compared with random rows of the same class counts: the effect of the rows alone.
+        of_size: ``better``, ``worse``, ``as good`` or ``cannot be determined``, compared with all rows.
     """
 
     model: str
@@ -211,10 +212,10 @@ class SubsetVerdict:
 
 
 def against(gap: Gap) -> str:
-    """Return whether the subset is ahead, by the 95 % interval of a difference.
+    """Return whether the subset is better than random rows, by the 95 % interval of a difference.
 
-    Above 0 it helps, below 0 it hurts. Around 0 it does not help where even the upper end is below the margin; else the
-    test is too small to decide.
+    Above 0 it helps, below 0 it hurts. Around 0 it does not help if the upper end is below the margin; else the test is
+    too small to decide.
     """
     _, low, high = gap.interval
     if low > 0:
@@ -224,7 +225,7 @@ def against(gap: Gap) -> str:
     return NO_HELP if high < MARGIN else UNKNOWN
 
 
-def beside(gap: Gap) -> str:
+def compare_with_all(gap: Gap) -> str:
     """Return how the subset compares with all rows, by the 95 % interval; within the margin counts as equal."""
     _, low, high = gap.interval
     if low > 0:
@@ -235,9 +236,11 @@ def beside(gap: Gap) -> str:
 
 
 def verdict_of(trained: SideAccuracies) -> SubsetVerdict:
-    """Return the verdict by one kind of model."""
+    """Return the verdict from one kind of model."""
     gaps = trained.gaps
-    return SubsetVerdict(trained.model, against(gaps[RANDOM]), against(gaps[BY_CLASS]), beside(gaps[ALL_ROWS]))
+    return SubsetVerdict(
+        trained.model, against(gaps[RANDOM]), against(gaps[BY_CLASS]), compare_with_all(gaps[ALL_ROWS])
+    )
 
 
 @dataclass(frozen=True)
@@ -254,27 +257,27 @@ class SubsetFindings:
     """The results of ``curate evaluate --subset``.
 
     Attributes:
-        table: the file.
-        subset: the file.
-        rows: of the table.
-        kept: of them, that are in the subset.
-        left_out: reason -> rows of the table that no side holds.
-        label: column of the classes; None without.
-        classes: how many.
-        test: what was requested to be tested on, as typed.
-        n_tested: rows that are.
-        n_trained: side -> rows that are trained on.
-        share: of the rows that could be trained on, how many are looked at.
-        copies: test rows with a near-copy among the rows that are trained on.
-        copies_left_out: whether they were left out.
-        lost: classes of the whole that the subset has no row of.
-        trained: what every kind of model says, the verdict first's.
-        not_trained: kind of model -> why not.
-        noise: wrong labels; None without labels.
+        table: its path.
+        subset: its path.
+        rows: number of rows of the table.
+        kept: number of these in the subset.
+        left_out: number of excluded rows by reason.
+        label: class column; None without.
+        classes: number of classes.
+        test: requested test rows, as typed.
+        n_tested: number of test rows.
+        n_trained: number of training rows by side.
+        share: share of the trainable rows that were sampled.
+        copies: test rows with a near-copy among the training rows.
+        copies_left_out: whether they were excluded.
+        lost: classes without a row in the subset.
+        trained: accuracies of every kind of model; the first determines the verdict.
+        not_trained: why a kind of model was not trained.
+        noise: estimated label errors; None without labels.
         diversity: Vendi scores.
-        coverage: nearness to the whole.
-        fairness: of each column that was requested.
-        settings: what decides the numbers.
+        coverage: distances of all rows to the subset.
+        fairness: of each requested column.
+        settings: that determine the numbers.
     """
 
     table: str

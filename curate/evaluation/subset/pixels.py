@@ -1,4 +1,4 @@
-"""The images behind a pool, and the small network trained on them."""
+"""The images of a pool, and the small network trained on them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class PixelSquares:
     """Central squares at 32 x 32.
 
     Attributes:
-        at: the rows of the pool that could be read, ascending, shape (M,).
+        at: row numbers of the pool that could be read, ascending, shape (M,).
         pixels: shape (M, 3, 32, 32), uint8.
     """
 
@@ -33,12 +33,10 @@ class PixelSquares:
 
 
 def read_pictures(pool: SubsetPool, *, source: str | None) -> PixelSquares:
-    """Read the images of a pool again, from each of its tables.
-
-    Memory: 3 kB a row.
+    """Read the images of a pool again, from each of its tables; uses 3 kB of memory per row.
 
     Raises:
-        InputError: if there is no path to an image, or none can be read.
+        InputError: if there are no image paths, or no image can be read.
     """
     pixels = np.zeros((len(pool.row), 3, SIDE, SIDE), np.uint8)
     is_read = np.zeros(len(pool.row), bool)
@@ -58,13 +56,13 @@ def read_pictures(pool: SubsetPool, *, source: str | None) -> PixelSquares:
 
 
 def trainer(pool: SubsetPool, images: PixelSquares, settings: SubsetSettings, announce: Callable[[str], None]) -> Train:
-    """Return a function that trains a network on some rows with a seed and returns which test rows it gets right.
+    """Return a function that trains a network on rows with a seed, and returns which test rows it gets right.
 
     Args:
-        pool: rows whose image could be read; its labels, and which are tested on.
+        pool: rows with readable images, labels and test rows.
         images: of the same rows, in the same order.
         settings: steps, seed and device.
-        announce: called with nothing but the device, once.
+        announce: called once with the device.
     """
     device = str(select_device(settings.device))
     tests = pool.tests

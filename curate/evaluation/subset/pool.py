@@ -39,12 +39,12 @@ def kept_rows(path: str | Path, table: Table, rows: Rows) -> tuple[NDArray[np.bo
     """Return which rows of a table are in a subset, shape (N,), and the size of the subset.
 
     Args:
-        path: a table of the kept rows, the decisions of a policy over all, or a CSV, TSV or JSON lines file of keys.
-        table: that it is of.
+        path: a table of the kept rows, the decisions of a policy, or a CSV, TSV or JSON lines file of keys.
+        table: the full table.
         rows: of the table, in the order of the hashes of their keys.
 
     Raises:
-        InputError: for keys that the table has not, or a subset without rows.
+        InputError: for keys that the table lacks, or an empty subset.
     """
     path = Path(path)
     if path.suffix.lower() in TEXT_SUFFIXES:
@@ -77,23 +77,23 @@ def _kept_of(batch: pa.RecordBatch) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class SubsetPool:
-    """P rows with everything known of them, ordered by the hashes of their keys.
+    """P rows with all facts for the evaluation, in the order of the hashes of their keys.
 
     Attributes:
-        tables: that they are of: the table, and another one that is tested on.
-        source: which of the tables, shape (P,) int8.
-        row: number in it, shape (P,).
-        vectors: unit rows, shape (P, D) float32.
-        label: place in ``classes``, shape (P,) int64; -1 everywhere without labels.
+        tables: the table, and a separate test table if any.
+        source: index of each row's table, shape (P,) int8.
+        row: row number in it, shape (P,).
+        vectors: unit vectors, shape (P, D) float32.
+        label: index in ``classes``, shape (P,) int64; -1 everywhere without labels.
         classes: names.
-        of_class: rows of the table in each of them, looked at or not, shape (C,).
+        of_class: number of table rows per class, before sampling, shape (C,).
         kept: whether a row is in the subset, shape (P,).
-        tested: whether it is tested on, shape (P,); all others are the whole.
-        left_out: reason -> rows.
-        share: of the rows that may be trained on, how many are looked at: 1 unless they were too many.
-        rows_in_table: in all.
-        rows_in_subset: in all.
-        groups: column -> of every row of the table whose image was scored its group, and whether it was kept.
+        tested: whether it is a test row, shape (P,).
+        left_out: number of excluded rows by reason.
+        share: sampled share of the trainable rows; 1 unless there were too many.
+        rows_in_table: total number.
+        rows_in_subset: total number.
+        groups: by column, the group of every scored row of the table, and whether it was kept.
     """
 
     tables: Sequence[Table]
@@ -113,7 +113,7 @@ class SubsetPool:
 
     @property
     def trainable(self) -> NDArray[np.int64]:
-        """The rows that any training set may use, ascending."""
+        """The rows that a training set may use, ascending."""
         return np.flatnonzero(~self.tested)
 
     @property
@@ -181,7 +181,7 @@ def read_pool(
     elif label is not None and test.share:
         tested = _held_out(codes, rows.hashes[part], test.share, seed)
     limit = sample or min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // max(len(classes), 1)))
-    looked_at = _looked_at(tested, rows.hashes[part], limit, seed)
+    looked_at = _sampled_positions(tested, rows.hashes[part], limit, seed)
     share = float((~tested[looked_at]).sum() / max((~tested).sum(), 1))
     part, tested = part[looked_at], tested[looked_at]
     pool = SubsetPool(
@@ -198,7 +198,7 @@ def read_pool(
         share,
         table.n_rows,
         in_subset,
-        {name: (_of_ok(rows.names[name], rows.ok), kept[rows.ok]) for name in group},
+        {name: (_scored_codes(rows.names[name], rows.ok), kept[rows.ok]) for name in group},
     )
     if test.table is not None and label is not None:
         pool = _with_tests(pool, test.table, label, table.embedding_column, seed)
@@ -214,7 +214,7 @@ def _labels(table: Table, label: str | None, labelled: LabelledFile | None, rows
 
 
 def _usable(rows: Rows, names: NDArray[np.object_] | None) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """Return the usable rows, ascending, and why others are not."""
+    """Return the usable rows, ascending, and the number of others by reason."""
     fine = rows.embedding_problem == 0
     known = np.ones(len(rows), bool) if names is None else np.array([name is not None for name in names], bool)
     counts = {
@@ -225,8 +225,10 @@ def _usable(rows: Rows, names: NDArray[np.object_] | None) -> tuple[NDArray[np.i
     return np.flatnonzero(rows.ok & known & fine), {why: n for why, n in counts.items() if n}
 
 
-def _looked_at(tested: NDArray[np.bool_], hashes: NDArray[np.uint64], limit: int, seed: int) -> NDArray[np.int64]:
-    """Return the positions of the rows to use, ascending: the rows with the lowest hashes of both kinds."""
+def _sampled_positions(
+    tested: NDArray[np.bool_], hashes: NDArray[np.uint64], limit: int, seed: int
+) -> NDArray[np.int64]:
+    """Return the positions of the sampled rows, ascending: those with the lowest hashes, of test and other rows."""
     places = []
     for side, most in ((np.flatnonzero(~tested), limit), (np.flatnonzero(tested), MOST_TESTED)):
         order = np.argsort(redrawn(hashes[side], seed, "sample of a subset"), kind="stable")
@@ -236,7 +238,7 @@ def _looked_at(tested: NDArray[np.bool_], hashes: NDArray[np.uint64], limit: int
 
 @dataclass(frozen=True)
 class _Side:
-    """Some rows of one table, and the names of their classes."""
+    """Some rows of one table, and their class names."""
 
     rows: Rows
     part: NDArray[np.int64]
@@ -247,11 +249,11 @@ class _Side:
         return cls(rows, part, None if names is None else names[part])
 
     def vectors(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return some of the rows at unit length."""
+        """Return the unit embeddings of some of the rows."""
         return unit(rows_of(self.rows.array(EMBEDDING), self.part[places]))
 
     def label(self, classes: list[str]) -> NDArray[np.int64]:
-        """Return the index of each row's class; -1 if it has none of those named."""
+        """Return the index of each row's class; -1 if it is not among ``classes``."""
         if self.names is None:
             return np.full(len(self.part), -1, np.int64)
         place = {name: number for number, name in enumerate(classes)}
@@ -269,7 +271,7 @@ def _equal(codes: Codes, test: TestSide) -> NDArray[np.bool_]:
 def _held_out(label: NDArray[np.int64], hashes: NDArray[np.uint64], share: float, seed: int) -> NDArray[np.bool_]:
     """Return which rows are held out, shape (P,): of each class the share with the lowest hashes, never all.
 
-    The subset has no part in it, so that rows that a filter dropped are tested on like others.
+    This does not depend on the subset, so dropped rows are tested too.
     """
     order = np.lexsort((redrawn(hashes, seed, "test side of a subset"), label))
     _, first, size = np.unique(label[order], return_index=True, return_counts=True)
@@ -281,10 +283,7 @@ def _held_out(label: NDArray[np.int64], hashes: NDArray[np.uint64], share: float
 
 
 def _sha256(table: Table, rows: NDArray[np.int64]) -> pa.Array:
-    """Return digests of the bytes of some rows, M values, null if absent or neither text nor bytes.
-
-    Only these rows are held, never the column: 64 bytes each.
-    """
+    """Return digests of the bytes of some rows, M values, null if absent; only these are held, 64 bytes each."""
     kind = table.schema.field(SHA256).type if SHA256 in table.schema.names else pa.null()
     if not is_text(kind) and not is_bytes(kind):
         return pa.nulls(len(rows), pa.large_binary())
@@ -292,7 +291,7 @@ def _sha256(table: Table, rows: NDArray[np.int64]) -> pa.Array:
     return pc.if_else(has_value(column), column.cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
 
 
-def _of_ok(codes: Codes, ok: NDArray[np.bool_]) -> Codes:
+def _scored_codes(codes: Codes, ok: NDArray[np.bool_]) -> Codes:
     return Codes(codes.codes[ok], codes.names)
 
 
@@ -309,7 +308,7 @@ def _with_tests(pool: SubsetPool, path: Path, label: str, embedding: str | None,
     require_same_model(pool.tables[0], other, "--test")
     names = _labels(other, label, None, rows)
     part, left_out = _usable(rows, names)
-    part = part[_looked_at(np.ones(len(part), bool), rows.hashes[part], 0, seed)]
+    part = part[_sampled_positions(np.ones(len(part), bool), rows.hashes[part], 0, seed)]
     side = _Side.of(rows, part, names)
     label_codes = side.label(pool.classes)
     known = label_codes >= 0

@@ -14,13 +14,13 @@ MOST_STEPS = 100_000
 
 @dataclass(frozen=True)
 class TestSide:
-    """Which rows are test rows; exactly one of the three.
+    """Which rows are test rows; exactly one of the three is set.
 
     Attributes:
         share: of each class, drawn by a hash of the keys; 0 for none.
-        column: whose value shows.
+        column: whose ``value`` marks test rows.
         value: of that column, as text.
-        table: another table; None for rows of the same.
+        table: a separate test table; None for rows of the same table.
     """
 
     __test__ = False  # no test of pytest's
@@ -38,11 +38,7 @@ class TestSide:
 
 
 def parse_test(text: str | None, table: Table) -> TestSide:
-    """Parse the test rows requested: a share, COLUMN=VALUE or a table.
-
-    Raises:
-        InputError: for an invalid value of the three.
-    """
+    """Parse the requested test rows: a share, COLUMN=VALUE or a table; InputError if invalid."""
     if text is None:
         return TestSide()
     try:
@@ -71,9 +67,9 @@ class SubsetSettings:
     """How a subset is measured.
 
     Attributes:
-        seeds: random subsets of each kind, and trainings of a network; >= 2.
+        seeds: number of random subsets of each kind, and of trainings of a network; >= 2.
         seed: of everything that is drawn.
-        sample: rows of the table that are looked at, at most; None for what a minute or two allows.
+        sample: maximum number of sampled rows; None for as many as take a minute or two.
         network: steps of the small network; 0 for none.
         device: that trains it.
     """

@@ -1,4 +1,4 @@
-"""The evaluation of a subset: rows are read, training sets drawn, models trained and compared."""
+"""The evaluation of a subset: read rows, draw training sets, train models and compare them."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -38,14 +38,14 @@ Announce = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Judgement:
-    """Judged labels of P rows.
+    """Confident-learning results on the labels of P rows.
 
     Attributes:
         probabilities: of classes, from models of other rows.
-        labels: classes of the rows, as labelled, shape (P,).
+        labels: given classes of the rows, shape (P,).
         confident: the class that each row is confidently of, shape (P,); -1 for none.
-        quality: how likely a label is right, shape (P,); NaN where it cannot be judged.
-        suggested: the class that is likelier, shape (P,).
+        quality: probability that a label is right, shape (P,); NaN if it cannot be judged.
+        suggested: the most likely class, shape (P,).
         n_classes: C.
     """
 
@@ -57,9 +57,9 @@ class Judgement:
     n_classes: int
 
     def wrong(self, rows: NDArray[np.int64]) -> Interval:
-        """Return the estimated share of wrong labels among some rows, in [0, 1]; NaN if none can be judged.
+        """Return the estimated share of label errors among some rows, in [0, 1]; NaN if none can be judged.
 
-        Every row is judged with the models and thresholds of all rows; see ``curate.noise.share.shares``.
+        Rows are judged with the models and thresholds of all rows; see ``curate.noise.share.shares``.
         """
         kept = self.probabilities
         part = ClassProbabilities(kept.index[rows], kept.probability[rows], kept.of_label[rows])
@@ -70,10 +70,10 @@ class Judgement:
         return shares(part, labels, joint, self.quality[rows] < BELOW, self.suggested[rows]).overall
 
     def left(self, subset: NDArray[np.int64], all_rows: NDArray[np.int64]) -> Interval:
-        """Return the estimated share of wrong labels left in a subset of all rows.
+        """Return the estimated share of label errors left in a subset of all rows.
 
-        A subset that was chosen by this evidence holds few rows that it suspects. Wrong labels that all rows may
-        hold, and the dropped rows cannot, are then still in it: the upper end is no less than their share.
+        A subset chosen by this evidence has few suspected rows. Label errors of all rows that the dropped rows cannot
+        contain must then be in it: the upper end is no less than their share.
         """
         estimate = self.wrong(subset)
         dropped = np.setdiff1d(all_rows, subset, assume_unique=True)
@@ -100,7 +100,7 @@ class SubsetEvaluation(SubsetFindings, Printed):
     """The result of ``curate evaluate --subset``; see ``SubsetFindings`` for its fields."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a missing number is null."""
+        """Return JSON values; a missing number is null."""
         return {**plain_json(self), "verdicts": plain_json(self.verdicts)}
 
     def notes(self) -> list[str]:
@@ -130,7 +130,7 @@ def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) 
     Args:
         table: scored, with embeddings.
         subset: a table of kept rows, decisions of a policy, or a file of keys.
-        options: what to measure, and how.
+        options: of ``curate evaluate``.
 
     Raises:
         InputError: if the subset cannot be judged.
@@ -192,7 +192,7 @@ def _measure_by_labels(
     settings: SubsetSettings,
     options: EvaluateOptions,
 ) -> None:
-    """Add the measures that need labels: lost classes, wrong labels, and accuracy of models trained on the subset."""
+    """Add the measures that need labels: lost classes, label errors, and accuracy of trained models."""
     labels_kept = set(pool.label[sides.subset].tolist())
     evaluation.lost = [name for code, name in enumerate(pool.classes) if code not in labels_kept]
     options.announce(f"labels of {len(pool.label):,} rows, judged by other rows")
@@ -233,8 +233,8 @@ def _refuse_tests(pool: SubsetPool) -> None:
 def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
     """Return the pool without test rows that are copies of training rows, their number, and whether they were removed.
 
-    Where near-copies are most of the test rows, as in a film or in embeddings that are all alike, they are kept; rows
-    with the very embedding of another, or the very bytes, never do.
+    If near-copies are the majority of test rows, as in video frames, they are kept; bit-identical embeddings or files
+    never are.
     """
     tests = pool.tests
     twin = np.isin(vector_hashes(pool.vectors[tests]), vector_hashes(pool.vectors[pool.trainable]))

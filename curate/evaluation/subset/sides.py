@@ -1,4 +1,4 @@
-"""The training sets compared: the subset, all rows, and random rows of the subset's size."""
+"""The compared training sets: the subset, all rows, and random rows of the subset's size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TrainingSides:
-    """Rows of a pool to train on.
+    """Training sets as row numbers of a pool.
 
     Attributes:
         subset: ascending.
         all_rows: ascending.
-        random: draws of the subset's size from the whole, R of them.
-        by_class: draws with the subset's number of each class; none without labels.
+        random: R draws of the subset's size from all rows.
+        by_class: R draws with the subset's class counts; empty without labels.
     """
 
     subset: Rows
@@ -38,15 +38,10 @@ class TrainingSides:
 
 
 def draw_sides(pool: SubsetPool, *, seeds: int, seed: int) -> TrainingSides:
-    """Draw the training sets of a pool.
-
-    Args:
-        pool: with rows in an order that says nothing.
-        seeds: draws of each kind.
-        seed: of the draws.
+    """Draw the training sets of a pool, ``seeds`` random ones of each kind.
 
     Raises:
-        InputError: for a subset of which nothing can be trained on, of one class, or that is the whole.
+        InputError: for a subset without trainable rows, of one class, or equal to all rows.
     """
     subset, all_rows = pool.subset, pool.trainable
     if len(subset) == 0:

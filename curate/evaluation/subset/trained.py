@@ -26,8 +26,8 @@ class Gap:
 
     Attributes:
         interval: the difference and its 95 % interval.
-        p: two-sided, of there being none; 1 where nothing varies and there is no difference.
-        n: rows.
+        p: two-sided p value; 1 if nothing varies and there is no difference.
+        n: number of rows.
     """
 
     interval: Interval
@@ -37,13 +37,13 @@ class Gap:
 
 @dataclass(frozen=True)
 class ChanceLevel:
-    """The share of the variance of a mean that comes from the draw of training rows.
+    """The variance of a mean that comes from the random draw of training rows.
 
     Attributes:
         variance: of the mean between draws of one size, >= 0.
-        from_rows: the part of it that comes from n test rows alone.
+        from_rows: the part of it that is due to the n test rows.
         df: degrees of freedom.
-        draws: how many were averaged on one side, R.
+        draws: R, number of draws averaged on one side.
     """
 
     variance: float
@@ -53,10 +53,10 @@ class ChanceLevel:
 
 
 def chance_level_of(draws: NDArray, weight: Floats) -> ChanceLevel:
-    """Return the chance level estimated from random draws.
+    """Return the variance between random draws, estimated from their results.
 
     Args:
-        draws: whether every draw is right on every row, shape (R, N), R >= 2.
+        draws: whether every draw is correct on every row, shape (R, N), R >= 2.
         weight: of the rows, shape (N,), sum 1.
     """
     alone = float((draws.astype(np.float64).var(0, ddof=1) * weight**2).sum())
@@ -66,14 +66,13 @@ def chance_level_of(draws: NDArray, weight: Floats) -> ChanceLevel:
 def gap(first: NDArray, second: NDArray, chance_level: ChanceLevel, weight: Floats | None = None) -> Gap:
     """Return the difference of two means, with an interval over test rows and draws.
 
-    The variance has two parts. The test rows: the paired differences vary from row to row. The draw: a subset may be a
-    lucky draw, as random ones of its size are, and the mean of R random draws is one too. What random draws vary by on
-    these test rows holds the test rows' own part once more, which is taken off. Student's t, with Satterthwaite's
-    degrees of freedom.
+    The variance has two parts. Test rows: paired differences vary between rows. Draws: the subset counts as one random
+    draw of its size, and the mean of R draws varies too; the variance between draws on these test rows includes a
+    test-row part, which is subtracted. Student's t with Satterthwaite's degrees of freedom.
 
     Args:
-        first: whether a model is right on each row, or any number, shape (N,); or (A, N) for a mean over A models.
-        second: the same.
+        first: correctness on each row, or any number, shape (N,); or (A, N) for a mean over A models.
+        second: of the other side, as ``first``.
         chance_level: of random draws, on the same rows and weights.
         weight: of the rows, shape (N,), sum 1; equal by default.
 
@@ -93,9 +92,9 @@ def gap(first: NDArray, second: NDArray, chance_level: ChanceLevel, weight: Floa
 
 
 def gap_of_draws(value: float, draws: Floats) -> Gap:
-    """Return by how much a number of the subset exceeds its value in random subsets, shape (R,), R >= 2.
+    """Return the difference of a subset's value to the mean of random subsets, shape (R,), R >= 2.
 
-    The interval holds 0 in 95 % of random subsets.
+    The interval contains 0 for 95 % of random subsets.
     """
     spread = float(draws.var(ddof=1)) * (1 + 1 / len(draws))
     return _tested(value - float(draws.mean()), spread, len(draws) - 1, len(draws))
@@ -113,15 +112,15 @@ def _tested(value: float, variance: float, df: float, n: int) -> Gap:
 
 @dataclass(frozen=True)
 class ClassGap:
-    """How much better one class is predicted from the subset than from random rows.
+    """The difference in accuracy on one class between the subset and other training sets.
 
     Attributes:
         name: of the class.
-        tested: test rows of it.
-        kept: rows of it that the subset trains on.
-        all_rows: rows of it that the whole trains on.
-        gaps: less each other side -> the difference.
-        adjusted_p: the same, by Holm over the classes.
+        tested: number of its test rows.
+        kept: number of its training rows in the subset.
+        all_rows: number of its training rows in all.
+        gaps: difference of the subset to each other side.
+        adjusted_p: of each difference, adjusted by Holm over the classes.
     """
 
     name: str
@@ -138,18 +137,18 @@ class SideAccuracies:
 
     Attributes:
         model: its name.
-        n_tested: test rows.
-        accuracy: side -> share of test rows that are right, the mean over draws and seeds.
-        balanced: side -> mean over classes of that share.
-        draws: side -> the accuracy of each draw or seed.
-        gaps: the subset less each other side.
-        balanced_gaps: the same of ``balanced``.
-        confirmed_gaps: the same of accuracy, on test rows whose label other rows confirm.
-        n_confirmed: how many these are.
-        by_kept: "kept" and "dropped" -> the subset less random rows, on test rows that the subset has or has not.
-        classes: of every class with test rows.
-        strengths: side -> inverse penalties that were chosen.
-        n_unread: rows whose image could not be read.
+        n_tested: number of test rows.
+        accuracy: share of correct test rows by side, mean over draws and seeds.
+        balanced: mean over classes of that share, by side.
+        draws: accuracy of each draw or seed, by side.
+        gaps: difference of the subset to each other side.
+        balanced_gaps: the same for ``balanced``.
+        confirmed_gaps: the same for test rows whose label other rows confirm.
+        n_confirmed: number of these rows.
+        by_kept: "kept" and "dropped" -> difference to random rows on test rows inside and outside of the subset.
+        classes: every class with test rows.
+        strengths: selected inverse penalties by side.
+        n_unread: number of rows whose image could not be read.
     """
 
     model: str
@@ -170,14 +169,14 @@ class SideAccuracies:
 def train_on_sides(
     sides: TrainingSides, train: Train, *, seeds: int, repeated: bool, report: Callable[[str], None]
 ) -> dict[str, Right]:
-    """Return which test rows are right by training set, one line per draw or seed, shape (R, T) or (1, T).
+    """Return which test rows are correct by training set, one row per draw or seed, shape (R, T) or (1, T).
 
     Args:
-        sides: to train on.
+        sides: training sets.
         train: trains and tests.
         seeds: R.
-        repeated: whether to train a side without draws with every seed, too; else its model has no chance level.
-        report: called with what is trained.
+        repeated: train sides without draws with every seed too; without it, the model has no variance of its own.
+        report: called with the current training set.
     """
     runs: dict[str, Sequence[NDArray[np.int64]]] = {
         SUBSET: [sides.subset] * (seeds if repeated else 1),
@@ -206,8 +205,8 @@ class HeldOutRows:
         classes: names.
         kept: whether each is in the subset, shape (T,).
         confirmed: whether other rows confirm its label, shape (T,).
-        n_kept: rows of each class that the subset trains on, shape (C,).
-        n_all: the same of the whole.
+        n_kept: training rows of each class in the subset, shape (C,).
+        n_all: training rows of each class in all, shape (C,).
     """
 
     label: NDArray[np.int64]
@@ -219,11 +218,11 @@ class HeldOutRows:
 
 
 def compared(model: str, right: Mapping[str, Right], tested: HeldOutRows) -> SideAccuracies:
-    """Return accuracies by training set, and the lead of the subset over each.
+    """Return accuracies by training set, and the differences of the subset to each.
 
     Args:
         model: name.
-        right: by side, shape (R, T).
+        right: correctness by side, shape (R, T).
         tested: the T rows.
     """
     even = np.full(len(tested.label), 1 / len(tested.label))
@@ -261,10 +260,10 @@ def _gaps(
 
 
 def _chance_levels(draws: Sequence[Right]) -> list[ChanceLevel]:
-    """Return the chance level of each class, from draws tested on its test rows, (R, T_c) for each of C classes.
+    """Return the variance between draws for each class, from results on its test rows, (R, T_c) for each of C classes.
 
-    Of one class a few draws show the spread too badly for a small p. How much more they vary than their test rows alone
-    would make them is pooled over the classes.
+    For a single class, few draws estimate it too badly for a small p, so the excess over the test-row variance is
+    pooled over classes.
     """
     alone = [chance_level_of(each, np.full(each.shape[1], 1 / each.shape[1])) for each in draws]
     from_rows = float(np.mean([level.from_rows for level in alone])) if alone else 0.0
@@ -278,7 +277,7 @@ def _among(inside: Right) -> Floats:
 
 
 def _by_class(right: Mapping[str, Right], tested: HeldOutRows) -> list[ClassGap]:
-    """Return the differences of every class with at least five test rows, the largest loss against random first."""
+    """Return the differences of every class with at least five test rows, largest loss against random first."""
     sizes = np.bincount(tested.label, minlength=len(tested.classes))
     tested_classes = np.flatnonzero(sizes >= FEWEST_OF_CLASS).tolist()
     inside = [tested.label == label for label in tested_classes]

@@ -21,12 +21,12 @@ TOLERANCE = 1e-4  # gradient of the mean loss at which a fit is done
 def right_by_neighbours(
     train: NDArray[np.float32], labels: NDArray[np.int64], test: NDArray[np.float32], truth: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return which test rows the vote of the 20 nearest training rows gets right, shape (T,).
+    """Return which test rows the vote of the 20 nearest training rows predicts correctly, shape (T,).
 
     Args:
-        train: unit rows, shape (L, D).
+        train: unit vectors, shape (L, D).
         labels: of them, shape (L,).
-        test: unit rows, shape (T, D).
+        test: unit vectors, shape (T, D).
         truth: their classes, shape (T,).
     """
     predicted = knn_predict(
@@ -44,15 +44,15 @@ def right_by_linear(
     *,
     seed: int,
 ) -> tuple[NDArray[np.bool_], float]:
-    """Return which test rows a linear probe gets right, shape (T,), and its inverse penalty.
+    """Return which test rows a linear probe predicts correctly, shape (T,), and its inverse penalty.
 
-    The penalty is chosen by cross-validation among the rows of the side alone, by their own labels, so that a side
-    with wrong labels may take a stronger one.
+    The penalty is selected by cross-validation on the training set with its own labels, so a set with label errors may
+    get a stronger one.
 
     Args:
-        train: rows, shape (L, D).
+        train: embeddings, shape (L, D).
         labels: of them, shape (L,).
-        test: rows, shape (T, D).
+        test: embeddings, shape (T, D).
         truth: their classes, shape (T,).
         n_classes: C.
         seed: of the folds.
@@ -65,16 +65,16 @@ def right_by_linear(
 
 
 def chosen_strength(rows: Tensor, labels: Tensor, n_classes: int, *, seed: int) -> float:
-    """Return the inverse penalty with the fewest errors on rows left out; a middling one if none can be left out.
+    """Return the inverse penalty with the fewest cross-validation errors; a default one without folds.
 
-    Between the strengths that are tried a parabola through the lowest three in log c reports where the fewest are: a
-    choice among a few would jump, and make equal sides differ by what they happened to choose.
+    Interpolated by a parabola through the lowest three values in log c: a choice on a grid would jump, and add noise to
+    the comparison of equal training sets.
 
     Args:
-        rows: of a side, shape (L, D).
+        rows: of a training set, shape (L, D).
         labels: of them, shape (L,).
         n_classes: C.
-        seed: of the folds, and of the rows that are taken where there are more than 3,000.
+        seed: of the folds, and of the sample if there are more than 3,000 rows.
     """
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:CHOSEN_ON]
     rows, labels = rows[order], labels[order]
@@ -94,7 +94,7 @@ def chosen_strength(rows: Tensor, labels: Tensor, n_classes: int, *, seed: int) 
 
 
 def least(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Return the minimum of the parabola through the lowest of some points and its neighbours; an end stays.
+    """Return the minimum of the parabola through the lowest point and its neighbours; an end point stays.
 
     Args:
         x: evenly spaced, ascending, shape (K,).

@@ -12,7 +12,7 @@ from curate.evaluation.subset.findings import (
     Fairness,
     SubsetFindings,
     against,
-    beside,
+    compare_with_all,
     verdict_of,
 )
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET
@@ -76,7 +76,7 @@ def of_models(findings: SubsetFindings) -> list[str | Grid]:
 
 
 def of_classes(findings: SubsetFindings) -> list[str | Grid]:
-    """Return the classes that gain or lose more than by chance, against random rows or all rows."""
+    """Return the classes with a significant gain or loss, compared with random rows or all rows."""
     if not findings.trained or not findings.trained[0].classes:
         return []
     model = findings.trained[0]
@@ -102,7 +102,7 @@ def of_classes(findings: SubsetFindings) -> list[str | Grid]:
 
 
 def of_holdings(findings: SubsetFindings) -> list[str | Grid]:
-    """Return lines on the subset's rows: diversity, coverage and wrong labels."""
+    """Return lines on diversity, coverage and label errors of the subset."""
     rows = []
     if findings.diversity is not None:
         diversity = findings.diversity
@@ -278,7 +278,7 @@ def _of_classes_or_rows(model: SideAccuracies, says: str, of_rows: str) -> list[
     if says == of_rows:
         return [f"it is the choice of rows, not only the number of each class: {same}"]
     if of_rows in (NO_HELP, UNKNOWN):
-        if beside(model.gaps[BY_CLASS]) != AS_GOOD:  # too wide to say that the rows are no matter
+        if compare_with_all(model.gaps[BY_CLASS]) != AS_GOOD:  # too wide to say that the rows are no matter
             return [
                 f"whether what {says} is the choice of rows or the number of each class cannot be determined: {same}"
             ]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.evaluation.run import evaluate
-from curate.evaluation.subset.findings import against, beside
+from curate.evaluation.subset.findings import against, compare_with_all
 from curate.evaluation.subset.trained import Gap
 from curate.evaluation.subset.training import right_by_linear, right_by_neighbours
 from curate.evaluation.subset.words import _of_classes_or_rows
@@ -119,7 +119,7 @@ def test_models_are_those_of_scikit_learn():
 def test_the_verdict_follows_from_the_interval(low, high, said, size):
     gap = Gap(Interval((low + high) / 2, low, high), 0.5, 100)
     assert against(gap) == said
-    assert beside(gap) == size
+    assert compare_with_all(gap) == size
 
 
 @pytest.mark.parametrize(
