@@ -1,4 +1,4 @@
-"""The command line: one visible list of commands, and what a mistake of the user's looks like."""
+"""The command line: one visible list of commands, and the exit codes of user errors."""
 
 import atexit
 import errno
@@ -46,7 +46,7 @@ BRIEF = (LOOK, MEASURE, TRACE, TRAIN)  # of their commands only the names are li
 
 
 class Ended(SystemExit):
-    """A signal asks the command to end: it unwinds, so that temporary files are removed."""
+    """A signal requests the end of the command: the stack unwinds, so that temporary files are removed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -54,16 +54,16 @@ class Ended(SystemExit):
 
 
 class NoPandas(MetaPathFinder):
-    """A finder by which pandas is not there for pyarrow.
+    """A finder that hides pandas from pyarrow.
 
-    pyarrow's compiled code imports it, which takes 0.4 s, to see whether what it is given is a Series. None is, for
-    pandas is not used here. Other libraries find it.
+    pyarrow's compiled code imports pandas (0.4 s) to check whether a value is a Series. None is, since curate does not
+    use pandas. Other libraries still find it.
     """
 
     USERS = frozenset({"curate", "scoring", "trainers", "pyarrow"})  # whose compiled calls are pyarrow's
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Raise ImportError for pandas where one of these asks, and leave all else to the next finder."""
+        """Raise ImportError for pandas if pyarrow imports it; return None otherwise."""
         if name == "pandas":
             frame = inspect.currentframe()
             while frame is not None and (frame.f_code is self.find_spec.__code__ or _imports(frame)):
@@ -73,15 +73,15 @@ class NoPandas(MetaPathFinder):
 
 
 def _imports(frame: FrameType) -> bool:
-    """Whether a frame is one of Python's own import system."""
+    """Return whether a frame belongs to Python's import system."""
     return str(frame.f_globals.get("__name__")).startswith("importlib")
 
 
 def user_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn mistakes into one line on stderr and an exit code; bugs keep their traceback, but for a plug-in's.
+    """Turn errors into one line on stderr and an exit code; bugs keep their traceback, unless they are in a plug-in.
 
-    ``InputError`` and a disk or folder that refuses: 1. Ctrl-C: 130. Other signals that ask for an end: 128 and their
-    number. A reader that went away: 1, in silence.
+    ``InputError`` or an OSError: 1. Ctrl-C: 130. Other terminating signals: 128 plus their number. A closed output
+    pipe: 1, silently.
     """
 
     @functools.wraps(command)
@@ -125,7 +125,7 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _stop_for_package(error: BaseException) -> None:
-    """Stop in one line where the code of a package that adds something to curate raised an exception."""
+    """Stop with one line if a plug-in package raised an exception."""
     from scoring.plugins import package_in
 
     if not os.environ.get(TRACEBACK) and (package := package_in(error)):
@@ -193,11 +193,10 @@ LISTED = (["--help"], ["-h"], ["help"])  # lines that ask for the list of comman
 
 
 def command_line(names: Collection[str], *, listed: bool = False) -> typer.Typer:
-    """Return the command line with some of its commands: modules of the others are not imported.
+    """Return the command line with only the named commands, so that the modules of others are not imported.
 
-    Args:
-        names: of the commands.
-        listed: leave out all that their list does not show: options, which take half of the time, and brief commands.
+    ``listed`` leaves out what a list of commands does not show: options, which take half of the time, and brief
+    commands.
     """
     line = plain_app(
         add_completion=True,
@@ -232,7 +231,7 @@ def _full_command_line() -> typer.Typer:
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``app``, the command line with all commands, once it is used."""
+    """Return ``app``, the command line with all commands, created on first use."""
     if name == "app":
         return _full_command_line()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -243,7 +242,7 @@ def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _prepare_streams() -> None:
-    """Open closed outputs to nowhere, and spell out the characters that an output cannot encode."""
+    """Open closed outputs to the null device, and escape characters that an output cannot encode."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))

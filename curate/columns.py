@@ -73,7 +73,7 @@ CUSTOM = Column("the user's own")
 
 
 def describe(name: str) -> Column:
-    """Return the meaning of a column; an unknown name is a column of the user.
+    """Return the meaning of a column; an unknown name is a user column.
 
     >>> describe("kappa_visimsiam").higher
     'more certain'
@@ -91,11 +91,9 @@ def describe(name: str) -> Column:
 
 
 def describe_all(names: Iterable[str], meanings: Mapping[str, str] | None = None) -> dict[str, dict[str, str]]:
-    """Return the meaning of each column as plain JSON for a file's metadata, in the given order.
+    """Return the meaning of each column as JSON for a file's metadata, in the given order.
 
-    Args:
-        names: of the columns.
-        meanings: of those that one kind of file alone has.
+    ``meanings`` are added for columns that only one kind of file has.
     """
     custom = meanings or {}
     return {name: asdict(Column(custom[name]) if name in custom else describe(name)) for name in names}

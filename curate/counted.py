@@ -1,4 +1,4 @@
-"""Text for display: a number and its noun as one says it (1 image, 2 images), columns, lines that stay lines."""
+"""Text for display: counts with nouns (1 image, 2 images), aligned columns, single lines."""
 
 import html
 from abc import ABC, abstractmethod
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 
 def counted(n: int, singular: str, many: str | None = None) -> str:
-    """Return a count in words.
+    """Return a count with its noun.
 
     Args:
-        n: how many.
-        singular: what follows 1, a noun or more: "image", "image is left".
-        many: what follows any other number; None for ``singular`` with an s.
+        n: the count.
+        singular: text after 1, a noun or more: "image", "image is left".
+        many: text after other numbers; None for ``singular`` with an s.
 
     >>> counted(1, "class", "classes"), counted(2_500, "image"), counted(0, "is left", "are left")
     ('1 class', '2,500 images', '0 are left')
@@ -22,7 +22,7 @@ def counted(n: int, singular: str, many: str | None = None) -> str:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Return the names that occur more than once, sorted; in one pass, however many there are.
+    """Return the names that occur more than once, sorted.
 
     >>> repeated(["b", "a", "b", "c", "a"])
     ['a', 'b']
@@ -31,16 +31,16 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 
 def single_line(text: object) -> str:
-    """Return text that cannot break a line or command the terminal: control characters are spelled out."""
+    """Return text with control characters escaped, so that it cannot break a line or control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in str(text))
 
 
 def aligned(rows: Iterable[Sequence[object]], *, right: Container[int] | None = None) -> str:
-    """Return rows as lines of columns for display: counts to the right with thousands separators, words to the left.
+    """Return rows as lines of aligned columns: counts to the right with thousands separators, words to the left.
 
     Args:
-        rows: each of as many values; control characters are spelled out.
-        right: numbers of the columns that are set to the right; None for those that hold nothing but counts.
+        rows: of equal length; control characters are escaped.
+        right: indices of right-aligned columns; None for columns that contain only counts.
 
     >>> print(aligned([("kept", 1200, ""), ("dropped", 3, "--max 0.5")]))
     kept     1,200
@@ -69,9 +69,9 @@ class Grid:
     """Rows that are printed as columns.
 
     Attributes:
-        rows: each of as many values.
-        header: a title for each column, or none.
-        right: the column that is set to the right, the title too.
+        rows: of equal length.
+        header: a title for each column, or empty.
+        right: index of the right-aligned column, including its title.
     """
 
     rows: Sequence[Sequence[object]]
@@ -79,20 +79,20 @@ class Grid:
     right: int | None = None
 
     def __str__(self) -> str:
-        """Return one line a row, of any width."""
+        """Return one line per row, of any width."""
         lines = [self.header, *self.rows] if self.header else self.rows
         return aligned(lines, right=() if self.right is None else (self.right,))
 
 
 class Printed(ABC):
-    """A result that prints what its command prints, in Python and in a notebook."""
+    """A result with the same text in Python, in a notebook, and in its command's output."""
 
     @abstractmethod
     def lines(self) -> list[str | Grid]:
         """Return the printed lines, from the top."""
 
     def __str__(self) -> str:
-        """Return the lines as text that holds no control character but the ends of lines."""
+        """Return the lines as text without control characters except line ends."""
         return "\n".join(str(line) if isinstance(line, Grid) else single_line(line) for line in self.lines())
 
     def _repr_html_(self) -> str:

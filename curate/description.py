@@ -21,14 +21,14 @@ NOT_SETTINGS = ("kind", "curate", "columns", "model", "policy", CLASSES)
 
 @dataclass
 class Description:
-    """A file in words.
+    """The kind and content of a file.
 
     Attributes:
-        path: the file.
+        path: of the file.
         kind: ``scores``, ``subset``, ``decisions``, ``table`` (not curate's), ``receipt`` or ``checkpoint``.
-        facts: name -> value, plain JSON, in the order to show.
-        columns: for a table, one entry a column: name, type, meaning, unit, higher.
-        counts: rows by status or by decision.
+        facts: JSON values by name, in display order.
+        columns: for a table, one entry per column: name, type, meaning, unit, higher.
+        counts: number of rows by status or by decision.
     """
 
     path: str
@@ -39,13 +39,13 @@ class Description:
 
 
 def describe_file(path: str | Path | StorePath) -> Description:
-    """Return the kind and content of a file; only headers and the columns of status and classes are read.
+    """Return the kind and content of a file; reads only headers and the columns of status and classes.
 
     Args:
         path: Parquet file or folder of parts, receipt (``.json``) or checkpoint (``.safetensors``).
 
     Raises:
-        InputError: for anything else, or a file that is damaged.
+        InputError: for another or a damaged file.
     """
     place = path_to_read(path)
     if place.suffix == ".json":
@@ -60,7 +60,7 @@ def describe_file(path: str | Path | StorePath) -> Description:
 
 
 def _classes(table: Table) -> dict[str, str]:
-    """Return, by column, how many classes are listed, their names, and those that no row has."""
+    """Return by column, in words, the number and names of listed classes, and those without rows."""
     lists = lists_of(table)
     present: dict[str, set[str]] = {name: set() for name in lists}
     for batch in table.batches(list(lists)) if lists else ():

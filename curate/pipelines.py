@@ -17,12 +17,10 @@ from scoring.errors import InputError
 
 
 def run_run(options: RunOptions) -> PipelineResult:
-    """Run the steps of a file, each on what the one before it wrote; what is up to date is not done again.
-
-    A call that was stopped continues when it is repeated. The steps print nothing but errors.
+    """Run the steps of a file in order; skip those that are up to date. Repeat an interrupted call to resume.
 
     Returns:
-        What became of each step; its ``code`` is not 0 where one stopped.
+        The outcome of each step; its ``code`` is not 0 if a step failed.
 
     Raises:
         InputError: for a file or step that cannot be used.
@@ -34,16 +32,16 @@ run = callable_of(RunOptions, run_run)
 
 
 def run_clean(options: CleanOptions) -> CleanResult:
-    """Score images, drop what is unusable and copies, and write a subset, a report and findings to review.
+    """Score images, drop unusable ones and copies, and write a subset, a report and findings to review.
 
-    Only what is unusable in every domain and exact or near copies are dropped. A call that was stopped continues when
-    it is repeated; one where all is up to date does nothing.
+    Only images that are unusable in every domain and exact or near copies are dropped. Repeat an interrupted call to
+    resume; if all is up to date, nothing is done.
 
     Returns:
-        How many images came in, were dropped and why, and are to be reviewed; and where all lies.
+        Numbers of images, of dropped ones by reason, and of those to review; and the output paths.
 
     Raises:
-        InputError: for a source, folder or option that cannot be used, or a step that stopped.
+        InputError: for a source, folder or option that cannot be used, or a step that failed.
     """
     printed = io.StringIO()
     try:

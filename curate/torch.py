@@ -1,4 +1,4 @@
-"""A subset as a data set of PyTorch's: read where its images are, without an export."""
+"""A subset as a PyTorch dataset that reads the original images, without an export."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -36,28 +36,28 @@ RAISE, SKIP = "raise", "skip"
 class SubsetDataset(Dataset[dict[str, Any]]):
     """The images of a subset, in the order of its table; rows whose image could not be scored are left out.
 
-    An item is a dictionary: `image` (RGB, upright, as PIL gives it, or what ``transform`` makes of it), `label` (the
-    number of its class, -1 for none), `key`, and `row` (its number in the table). It pickles into workers.
+    An item is a dictionary: `image` (RGB, upright PIL image, or the output of ``transform``), `label` (class number, -1
+    for none), `key`, and `row` (row number in the table). It can be pickled to workers.
 
     Args:
         table: a Parquet file, or a folder of `part-*.parquet`.
-        label: column of the classes, text or numbers; None for `label` where there is one.
-        classes: all classes in the order that numbers them; see ``read_classes``. None for the table's own list, which
+        label: class column, text or numbers; None for `label` if it exists.
+        classes: all classes in the order that numbers them; see ``read_classes``. None for the table's list, which all
             subsets of one table share.
-        transform: an image -> what a batch is made of, such as a tensor.
-        source: what was scored, for tables that name no files; rows are found by key.
-        missing: `raise` for an image that cannot be read, when it is requested; `skip` looks for local files, and for
-            keys of the source, now, and leaves those rows out.
+        transform: applied to each image.
+        source: location of the images, for tables without file paths; rows are found by key.
+        missing: `raise` when an image that cannot be read is requested; `skip` leaves out rows whose local file, or key
+            in the source, is missing now.
 
     Attributes:
-        classes: names of all classes; their places are the labels.
-        lacking: classes of which the subset has no image.
+        classes: names of all classes; their indices are the labels.
+        lacking: classes without an image in the subset.
         targets: label of each item, shape (N,), int64.
-        missing: keys of the rows that were left out.
+        missing: keys of the rows left out.
 
     Raises:
-        InputError: for a table without keys, images or rows, a label that is no class of the list, or another
-            ``missing``.
+        InputError: for a table without keys, images or rows, a label that is not in the list of classes, or another
+            value of ``missing``.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         """Return an item.
 
         Raises:
-            IndexError: if there is no such item.
+            IndexError: if it does not exist.
             InputError: if its image cannot be read or decoded; names the key.
         """
         index = range(len(self))[index]
@@ -154,16 +154,16 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         return {"image": shown, "label": int(self.targets[index]), "key": key, "row": int(self.rows[index])}
 
     def weights(self, column: str) -> torch.Tensor:
-        """Return the weights for `WeightedRandomSampler`: the rank of each item, the more certain the more.
+        """Return weights for `WeightedRandomSampler`: the rank of each item's score, higher for more certain items.
 
         Args:
-            column: a score whose direction is known (`kappa_*`, `unc_*`), or `max:COLUMN`, `min:COLUMN`.
+            column: a score of known direction (`kappa_*`, `unc_*`), or `max:COLUMN`, `min:COLUMN`.
 
         Returns:
-            Shape (N,), float64, in (0, 1]; equal scores weigh the same, and rows without one 0.
+            Shape (N,), float64, in (0, 1]; equal for equal scores, 0 without a score.
 
         Raises:
-            InputError: for a column that the table lacks, or whose direction is not known.
+            InputError: for a column that the table lacks, or of unknown direction.
         """
         table = open_table(self.path)
         chosen = signal(column, table, certain_first=True, flag="weights")
@@ -185,7 +185,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         return next(self._opened().readers(place, place + 1))()
 
     def _opened(self) -> Manifest:
-        """Return the source, opened by this process: a forked one must not share its parent's files."""
+        """Return the source, opened by this process: a forked process must not share its parent's files."""
         if self._manifest is None or self._manifest[0] != os.getpid():
             self._manifest = (os.getpid(), open_manifest(str(self._source[0]), self._source[1]))
         return self._manifest[1]
@@ -195,7 +195,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
 
 
 def _is_gone(uri: str) -> bool:
-    """Return whether a local file is missing; what only reading would show counts as there."""
+    """Return whether a local file is missing; False if only reading can show it."""
     scheme = scheme_of(uri)
     if ".tar::" in uri or scheme not in (None, "file"):
         return False

@@ -1,3 +1,3 @@
-"""The version, said once."""
+"""The version."""
 
 __version__ = "0.1.0"

@@ -8,7 +8,7 @@ import typer
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the columns of the table on the line that start with a text; empty without a readable table."""
+    """Return the columns of the table on the line that start with a text; empty if it cannot be read."""
     from curate.tables.table import open_table
     from scoring.errors import InputError
 
@@ -21,11 +21,7 @@ def columns(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def names_of(place: str) -> Callable[[str], list[str]]:
-    """Return a completion of the names of a literal type.
-
-    Args:
-        place: where it is, ``module:TABLE``; imported when Tab is pressed.
-    """
+    """Return a completion of the names in ``module:TABLE``, which is imported when Tab is pressed."""
     module, table = place.split(":")
 
     def names(incomplete: str) -> list[str]:

@@ -28,10 +28,10 @@ def command_of(
 
     Args:
         request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``.
-        **after: option of the command alone -> the option that it follows in help; else it comes after all.
+        **after: extra option of the command -> the option that it follows in help; by default it is last.
 
     Raises:
-        TypeError: of the decorator, for a name that is an option of both.
+        TypeError: by the decorator, for a name that is an option of both.
     """
     known = [field for field in declared(request) if isinstance(field.about, Option)]
 
@@ -61,7 +61,7 @@ def command_of(
 def _in_order(
     parameters: dict[str, inspect.Parameter], extras: Mapping[str, inspect.Parameter], after: Mapping[str, str]
 ) -> list[inspect.Parameter]:
-    """Return all parameters in the order of the help."""
+    """Return all parameters in help order."""
     names = [name for name in parameters if name not in LAST]
     names += [name for name in extras if name not in LAST and name not in after]
     for name, place in reversed([*after.items()]):
@@ -96,7 +96,7 @@ def parameter(field: Field) -> inspect.Parameter:
 
 
 def typed_as(kind: Any, *, by_name: bool = False) -> Any:
-    """Return the type that is typed for a keyword's type; with ``by_name``, a path is a text.
+    """Return the command line type for a keyword's type; with ``by_name``, a path is a text.
 
     >>> typed_as(str | Path | None), typed_as(str | Sequence[str] | None)
     (pathlib.Path | None, list[str] | None)

@@ -147,7 +147,7 @@ def run(
 
 
 def _refuse_sheet(sheet: Path | None, request: DedupOptions) -> None:
-    """Refuse mistakes about the sheet before hours of work."""
+    """Refuse invalid sheet options before hours of work."""
     from curate.sheets.picture import check_picture
     from curate.tables.images import require_images
     from curate.tables.table import open_table
@@ -166,7 +166,7 @@ def _refuse_sheet(sheet: Path | None, request: DedupOptions) -> None:
 
 
 def _draw(result: "DedupResult", request: DedupOptions, sheet: Path) -> int:
-    """Draw the groups, and return how many fit."""
+    """Draw the groups; return the number drawn."""
     from curate.sheets.groups import group_sheet
     from curate.tables.table import open_table
 

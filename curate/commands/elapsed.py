@@ -1,4 +1,4 @@
-"""The seconds since the last line, on a terminal: a command that prints nothing for long is seen to work."""
+"""The seconds since the last line, on a terminal, so that a silent command is seen to work."""
 
 import sys
 import threading
@@ -11,7 +11,7 @@ EVERY = 1.0  # seconds between two
 
 
 class _Elapsed:
-    """The seconds that stand in the last line of the terminal while a command runs."""
+    """Shows elapsed seconds in the last line of the terminal while a command runs."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -20,7 +20,7 @@ class _Elapsed:
         self.instead: Callable[[], object] | None = None  # is called instead of showing them
 
     def count(self, ended: threading.Event) -> None:
-        """Show the seconds now and then, until the command ends."""
+        """Update the seconds at intervals until the command ends."""
         while not ended.wait(EVERY):
             with self.lock:
                 silent = time.monotonic() - self.since
@@ -34,14 +34,14 @@ class _Elapsed:
                 self.width = len(text)
 
     def clear(self) -> None:
-        """Remove what is shown and count from 0."""
+        """Remove the shown seconds and restart from 0."""
         with self.lock:
             if self.width:
                 self.draw(f"\r{'':{self.width}}\r")
             self.since, self.width = time.monotonic(), 0
 
     def draw(self, text: str) -> None:
-        """Write to the terminal, unless it went away: the reason why the command ends must not be lost."""
+        """Write to the terminal; errors are ignored, so that they do not hide why the command ends."""
         with suppress(OSError):
             sys.stderr.write(text)
             sys.stderr.flush()
@@ -52,7 +52,7 @@ _ELAPSED = _Elapsed()  # of the one terminal
 
 @contextmanager
 def elapsed(*, quiet: bool) -> Iterator[None]:
-    """Show the seconds since the last line while a command runs, on a terminal and if it may print notes."""
+    """Show the seconds since the last line while a command runs, on a terminal and unless quiet."""
     if quiet or _ELAPSED.ended is not None or not sys.stderr.isatty():
         yield
         return
@@ -68,12 +68,12 @@ def elapsed(*, quiet: bool) -> Iterator[None]:
 
 
 def clear_elapsed() -> None:
-    """Remove the seconds before anything else is printed."""
+    """Remove the shown seconds before other output."""
     _ELAPSED.clear()
 
 
 def replace_elapsed(instead: Callable[[], object] | None) -> None:
-    """Call this instead of showing the seconds, as to move a bar; None shows them again."""
+    """Call this instead of showing the seconds, such as a progress bar; None shows them again."""
     _ELAPSED.clear()
     with _ELAPSED.lock:
         _ELAPSED.instead = instead

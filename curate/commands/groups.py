@@ -1,4 +1,4 @@
-"""Commands as plain text: grouped by task, with words for option values."""
+"""Commands with plain-text help: grouped by task, with words for option values."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,16 +27,16 @@ TAKES = {
 
 
 class UsageMistake(USAGE):
-    """A line that cannot be read: shown as one line, like every mistake, without the usage of the command."""
+    """A usage error, shown as one line like every error."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print what is wrong, and where to look."""
+        """Print the error, and the help command."""
         say(f"error: {self.message}")
 
 
 @contextmanager
 def _briefly(ctx: Any = None) -> Iterator[None]:
-    """Show mistakes of usage as one line; ``ctx`` is the group's, whose command an error may not name."""
+    """Show usage errors as one line; ``ctx`` is the group's, for errors without a command."""
     try:
         yield
     except USAGE as error:
@@ -75,7 +75,7 @@ class PlainCommand(TyperCommand):
 
 
 def is_common(param: Any) -> bool:
-    """Whether an option has the meaning that it has in every command."""
+    """Return whether an option has the same meaning in every command."""
     return bool(param.opts) and param.opts[0] in COMMON and param.help == f"{MEANS[param.opts[0]]}."
 
 
@@ -111,8 +111,8 @@ def grouped(*headings: str, brief: Sequence[str] = ()) -> type[TyperGroup]:
     """Return a class for ``typer.Typer(cls=...)`` whose help lists commands under headings, as plain text.
 
     Args:
-        headings: every ``rich_help_panel`` that a command has, in the order to list.
-        brief: those at the end that list the names of their commands alone, so that all fits one screen.
+        headings: every ``rich_help_panel`` of a command, in display order.
+        brief: headings, at the end, whose commands are listed by name only, so that the list fits one screen.
     """
 
     class Grouped(TyperGroup):

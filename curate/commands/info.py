@@ -1,4 +1,4 @@
-"""``curate info``: what a file contains."""
+"""``curate info``: the content of a file."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ def run(request: InfoOptions, json_: options.Json = False) -> None:
 
 
 def _report(description: "Description") -> None:
-    """Print what users need first, then the columns, and digests at the end."""
+    """Print the main facts first, then the columns, and digests at the end."""
     facts = dict(description.facts)
     rules = {f"rule {number}": line for number, line in enumerate(rule_lines(facts.pop("policy", [])), 1)}
     lines = _lines({**{name: facts.pop(name) for name in ("rows",) if name in facts}, **rules, **facts})
@@ -51,7 +51,7 @@ def _report(description: "Description") -> None:
 
 
 def _is_fingerprint(name: str, value: object) -> bool:
-    """Whether a fact only serves to compare runs: a digest or a version."""
+    """Return whether a fact only serves to compare runs: a digest or a version."""
     first, _, last = name.rpartition(".")
     named = last in ("digest", "digest_of", "head", "preprocessing", "sha256") and isinstance(value, str)
     return named or first.split(".")[0] in ("environment", "versions", "settings", "preprocessing", "outputs")
@@ -64,7 +64,7 @@ def _meaning(column: dict[str, str]) -> str:
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, object]]:
-    """Return facts as names and values; nested ones of the first level get a line each."""
+    """Return facts as names and values, with one line per nested fact of the first level."""
     lines: list[tuple[str, object]] = []
     for name, value in facts.items():
         if isinstance(value, dict) and value:
@@ -75,7 +75,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 def _short(value: object) -> object:
-    """Return a fact on one line; long nested ones, such as a classifier, are cut."""
+    """Return a fact on one line; long nested ones, such as a classifier, are shortened."""
     if not isinstance(value, dict | list):
         return value
     text = json.dumps(value, ensure_ascii=False)

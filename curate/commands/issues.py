@@ -135,7 +135,7 @@ def _groups(result: "IssuesResult", n: int) -> list[str]:
 
 
 def _coverage(result: "IssuesResult") -> str:
-    """Return how many rows have an issue, of how many that could be checked."""
+    """Return the number of rows with an issue, and of checked rows."""
     scored = result.n_rows - result.failed
     if not result.n_issues and not scored - result.undecided:
         return "none could be checked: " + ("no image was scored" if not scored else "none has quality columns")

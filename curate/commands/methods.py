@@ -43,11 +43,7 @@ def recipes_help(name: str) -> str:
 
 
 def kind_of(name: str) -> Any:
-    """Return a method by name.
-
-    Raises:
-        BadParameter: if there is no such method.
-    """
+    """Return a method by name; BadParameter if it does not exist."""
     from scoring.lookup import lookup
     from trainers.methods.table import METHODS
 
@@ -58,15 +54,7 @@ def kind_of(name: str) -> Any:
 
 
 def method_help(command: str, name: str) -> str:
-    """Return the help of a method as lines.
-
-    Args:
-        command: as typed, for the last line.
-        name: of the method.
-
-    Raises:
-        BadParameter: if there is no such method.
-    """
+    """Return the help of a method as lines, the last with ``command`` as typed; BadParameter if it is unknown."""
     from trainers.methods.settings import shown
     from trainers.named_recipes import recipes_of
 
@@ -100,7 +88,7 @@ def _about(kind: Any) -> str:
 
 
 def _shared(name: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return a method's defaults for its options and the common settings, with their meaning."""
+    """Return a method's defaults of common options, and the common settings with their meaning."""
     from dataclasses import fields
 
     from curate.training.recipe import SHARED, SharedSettings, recipe

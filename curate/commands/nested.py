@@ -10,11 +10,9 @@ from curate.commands.groups import PlainCommand, plain_app
 
 
 def with_subcommands(**runs: Callable[..., None]) -> type[TyperCommand]:
-    """Return a class for ``app.command(cls=...)`` whose first argument may name another command.
+    """Return a class for ``app.command(cls=...)`` whose first argument may name one of the commands ``runs``.
 
-    Args:
-        **runs: the other commands by name, each a function that Typer reads as usual; a file of such a name is
-            written ``./name``.
+    A file with such a name is written ``./name``.
     """
     apps = {}
     for name, run in runs.items():

@@ -15,13 +15,13 @@ _SINGLE_SLASH = re.compile(r"(s3a?|gc?s|hf):/(?!/)", re.IGNORECASE)
 
 
 def shared(name: str, more: str = "", *, alone: bool = False, **named: Any) -> Any:
-    """Return the option of a name as Typer takes it.
+    """Return a common option as Typer takes it.
 
     Args:
         name: a name in ``MEANS``.
-        more: what this command does with it, said after what it is.
-        alone: without its second spelling, which means something else in this command.
-        named: anything else that ``typer.Option`` takes.
+        more: its effect in this command, appended to its meaning.
+        alone: without its short name, which has another meaning in this command.
+        named: further arguments of ``typer.Option``.
     """
     text = MEANS[name] + more
     names = (name, ALSO[name]) if name in ALSO and not alone else (name,)
@@ -36,7 +36,7 @@ def typed(context: typer.Context, arguments: Mapping[str, Any]) -> set[str]:
 
 
 def path_argument(text: str) -> Path:
-    """Return a path as typed; an empty text, which would mean the current folder, is refused."""
+    """Return a path as typed; an empty text, which would be the current folder, is refused."""
     if not str(text):
         raise typer.BadParameter("expected the path of a file or a folder, got an empty text")
     return Path(text)
@@ -70,14 +70,7 @@ def _place(text: str, parse: Callable[[str], Any]) -> Any:
 
 
 def refuse_urls(arguments: Mapping[str, Any]) -> None:
-    """Refuse a URL for a local path: it would become a folder named `s3:`.
-
-    Args:
-        arguments: what a command was given, by name.
-
-    Raises:
-        InputError: naming the first one, and what to do.
-    """
+    """Raise ``InputError`` for a URL given as a local path: it would create a folder named `s3:`."""
     for name, value in arguments.items():
         for path in value if isinstance(value, list | tuple) else [value]:
             match = _URL_AS_PATH.match(str(path)) if isinstance(path, Path) else None

@@ -1,4 +1,4 @@
-"""A command that remembers the order of its options, across different options."""
+"""A command that records the order of its options across different options."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ META = "curate.typed"
 class OrderedCommand(PlainCommand):
     """Records every option with its value in command line order, before the usual parsing.
 
-    The parser hands each option its own values in order but not how options interleave. It does say which
-    option came when; taking the next value of that option each time gives the whole line back.
+    The parser returns the values of each option in order, and the order of options, but not both: taking the next value
+    of each option in turn restores the line.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

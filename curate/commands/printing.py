@@ -22,7 +22,7 @@ BRIEF = "progress without results"  # what the context of a step holds whose com
 DRY_RUN = "dry run: nothing was written"
 EXIT_GATE = 3  # a gate triggered; everything that was requested is written all the same
 UNBROKEN = 10_000  # columns of a line that no terminal breaks
-GAP = 2  # columns of the terminal between those of a table
+GAP = 2  # columns of the terminal between columns of a table
 UNSAID = 80  # columns of a terminal that says it has none, as one of a container or a script may
 
 
@@ -39,7 +39,7 @@ def show(text: str) -> None:
 
 
 def emit(value: Any) -> None:
-    """Print JSON on stdout, with null for numbers that JSON cannot hold."""
+    """Print JSON on stdout, with null for NaN and infinity."""
     from curate.tables.typed_json import plain_json
 
     clear_elapsed()
@@ -47,7 +47,7 @@ def emit(value: Any) -> None:
 
 
 def check_report(out: Path | None, *, overwrite: bool = False) -> None:
-    """Refuse a report name without ``.json``, that exists, or whose folder is missing, before the work."""
+    """Refuse a report path without ``.json``, that exists, or whose folder is missing, before the work."""
     from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
@@ -68,7 +68,7 @@ def write_json(value: Any, out: Path, *, overwrite: bool = False) -> None:
 
 
 def say_files(result: "Result", *, dry_run: bool) -> None:
-    """Print the output paths of a policy, or, on stderr, that none was written."""
+    """Print the output paths of a policy; in a dry run, print on stderr that nothing was written."""
     if dry_run:
         say(DRY_RUN)
     for name, path in result.paths().items():
@@ -81,7 +81,7 @@ def say_files(result: "Result", *, dry_run: bool) -> None:
 
 
 def say_next(command: str) -> None:
-    """Print the usual next command on a terminal, but not in a step of `curate run`, which prints all on stderr."""
+    """Print the usual next command on a terminal, but not in a step of `curate run`."""
     if sys.stderr.isatty() and sys.stdout is not sys.stderr:
         say(f"next: {command}")
 
@@ -95,9 +95,9 @@ def show_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), 
     """Print rows of the result as aligned columns on stdout.
 
     Args:
-        rows: values, turned into text; counts get thousands separators.
-        header: titles of the columns, or none.
-        right: the column that is set to the right.
+        rows: values, converted to text; counts get thousands separators.
+        header: titles of the columns, or empty.
+        right: index of the right-aligned column.
     """
     _print_table(sys.stdout, rows, header, right)
 
@@ -106,21 +106,15 @@ def show_in_parts(rows: Iterable[Sequence[str]], *, header: Sequence[str], right
     """Print a table in parts if the terminal is narrow, so that no name or cell is broken.
 
     Args:
-        rows: text; the first column is in every part.
+        rows: text; every part has the first column.
         header: titles of the columns.
-        right: the column that is set to the right, of each part.
+        right: index of the right-aligned column of each part.
     """
     _print_table(sys.stdout, rows, header, right, keep_cells=True)
 
 
 def print_lines(lines: Iterable[str | Grid], line: Callable[[str], None], table: Callable[..., None]) -> None:
-    """Print the messages of a result, as ``curate.counted.Printed`` returns them.
-
-    Args:
-        lines: from the top.
-        line: prints one, as ``show``.
-        table: prints one, as ``show_table``.
-    """
+    """Print the lines of a ``Printed`` result: text by ``line``, as ``show``, grids by ``table``, as ``show_table``."""
     for each in lines:
         if isinstance(each, Grid):
             table(each.rows, header=each.header, right=each.right)
@@ -172,7 +166,7 @@ def _print_table(
 
 
 def _narrowed(full: Sequence[int], least: Sequence[int], width: int) -> list[int]:
-    """Return widths of columns that fit next to each other: the widest give way, to ``least`` first."""
+    """Return column widths that fit next to each other: the widest shrink, to ``least`` first."""
     sizes = list(full)
     for _ in range(sum(sizes) + GAP * (len(sizes) - 1) - width):
         at = max(range(len(sizes)), key=lambda at: (sizes[at] > least[at], sizes[at]))
@@ -181,18 +175,16 @@ def _narrowed(full: Sequence[int], least: Sequence[int], width: int) -> list[int
 
 
 def _width(stream: TextIO) -> int:
-    """Return the terminal's width; output to a file or program is not broken, unless COLUMNS is set."""
+    """Return the terminal's width; output to a file or program is not wrapped, unless COLUMNS is set."""
     if os.environ.get("COLUMNS", "0").isdecimal() and int(os.environ.get("COLUMNS", "0")):
         return int(os.environ["COLUMNS"])
     return os.get_terminal_size(stream.fileno()).columns or UNSAID if stream.isatty() else UNBROKEN
 
 
 def columns_that_fit(sizes: Sequence[int], width: int) -> list[list[int]]:
-    """Return which columns fit next to each other, for as few tables as possible.
+    """Return the columns of each of as few tables as possible that fit the width; every table has the first.
 
-    Args:
-        sizes: of the columns; every table has the first. One that is too wide on its own stands next to it alone.
-        width: of the terminal.
+    A column that is too wide is next to the first only. ``sizes`` are the widths of the columns.
     """
     tables: list[list[int]] = []
     used = width

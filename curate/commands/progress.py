@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, a line from time to time in a log."""
+"""Progress on stderr: a bar on a terminal, lines at intervals in a log."""
 
 import sys
 import time
@@ -51,7 +51,7 @@ class Bar:
         self._bar.update(done - self._bar.n)
 
     def _log(self, done: int, total: int, start: int, words: str) -> None:
-        """Write a log line if it is time; its rate is that since the previous line."""
+        """Write a log line if it is due; its rate is since the previous line."""
         now = time.monotonic()
         begins = self._since is None and done == start and total >= self.MANY
         if self._since is None or self._since[1] == start:  # what had to be made ready before is no part of the rate

@@ -49,7 +49,7 @@ def run(request: ReviewVerdictsOptions, json_: options.Json = False) -> None:
 
 
 def precision_lines(measured: "Precision") -> list[str]:
-    """Return the measured numbers, one sentence per line; the counts add up to the pairs drawn."""
+    """Return the measured precision, one sentence per line; the counts add up to the pairs drawn."""
     from curate.policies.sampled import NOT_COUNTED
 
     count = {
@@ -77,7 +77,7 @@ def precision_lines(measured: "Precision") -> list[str]:
 
 
 def _readings(share: "Share") -> str:
-    """Return both readings of unsure verdicts, or one if they are the same."""
+    """Return the bounds with unsure verdicts as good and as bad, or one if they are equal."""
 
     def of(interval: "Interval") -> str:
         value = "unknown" if isnan(interval.value) else f"{interval.value:.3f}"

@@ -70,12 +70,12 @@ def run(
 
 
 class Typed:
-    """Runs commands as typed, in this process; their output goes to stderr.
+    """Runs command lines in this process; their output goes to stderr.
 
     Args:
         group: of the command line.
-        quiet: whether they print nothing but errors.
-        heard: those that print their progress even then, and no result.
+        quiet: print errors only.
+        heard: commands that print their progress, not their result, even if quiet.
     """
 
     def __init__(self, group: Any, quiet: bool, heard: Container[str] = ()) -> None:
@@ -93,7 +93,7 @@ class Typed:
             raise InputError(f"curate {command}: {error.format_message()}") from None
 
     def run(self, command: str, words: list[str]) -> int:
-        """Run a command and return its exit code; in a cleaned folder verdicts follow renamed images."""
+        """Run a command and return its exit code; in a cleaned folder, update keys of renamed images in verdicts."""
         from curate.cleaning.changes import note_renamed
 
         called = self.group.commands[command]

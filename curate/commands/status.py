@@ -26,7 +26,7 @@ N_KEYS = 5  # of answers that were replaced
 
 
 def headline(status: "Status") -> str:
-    """Return in one sentence whether to continue, the accuracy of the model, and the labels left."""
+    """Return in one sentence whether to continue, the accuracy of the model, and the remaining labels."""
     seen: dict[str, dict[str, Any]] = {advice.name: dict(advice.seen) for advice in status.advice}
     left = seen["pool"]["left"] if "pool" in seen else 0
     reached = [rule.rule for rule in status.rules if rule.reached]
@@ -138,7 +138,7 @@ def advice_words(advice: "Advice") -> str:
 
 
 def status_notes(status: "Status") -> list[str]:
-    """Return notes on what is not known yet, and why."""
+    """Return notes on unknown numbers, and why."""
     notes = []
     if not status.rounds:
         notes.append(f"no batch was made yet; make a batch with `curate round next {status.path}`")
@@ -162,7 +162,7 @@ def status_notes(status: "Status") -> list[str]:
 
 
 def import_notes(imported: "ImportResult") -> list[str]:
-    """Return notes on labels that an import did not count or replaced."""
+    """Return notes on labels that an import ignored or replaced."""
     from curate.exporting.labels import shown
 
     notes = []

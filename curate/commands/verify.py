@@ -178,7 +178,7 @@ def run(
 
 
 def _refuse(request: VerifyOptions, what: str, names: tuple[str, ...]) -> None:
-    """Refuse options that do not apply to what is verified."""
+    """Refuse options that do not apply to the verified file."""
     for name in names:
         if getattr(request, name):
             raise InputError(f"expected no --{name.replace('_', '-')} with {what}; it is for the receipt of a subset")

@@ -98,7 +98,7 @@ class DistinctiveRow:
     Attributes:
         row: its number in its table.
         key: of the row.
-        score: classifier score in favour of its own table, in standard deviations.
+        score: classifier score in favour of its table, in standard deviations.
     """
 
     row: int

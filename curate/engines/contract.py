@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster and the resources to use, for engines that score on one.
+    """A cluster and the resources to use, for engines that run on one.
 
     Attributes:
-        address: of the cluster; None for one that is started for this run.
-        actors: processes that score, at most; None for as many as fit.
-        num_gpus: GPUs of each, a fraction for several on one; None for none.
+        address: of the cluster; None starts one for this run.
+        actors: maximum number of scoring processes; None for as many as fit.
+        num_gpus: GPUs of each actor, a fraction to share one; None for none.
     """
 
     address: str | None = None
@@ -39,9 +39,9 @@ class Engine:
     """An engine ready to score.
 
     Attributes:
-        settings: as requested, with the device settled where the engine knows better than this process.
-        score: scores ``run.todo()`` and hands each part to ``run.commit``.
-        elsewhere: whether the model runs in other processes alone, so that this one needs no such device.
+        settings: as requested, with the device resolved if only the engine knows it.
+        score: scores ``run.todo()`` and passes each part to ``run.commit``.
+        elsewhere: whether only other processes run the model, so that this process does not need the device.
     """
 
     settings: ScoreSettings

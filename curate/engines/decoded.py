@@ -34,14 +34,14 @@ WINDOW = 16  # images read ahead for each decoding thread, and never fewer than 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A JPEG on its way.
+    """A JPEG queued for the device.
 
     Attributes:
         jpeg: its bytes.
-        sha256: of them.
-        ordinary: what the CPU would make of it where the device cannot.
-        image: what a thread waits for.
-        give_back: gives its bytes back to the budget.
+        sha256: of its bytes.
+        ordinary: decodes it on the CPU, if the device cannot.
+        image: future of the decoded image.
+        give_back: returns its bytes to the memory budget.
     """
 
     jpeg: SoundJpeg
@@ -58,7 +58,7 @@ class DeviceBatches:
         decoder: of the device.
         resize: length of the short side, in pixels, as in the decoder's preprocessing.
         max_pixels: as in ``decode``.
-        pool: where hashes and signatures are made, and images that the CPU decodes after all.
+        pool: computes hashes and signatures, and decodes images that the device cannot.
     """
 
     def __init__(self, decoder: DeviceJpegs, resize: int, max_pixels: int, pool: Executor) -> None:
@@ -83,11 +83,11 @@ class DeviceBatches:
         """Return the future image: from the device if it can decode it, else from the CPU at once.
 
         Args:
-            data: its bytes.
-            sha256: of them.
+            data: the encoded bytes.
+            sha256: of the bytes.
             ordinary: decodes it on the CPU.
-            supervised: ``ordinary`` works in its own process, because one like this died. Only what comes out of
-                that without a warning goes to the device; so the run writes what it would have written undisturbed.
+            supervised: ``ordinary`` uses a separate process, because a process died at this shard. The device only gets
+                images that this process decodes without a warning, so that the output is the same.
         """
         known = ordinary() if supervised else None
         jpeg = None
@@ -132,12 +132,12 @@ class DeviceBatches:
 
 
 def decoded(decoder: DeviceJpegs, jpegs: list[SoundJpeg]) -> list[Reduced | str]:
-    """Return the image that the device decodes from each JPEG, or why it decodes none.
+    """Return the image that the device decodes from each JPEG, or why it cannot.
 
-    Where a batch fails, each goes alone, so that the outcome of one does not depend on the others.
+    If a batch fails, each image is decoded alone, so that results do not depend on other images.
 
     Raises:
-        InputError: memory runs out at a single one.
+        InputError: if memory runs out for a single image.
     """
     try:
         return list(decoder.decode(jpegs))
@@ -180,22 +180,21 @@ def finished(image: DecodedImage) -> "Future[DecodedImage]":
 class Decoded:
     """Decoded images of some shards, in row order, a bounded number ahead of the reader.
 
-    A feeder thread hands rows to a pool of decoding threads, across shard boundaries, so the model never waits for
-    the next shard to begin. Within a shard the same bytes are decoded once.
+    A feeder thread passes rows to a pool of decoding threads, across shard boundaries, so the model never waits for the
+    next shard. Within a shard, identical bytes are decoded once.
 
-    While the images of a shard are being decoded, a mark is in the folder of the run. A shard that has one already
-    is one at which a process died, perhaps of an image in it: each of its images is then decoded in a process of its
-    own, so that the row of the one that did it says so.
+    While a shard is decoded, a mark file is in the folder of the run. If a mark exists already, a process died at that
+    shard: each of its images is then decoded in a separate process, and the image that kills it gets that status.
 
     Args:
         manifest: the rows.
-        todo: which of them, in order.
+        todo: the shards, in order.
         preprocessing: of the model.
         settings: of the run.
         workers: decoding threads, or processes where these are faster.
-        batch_size: of the model, which wants two of them in hand.
+        batch_size: of the model; two batches are decoded ahead.
         folder: of the run.
-        decoder: of a device, which then has the JPEGs that it may decode; no quality is measured with it.
+        decoder: of a device, for the JPEGs that it supports; no quality is measured with it.
     """
 
     def __init__(
@@ -244,7 +243,7 @@ class Decoded:
         self._marks.close()
 
     def take(self, n: int) -> Iterator[DecodedImage]:
-        """Yield the ``n`` images of the next shard; of equal files at least the first has pixels."""
+        """Yield the ``n`` images of the next shard; of identical files at least the first has pixels."""
         for _ in range(n):
             item = self._waiting.get()
             if isinstance(item, BaseException):
@@ -303,7 +302,7 @@ class OnePerContent:
         self._known: dict[str, Future[DecodedImage]] = {}
 
     def get(self, digest: str, begin: Callable[[], Future[DecodedImage]]) -> Future[DecodedImage]:
-        """Return the future image of a digest, starting it if no caller has."""
+        """Return the future image of a digest, starting its decoding on the first call."""
         with self._lock:
             known = self._known.get(digest)
             if known is None:
@@ -311,7 +310,7 @@ class OnePerContent:
         if known is not None:
             return known
         try:
-            begin().add_done_callback(lambda image: _hand_on(image, mine))
+            begin().add_done_callback(lambda image: _copy_result(image, mine))
         except BaseException as error:
             mine.set_exception(error)
         return mine
@@ -324,7 +323,7 @@ class OnePerContent:
                 self._known[image.sha256] = light
 
 
-def _hand_on(image: Future[DecodedImage], to: Future[DecodedImage]) -> None:
+def _copy_result(image: Future[DecodedImage], to: Future[DecodedImage]) -> None:
     error = image.exception()
     if error is None:
         to.set_result(image.result())

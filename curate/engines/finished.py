@@ -1,4 +1,4 @@
-"""A complete table: whether it is of this run, and which rows failed for reasons that no longer hold."""
+"""A complete table: whether it belongs to this run, and which failed rows could succeed now."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,12 +35,10 @@ from scoring.images.budget import BODIES
 
 
 def finished_table(out: Path | StorePath, fingerprint: dict[str, Any], manifest: Manifest) -> Table:
-    """Return the table at an output, if the run that made it had the same fingerprint.
-
-    A file that was absent then and is there now makes no other run of it.
+    """Return the table at an output, if its run had the same fingerprint, ignoring files that were absent then.
 
     Raises:
-        InputError: for what is no table of scores, or another run's.
+        InputError: if it is not a table of scores, or another run's.
     """
     table = table_of_scores(out)
     before = table.metadata["settings"]
@@ -53,11 +51,7 @@ def finished_table(out: Path | StorePath, fingerprint: dict[str, Any], manifest:
 
 
 def table_of_scores(out: Path | StorePath) -> Table:
-    """Return the table at an output.
-
-    Raises:
-        InputError: for what is no table of scores.
-    """
+    """Return the table at an output; InputError if it is not a table of scores."""
     if isinstance(out, Path) and out.is_dir() and not any(out.iterdir()):
         raise InputError(
             f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself"
@@ -70,16 +64,13 @@ def table_of_scores(out: Path | StorePath) -> Table:
 def clear(
     work: WorkFolder, out: Path | StorePath, is_over: Callable[[dict[str, Any]], bool], *, locked: bool = False
 ) -> bool:
-    """Remove leftovers of a run interrupted after the table got its name.
+    """Remove leftovers of a run interrupted after the table was renamed; return False if an unfinished run's are kept.
 
     Args:
-        work: of the run.
-        out: the table, complete.
+        work: folder of the run.
+        out: the complete table.
         is_over: whether a run of this fingerprint has nothing left to do.
         locked: whether this process holds the folder.
-
-    Returns:
-        False where another run is unfinished, whose work is left alone.
     """
     run = work.run()
     if run is not None and not is_over(run["fingerprint"]):
@@ -98,15 +89,15 @@ def failed_rows(table: Table, statuses: Iterable[str]) -> np.ndarray:
 
 
 def statuses_of(table: Table, rows: np.ndarray) -> dict[int, str]:
-    """Return row -> status for some rows of a complete table."""
+    """Return the status of some rows of a complete table by row."""
     return dict(zip(rows.tolist(), table.take(rows, [STATUS]).column(STATUS).to_pylist(), strict=True))
 
 
 def perhaps_gone(work: WorkFolder, parts: Mapping[int, Part], shard_rows: int) -> dict[int, str]:
-    """Return row -> status, of rows of committed parts that may have failed because their source was gone.
+    """Return status by row, for rows of committed parts that may have failed because their source was unavailable.
 
-    They are of a place, such as a host, of which the part has no image that could be read: one row of each place, and
-    few of a part, since one shows whether the place is back.
+    They belong to a place, such as a host, of which the part has no readable image. One row per place, and few per
+    part, suffice to show whether the place is back.
     """
     doubtful = {shard: part for shard, part in sorted(parts.items()) if not PASSING.isdisjoint(part.statuses)}
     statuses: dict[int, str] = {}
@@ -129,7 +120,7 @@ def changed_rows(
         setup: of the run.
         rows: increasing, shape (N,).
         before: status of each.
-        statuses: what is reported to be read again.
+        statuses: reported as being read again.
     """
     options, size = setup.request.options, setup.settings.shard_size
     manifest = setup.opened.manifest
@@ -150,9 +141,7 @@ def changed_rows(
 def shards_again(setup: RunSetup, failed: Mapping[int, str]) -> set[int]:
     """Return the shards with a failed row that would not fail in the same way now.
 
-    Args:
-        setup: of the run.
-        failed: row -> status, of rows that failed, increasing.
+    ``failed`` has the status by row, increasing.
     """
     rows = np.fromiter(failed, np.int64, len(failed))
     changed = rows[changed_rows(setup, rows, list(failed.values()), set(failed.values()))]
@@ -166,7 +155,7 @@ def shards_again(setup: RunSetup, failed: Mapping[int, str]) -> set[int]:
 
 @BODIES.image()
 def status_now(read: Reader, *, preprocessing: Preprocessing, settings: ScoreSettings) -> str:
-    """Return the status that reading and decoding an image gives now."""
+    """Return the status of reading and decoding an image now."""
     try:
         data = read()
     except ReadError as error:
@@ -183,7 +172,7 @@ def status_now(read: Reader, *, preprocessing: Preprocessing, settings: ScoreSet
 def commit_rest(
     setup: RunSetup, table: Table, again: set[int], parts: Mapping[int, Part], metadata: dict[str, Any]
 ) -> dict[int, Part]:
-    """Commit the shards of a complete table that need no scoring, and return everything committed.
+    """Commit the shards of a complete table that need no scoring; return everything committed.
 
     Args:
         setup: of the run, whose folder is held and begun.

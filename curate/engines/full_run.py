@@ -1,4 +1,4 @@
-"""A scoring run from a listed source to the table: the model is opened, an engine scores, the table is published."""
+"""A scoring run from a listed source to the table: open the model, score, publish the table."""
 
 import time
 from collections import Counter
@@ -96,13 +96,9 @@ def score_listed(manifest: Manifest, request: ScoreRequest, engine: Engine, even
 def _begun(
     setup: RunSetup, metadata: dict[str, Any], again: set[int], table: Table | None
 ) -> tuple[dict[int, Part], dict[str, Any]]:
-    """Begin or resume a run, and return its shards that need no scoring, and its metadata.
+    """Begin or resume a run; return its shards that need no scoring, and its metadata.
 
-    Args:
-        setup: of the run, whose folder is held.
-        metadata: of a new run.
-        again: shards of a complete table to score again.
-        table: complete, if any are.
+    ``again`` are the shards of a complete ``table`` to score again; ``metadata`` is that of a new run.
     """
     work, request = setup.work, setup.request
     work.sweep(request.out)
@@ -115,7 +111,7 @@ def _begun(
 
 
 def _sampled_white(manifest: Manifest, options: ScoreOptions) -> int:
-    """Return and report the white level of a source's 16-bit images, from a sample of them."""
+    """Return and report the white level of a source's 16-bit images, from a sample."""
     sampled = find_white(manifest, options.workers)
     for line in sampled.words():
         options.announce(line)
@@ -151,7 +147,7 @@ def _metadata(opened: Opened, settings: ScoreSettings, request: dict[str, Any]) 
 
 
 def _white_before(out: Path | StorePath, work: WorkFolder) -> int | None:
-    """Return the white level of the finished or started run at an output; None if absent."""
+    """Return the white level of the finished or started run at an output; None if there is none."""
     run = work.run()
     before = open_table(out).metadata.get("settings") if holds_scores(out) else run["fingerprint"] if run else {}
     white = before.get("white") if isinstance(before, dict) else None
@@ -159,7 +155,7 @@ def _white_before(out: Path | StorePath, work: WorkFolder) -> int | None:
 
 
 def _outside(out: Path | StorePath, fit: DatasetFit | None) -> list[str]:
-    """Return a warning if many of the rows lie outside of the dataset that the model was fitted to."""
+    """Return a warning if many rows lie outside of the dataset to which the model was fitted."""
     if fit is None:
         return []
     rows = far = 0

@@ -1,4 +1,4 @@
-"""A source that disappears during a run, not single images: images read before cannot be read again."""
+"""Detection of a source that becomes unavailable during a run, as opposed to single missing images."""
 
 import glob
 import re
@@ -28,12 +28,12 @@ _WORDS = "the source is gone: {}, and {} failed; finished work is kept: restore 
 
 @dataclass
 class Watch:
-    """The image of each place (host, or upper folders) that was read last, to be tested again when images are missing.
+    """Remembers a readable image of each place (host, or upper folders), and reads it again when images are missing.
 
     Attributes:
         manifest: the rows.
-        root: the folder that is the source, where it is one of this machine.
-        good: place -> row whose image was read.
+        root: the source folder, if it is a local one.
+        good: row of a readable image by place.
     """
 
     manifest: Manifest
@@ -42,17 +42,15 @@ class Watch:
     _known_parts: set[str] = field(default_factory=set)
 
     def check(self, span: Span, table: pa.Table, parts: Path | None = None, shard_rows: int = 0) -> None:
-        """Refuse a part whose images are missing because the source is.
+        """Raise ``InputError`` if images of a part are missing because the source is unavailable.
+
+        It is if the source folder is missing or empty, or a readable image of the same place can no longer be read.
 
         Args:
             span: the part's rows.
             table: its rows with ``key``, ``uri`` and ``status``.
-            parts: folder of the parts of the run, of this process and others, which show what else was read; or None.
+            parts: folder of the run's parts by all processes, which show further readable images; or None.
             shard_rows: rows of each of these.
-
-        Raises:
-            InputError: if the folder that was scanned is not there or empty, or an image of the same place that was
-                read before cannot be read any more.
         """
         if parts is not None:
             rows = zip(table["uri"].to_pylist(), table["status"].to_pylist(), strict=True)
@@ -60,7 +58,7 @@ class Watch:
         self.check_rows(range(span.start, span.stop), table)
 
     def check_rows(self, rows: Sequence[int], table: pa.Table, n_failed: int | None = None) -> None:
-        """Do the same as ``check`` for rows anywhere in the source, which include ``n_failed`` failed images."""
+        """Do the same as ``check`` for any rows of the source, of which ``n_failed`` failed."""
         statuses = table["status"].to_pylist()
         places = [place_of(uri) for uri in table["uri"].to_pylist()]
         pairs = list(zip(places, statuses, strict=True))
@@ -77,7 +75,7 @@ class Watch:
         self.good |= good_now
 
     def _look_into(self, parts: Path, shard_rows: int, places: set[str]) -> None:
-        """Find images of some places that were read, in parts that this process did not look into yet."""
+        """Find readable images of some places in parts that were not searched before."""
         for path in sorted(parts.glob("part-*.parquet")):
             if places <= self.good.keys():
                 return
@@ -104,8 +102,8 @@ class WatchedReaders:
 
     Attributes:
         manifest: the rows.
-        root: the folder that is the source, where it is one of this machine.
-        statuses: of the images in the last pass, ``ok`` for those that were not read yet.
+        root: the source folder, if it is a local one.
+        statuses: of the images in the last pass, ``ok`` for those not read yet.
     """
 
     manifest: Manifest
@@ -113,13 +111,13 @@ class WatchedReaders:
     statuses: list[str] = field(default_factory=list)
 
     def readers(self) -> Iterator[Reader]:
-        """Yield one reader an image, with requests ahead, for one pass over the source."""
+        """Yield one reader per image for one pass over the source, with requests ahead."""
         self.statuses = [OK] * self.manifest.n_rows
         every = ahead(self.manifest.readers(0, self.manifest.n_rows), self.manifest.connections)
         return (partial(self._read, row, read) for row, read in enumerate(every))
 
     def check(self) -> None:
-        """Refuse a pass in which images failed because the source went away; InputError as `Watch.check`."""
+        """Raise ``InputError``, as `Watch.check`, if images of a pass failed since the source is unavailable."""
         if PASSING.isdisjoint(self.statuses):
             return
         n = self.manifest.n_rows
@@ -136,18 +134,18 @@ class WatchedReaders:
 
 @dataclass
 class WatchedBatches:
-    """Follows images read in batches, in any order, and ends a run whose source has disappeared.
+    """Checks images read in batches, in any order, and ends a run whose source is unavailable.
 
     Attributes:
-        watch: over the source.
-        good: rows of the latest images that were read.
+        watch: of the source.
+        good: rows of the latest readable images.
     """
 
     watch: Watch
     good: list[int] = field(default_factory=list)
 
     def check(self, rows: Sequence[int], statuses: Sequence[str]) -> None:
-        """Record a batch; InputError as `Watch.check` if its images failed because their source is gone."""
+        """Record a batch; InputError as `Watch.check` if its images failed because their source is unavailable."""
         pairs = list(zip(rows, statuses, strict=True))
         self.good = [row for row, status in pairs if status == OK][:LOOKED_AT] or self.good
         failed = [pair for pair in pairs if pair[1] in PASSING]
@@ -159,7 +157,7 @@ class WatchedBatches:
 
 
 def folder_of(source: str | Path | Sequence[str | Path]) -> Path | None:
-    """Return the local folder that is a source, even if it is gone since it was listed; None for any other source."""
+    """Return the local folder that is a source, even if it was removed; None for other sources."""
     places = [str(place) for place in several(source)]
     if len(places) != 1 or Path(place := places[0]).is_file():
         return None

@@ -54,12 +54,12 @@ class Opened:
     Attributes:
         manifest: the rows.
         runner: the model, on its device.
-        device: where the model runs: the runner's, unless others run it.
+        device: of the model; another process's if it runs elsewhere.
         card: of the model.
-        batch_size: images a batch.
+        batch_size: images per batch.
         of_table: scorers that need all rows.
-        watch: whether the source is still there.
-        fit: what the model was fitted to, where it was.
+        watch: checks that the source is available.
+        fit: of the model to a dataset, or None.
         fits: whether a score is fitted to the dataset at the end.
     """
 
@@ -131,7 +131,7 @@ def open_all(
     elsewhere: bool = False,
     listed: Manifest | None = None,
 ) -> Opened:
-    """Open a source, and put a model on its device.
+    """Open a source, and load a model on its device.
 
     Args:
         source: as ``open_manifest`` takes it.
@@ -139,7 +139,7 @@ def open_all(
         model: a shipped model's name, or a checkpoint.
         settings: how to score.
         elsewhere: whether other processes run the model, on a device that this machine may lack.
-        listed: the source where it is open already, without the names that the model's columns take.
+        listed: the source if it is already open, without the names of the model's columns.
 
     Raises:
         InputError: if the device, the model or the source cannot be used.
@@ -199,11 +199,7 @@ def corrupter_of(
 ) -> Corrupter:
     """Return a scorer of corrupted copies of the images of a run.
 
-    Args:
-        opened: whose images.
-        settings: of the run.
-        workers: decoding threads.
-        places: row of the source of each row of the table; None where they are the same.
+    ``places`` is the row of the source of each row of the table; None if they are equal.
     """
     manifest = opened.manifest
 
@@ -223,21 +219,21 @@ def corrupter_of(
 
 @dataclass(frozen=True)
 class Job:
-    """The input, model and output of scoring: paths and plain settings, which pickle.
+    """The input, model and output of scoring, as paths and plain settings, which can be pickled.
 
     Attributes:
         source: as ``open_manifest`` takes it; each process opens the paths on its machine.
         options: how to read the source.
         model: a shipped model's name, or a checkpoint.
         settings: how to score.
-        workers: decoding threads of each process; None for one a core.
-        folder: where parts go; shared by all processes that score.
-        fingerprint: what decides what is written; a process in which it differs is refused.
+        workers: decoding threads of each process; None for one per core.
+        folder: of the parts; shared by all scoring processes.
+        fingerprint: all that determines the output; a process in which it differs is refused.
         metadata: of every part's file.
-        step: the most images of a batch on the device: memory that ran out once would run out again, in
-            other places, which gives other batches, and other last digits.
-        opened: what this process holds open; left behind when the job is pickled.
-        rows: of the source, those that are scored, in the order in which they are; None for all.
+        step: maximum batch size on the device. It never grows again after memory ran out, since other batches give
+            other last digits.
+        opened: open resources of this process; not pickled.
+        rows: scored rows of the source, in scoring order; None for all.
     """
 
     source: Source
@@ -259,7 +255,7 @@ class Job:
         """Return the job with all its resources open.
 
         Raises:
-            InputError: if the input, the model or a version is another one here; the difference is named.
+            InputError: if the input, the model or a version differs here; the difference is named.
         """
         if self.opened is not None:
             return self
@@ -273,10 +269,10 @@ class Job:
 
 
 def score_span(job: Job, span: Span, model: AbstractContextManager[object] | None = None) -> Part:
-    """Score one shard and write its file; the bytes are the same in any process, and the shard is not yet committed.
+    """Score one shard and write its file, without committing it; the bytes are the same in any process.
 
     A process that scores several spans opens its job once: ``job = job.open()``; one that scores several at a time
-    gives a lock, ``model``, that is held while the model runs.
+    passes a lock, ``model``, that is held while the model runs.
     """
     job = job.open()
     with opened_job(job).decoded([span], job.settings, job.workers, job.folder) as decoded:
@@ -288,7 +284,7 @@ def score_span(job: Job, span: Span, model: AbstractContextManager[object] | Non
 def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable[[], Part]:
     """Send a shard through the model, and return a function that waits for the device and writes the file.
 
-    The two are apart so that another thread can write while the model goes on with the next shard.
+    The two are separate so that another thread can write while the model processes the next shard.
     """
     opened = opened_job(job)
     if THREADS in job.metadata:
@@ -312,7 +308,7 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
 def write_part(
     path: Path, shard: int, rows: pa.Table, schema: pa.Schema, metadata: Mapping[str, Any], step: int
 ) -> Part:
-    """Write the file of a shard, and return its facts; ``step`` images went through the device at once."""
+    """Write the file of a shard, and return its facts; ``step`` is the batch size on the device."""
     with TableWriter(path, schema, dict(metadata), overwrite=True) as writer:
         writer.write(rows)
     statuses = dict(Counter(rows.column(STATUS).to_pylist()))
@@ -326,7 +322,7 @@ def thread_counts(device: torch.device) -> dict[str, int]:
 
 @contextmanager
 def model_threads(metadata: Mapping[str, Any]) -> Iterator[None]:
-    """Let models run with as many threads as their run began with, on every machine that resumes it."""
+    """Run models with the thread count that their run began with, on every machine that resumes it."""
     before = torch.get_num_threads()
     torch.set_num_threads(metadata.get(THREADS, before))
     try:

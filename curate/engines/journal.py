@@ -1,4 +1,4 @@
-"""Committed shards: files in a folder, a journal of one line a shard, and a lock."""
+"""Committed shards: files in a folder, a journal of one line per shard, and a lock."""
 
 import glob
 import json
@@ -39,7 +39,7 @@ class Part:
 
     @property
     def failed(self) -> int:
-        """Rows whose image could not be scored."""
+        """Number of rows whose image could not be scored."""
         return self.rows - self.statuses.get(OK, 0)
 
 
@@ -93,11 +93,11 @@ def parsed_run(data: bytes) -> dict[str, Any] | None:
 class WorkFolder(HeldFolder):
     """The folder of one scoring run; at most one live process holds it.
 
-    What a run needs of it is here, for a folder of this machine; `WorkStore` does the same in an object store.
+    This class is for a local folder; `WorkStore` does the same in an object store.
 
     Attributes:
-        folder: of this machine, where engines write parts.
-        place: where what is committed is kept; the same folder here.
+        folder: local folder where engines write parts.
+        place: where committed parts are kept; here the same folder.
     """
 
     def __init__(self, folder: Path, *, known_as: object = None) -> None:
@@ -113,24 +113,21 @@ class WorkFolder(HeldFolder):
     def begin(
         self, fingerprint: dict[str, Any], metadata: dict[str, Any], *, overwrite: bool = False
     ) -> tuple[dict[int, Part], dict[str, Any]]:
-        """Start or resume the run that ``fingerprint`` describes.
+        """Start or resume the run described by ``fingerprint``; return its finished shards, and its metadata.
 
-        A shard counts as done when its journal line and its file agree; anything else is computed again. Where
-        nothing is done, nothing binds the new run to the old one.
+        A shard is finished if its journal line and its file agree; others are computed again. If none is finished, a
+        different run may start.
 
         Args:
-            fingerprint: what decides what is written: name -> value.
-            metadata: for the files of a new run; a resumed one keeps what it began with.
-            overwrite: drop what a different run left here, instead of refusing.
-
-        Returns:
-            The shards that are done, and the metadata of this run.
+            fingerprint: all that determines the output, by name.
+            metadata: for the files of a new run; a resumed run keeps its own.
+            overwrite: remove a different run instead of refusing.
 
         Raises:
             InputError: if the folder belongs to another run; the first difference is named.
         """
         before = self.run()
-        done = {} if before is None else {line.shard: line for line in self._lines() if self._holds(line)}
+        done = {} if before is None else {line.shard: line for line in self._lines() if self._is_complete(line)}
         if before is not None and done:
             if before["fingerprint"] == fingerprint:
                 return done, before["metadata"]
@@ -146,12 +143,12 @@ class WorkFolder(HeldFolder):
         return {}, metadata
 
     def run(self) -> dict[str, Any] | None:
-        """Return the record of the run that ``begin`` wrote into this folder, or None if absent."""
+        """Return the record of the run that ``begin`` wrote, or None."""
         path = self.folder / RUN
         return parsed_run(path.read_bytes()) if path.exists() else None
 
     def exists(self) -> bool:
-        """Return whether a run has begun, or was interrupted, here."""
+        """Return whether a run began here, or was interrupted."""
         return self.folder.exists()
 
     def files(self, parts: dict[int, Part]) -> list[Path]:
@@ -159,24 +156,24 @@ class WorkFolder(HeldFolder):
         return [self.part(shard) for shard in sorted(parts)]
 
     def target(self, out: Path | StorePath) -> Path:
-        """Return where the table is written: its final name, which appears when it is complete."""
+        """Return the path to which the table is written: its final name, which appears when it is complete."""
         return require_local(out)
 
     def deliver(self, table: Path, out: Path | StorePath, *, overwrite: bool) -> None:
-        """Move the table to its final name, which it already has."""
+        """Move the table to its final name; here it already has it."""
 
     def part(self, shard: int) -> Path:
         """Return the file of a shard."""
         return part_path(self.folder, shard)
 
     def commit(self, line: Part) -> None:
-        """Append one line to the journal and flush it to disk; the shard's file is already in place."""
+        """Append one line to the journal and flush it to disk; the shard's file is already complete."""
         append_line(self.folder / JOURNAL, asdict(line))
 
     def remove(self) -> None:
         """Remove the folder, whose content is stored elsewhere by now.
 
-        It is renamed first, so that no process meets, or locks, one that is half gone.
+        It is renamed first, so that no process sees or locks a half-removed one.
         """
         doomed = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}.done")
         self.folder.rename(doomed)
@@ -184,11 +181,7 @@ class WorkFolder(HeldFolder):
         shutil.rmtree(doomed)
 
     def become(self, out: Path | StorePath, *, overwrite: bool) -> None:
-        """Rename the finished folder; with ``overwrite``, replace the existing one.
-
-        Raises:
-            InputError: if the name is taken and ``overwrite`` is not set.
-        """
+        """Rename the finished folder; with ``overwrite``, replace the existing one; else InputError if there is one."""
         out = require_local(out)
         if out.exists():
             if not overwrite:
@@ -209,7 +202,7 @@ class WorkFolder(HeldFolder):
     def leftovers(self, out: Path | StorePath) -> list[Path]:
         """Return files of dead processes next to ``out``: unfinished tables, and folders being deleted.
 
-        A folder that was to be replaced is one only when there is another instead.
+        A folder that was to be replaced is a leftover only if its replacement exists.
         """
         out = require_local(out)
         parent, name = out.parent, glob.escape(out.name)
@@ -229,7 +222,7 @@ class WorkFolder(HeldFolder):
         """Return the finished shards of the journal."""
         return [Part(**line) for line in journal_lines(self.folder / JOURNAL)]
 
-    def _holds(self, line: Part) -> bool:
+    def _is_complete(self, line: Part) -> bool:
         part = self.part(line.shard)
         if not part.is_file() or part.stat().st_size != line.n_bytes:
             return False

@@ -37,13 +37,13 @@ Read = Callable[[Sequence[int]], Iterable[tuple[int, bytes, str]]]
 
 @dataclass(frozen=True)
 class Corrupter:
-    """Makes and scores corrupted copies of a table's images.
+    """Creates and scores corrupted copies of a table's images.
 
     Attributes:
-        read: rows of the table -> (row, encoded image, its digest) of those that can be read.
+        read: rows of the table -> (row, encoded image, its digest) of readable images.
         runner: the model that scored the table.
-        settings: by which it was scored.
-        workers: threads that decode.
+        settings: of that run.
+        workers: decoding threads.
     """
 
     read: Read
@@ -58,9 +58,9 @@ class Junk:
 
     Attributes:
         classifier: None if the score does not apply.
-        probability: ``p_junk`` of every row of the table, in its order, float32, NaN for none.
-        about: the table's notes on it, as plain JSON.
-        notes: notes for the user.
+        probability: ``p_junk`` of every row in table order, float32, NaN for none.
+        about: record for the table's metadata, as JSON values.
+        notes: for the user.
     """
 
     classifier: JunkClassifier | None
@@ -69,17 +69,17 @@ class Junk:
     notes: list[str] = field(default_factory=list)
 
     def log_odds(self, dataset: Dataset) -> NDArray[np.float64] | None:
-        """Return the log odds of junk of the different images of the table; None if the score does not apply."""
+        """Return the log odds of junk of the distinct images of the table; None if the score does not apply."""
         if self.classifier is None:
             return None
         return log_odds_of(self.probability[dataset.places(np.arange(len(dataset)))])
 
 
 def find_junk(dataset: Dataset, table: Table, corrupter: Corrupter) -> Junk:
-    """Train the junk classifier of a table, and judge every row by it.
+    """Train the junk classifier of a table, and apply it to every row.
 
     Args:
-        dataset: the different images of the table.
+        dataset: the distinct images of the table.
         table: scored, with the columns of the model and of quality.
         corrupter: reads and scores images.
     """
@@ -104,7 +104,7 @@ def find_junk(dataset: Dataset, table: Table, corrupter: Corrupter) -> Junk:
 
 
 def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
-    """Return ``p_junk`` of every row of a table, in its order; NaN for a row without embedding."""
+    """Return ``p_junk`` of every row in table order; NaN for a row without embedding."""
     probability = np.full(table.n_rows, np.nan, np.float32)
     start = 0
     for batch in table.batches([EMBEDDING, *classifier.names]):
@@ -150,7 +150,7 @@ def _trained(dataset: Dataset, table: Table, corrupter: Corrupter) -> TrainedCla
 
 @dataclass(frozen=True)
 class _Copies:
-    """P corrupted copies with their scores, in image order: the source image and the kind of corruption of each."""
+    """P corrupted copies with their scores, in image order, each with its source image and kind of corruption."""
 
     image: NDArray[np.int64]
     kinds: list[str]
@@ -169,7 +169,7 @@ def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) ->
             pending.append(runner.submit(np.stack(batch)))
             batch.clear()
 
-    for image, copies in _made(corrupter, rows, per_image):
+    for image, copies in _made_copies(corrupter, rows, per_image):
         for copy in copies:
             images.append(image)
             kinds.append(copy.kind)
@@ -190,7 +190,7 @@ def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) ->
     return _Copies(np.array(images, np.int64)[order], [kinds[at] for at in order], seen.take(order))
 
 
-def _made(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator[tuple[int, list[Copy]]]:
+def _made_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator[tuple[int, list[Copy]]]:
     """Yield the copies of each readable image, with its position among the rows, in reading order."""
     settings, preprocessing = corrupter.settings, corrupter.runner.model.spec.preprocessing
     place = {row: image for image, row in enumerate(rows)}

@@ -17,22 +17,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def on_this_machine(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engine]:
-    """Score on this machine: decoding threads and one model, one shard after another.
-
-    Raises:
-        InputError: if options of a cluster are given.
-    """
+    """Score on this machine: decoding threads and one model, shard by shard; InputError for cluster options."""
     refuse_cluster(cluster)
     yield Engine(settings, score_locally)
 
 
 @contextmanager
 def searching_locally(cluster: Cluster, out: Path | None, announce: Callable[[str], None]) -> Iterator[None]:
-    """Search in this process, as searches do on their own.
-
-    Raises:
-        InputError: if options of a cluster are given.
-    """
+    """Search in this process, as by default; InputError for cluster options."""
     refuse_cluster(cluster)
     yield
 

@@ -20,14 +20,14 @@ LONGEST_LINE = 1 << 20  # bytes of the first line of a file that may be a log
 
 
 class RunLog:
-    """Appends events to a file, each complete and flushed; a second run appends below the first.
+    """Appends events to a file, each flushed; a second run appends below the first. A context manager.
 
-    Every line has ``time`` (UTC, ISO 8601), ``event`` and ``run`` (the same for all lines of a run). Leaving the
-    ``with`` block writes ``end``, ``interrupted`` or ``error``.
+    Every line has ``time`` (UTC, ISO 8601), ``event`` and ``run`` (the same for all lines of a run). Exiting writes
+    ``end``, ``interrupted`` or ``error``.
 
     Args:
-        path: the file; None for a log that goes nowhere.
-        facts: in the line ``start``.
+        path: of the file; None for no log.
+        facts: fields of the line ``start``.
 
     Raises:
         InputError: if the file is not a log, or cannot be written.
@@ -71,12 +71,7 @@ class RunLog:
                 os.close(self._file)
 
     def write(self, event: str, **facts: Any) -> None:
-        """Append one event; from any thread.
-
-        Args:
-            event: what happened, in a word.
-            facts: values that JSON knows; anything else as text.
-        """
+        """Append one event, a word, with JSON fields; other values become text; from any thread."""
         if self._file is None:
             return
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, "run": self._run, **facts}
@@ -93,11 +88,7 @@ class RunLog:
 
 
 def _check(path: Path) -> bool:
-    """Return whether a log's last line was cut off.
-
-    Raises:
-        InputError: if there is something else at its place.
-    """
+    """Return whether a log's last line is incomplete; InputError if the file is not a log."""
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise InputError(f"expected --log FILE.jsonl, got {path}, which is not a file")
     try:
@@ -121,10 +112,7 @@ def _check(path: Path) -> bool:
 def logged_parts(events: RunLog, total: int, parts: dict[int, Part]) -> Callable[[Part], None]:
     """Return a listener that writes a line of the log for every committed part.
 
-    Args:
-        events: the log.
-        total: rows of the run.
-        parts: those that an earlier run committed.
+    ``total`` is the number of rows of the run; ``parts`` are those that an earlier run committed.
     """
     resumed = done = sum(part.rows for part in parts.values())
     began = last = time.monotonic()

@@ -1,7 +1,7 @@
 """Scoring on a Ray cluster. Ray starts actors and transports names of shards and receipts; the rest is done here.
 
-An actor scores a shard as any process does, and writes its file itself; this process alone notes what is done. So what
-is lost with an actor or a node is the shards in its hands, which others score again.
+An actor scores a shard as any process does, and writes its file itself; only this process commits it. If an actor or a
+node is lost, other actors score its unfinished shards again.
 """
 
 import os
@@ -45,7 +45,7 @@ def on_ray(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engine]:
     """Score on a Ray cluster: actors score shards, and another takes over the shards of a lost one.
 
     Raises:
-        InputError: if there is no Ray, no cluster, or none with room for an actor.
+        InputError: if Ray is not installed, or there is no cluster, or none with room for an actor.
     """
     if settings.decode == "gpu":
         raise InputError("--decode gpu is for --engine local: actors may have different GPUs; leave out --decode")
@@ -86,12 +86,12 @@ def _score(ray: Any, cluster: Cluster, run: ScoreRun) -> None:
 
 
 class Crew:
-    """Actors at work on a run: each opens the job once, has a bounded number of shards, and is replaced when lost.
+    """Scoring actors of a run: each opens the job once, has a bounded number of shards, and is replaced when lost.
 
     Args:
         ray: the package, connected.
-        share: what each actor gets.
-        n: how many there are.
+        share: resources of each actor.
+        n: number of actors.
         run: what to score.
     """
 
@@ -122,10 +122,10 @@ class Crew:
         )
 
     def score(self) -> None:
-        """Score all there is to do.
+        """Score all remaining shards.
 
         Raises:
-            InputError: if no actor can start, one cannot open the job, or shards are lost again and again.
+            InputError: if no actor can start, one cannot open the job, or shards are lost repeatedly.
         """
         for _ in range(self._n):
             self._hire()
@@ -144,7 +144,7 @@ class Crew:
                 idle_since = monotonic()
 
     def dismiss(self) -> None:
-        """End all actors at once; the process that continues writes their unfinished shards."""
+        """End all actors at once; a resumed run writes their unfinished shards."""
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors.clear()
@@ -191,7 +191,7 @@ class Crew:
                 self._hand_out()
 
     def _check(self, facts: dict[str, Any]) -> None:
-        """Refuse a node that would write other bytes or to another place; warn if its last digits may differ."""
+        """Refuse a node that would write other bytes or to another place; warn if last digits may differ."""
         refuse_node(self._facts, facts, f"{self._job.folder}, where shards are written")
         if others := other_kinds(self._computes, facts["computes"], f"{facts['computes']} on {facts['node']}"):
             self._run.announce(f"{others}: last digits of scores depend on where a shard was scored")
@@ -234,7 +234,7 @@ class Crew:
 
 
 def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> None:
-    """Raise InputError for a node that differs from this process in what determines bytes, or sees no marker.
+    """Raise InputError for a node whose facts differ in what determines bytes, or that cannot see the marker file.
 
     Args:
         expected: facts of this process.
@@ -253,12 +253,12 @@ def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> 
 
 
 def other_kinds(known: set[str], kind: str, where: str) -> str:
-    """Record the hardware and libraries of a node; return a warning if they differ from others.
+    """Record the hardware and libraries of a node; return a warning if they differ from earlier nodes.
 
     Args:
-        known: what nodes before it compute with; ``kind`` is added.
+        known: of earlier nodes; ``kind`` is added.
         kind: of processor or GPU.
-        where: the same, and on which node.
+        where: the same, with the node's name.
     """
     others = ", ".join(sorted(known)) if kind not in known else ""
     known.add(kind)
@@ -266,6 +266,6 @@ def other_kinds(known: set[str], kind: str, where: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return why Ray lost something, in short."""
+    """Return a short reason why Ray lost an actor or task."""
     text = " ".join(str(error).split())
     return next((short for words, short in REASONS.items() if words in text), text[:160])

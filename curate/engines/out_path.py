@@ -19,7 +19,7 @@ OTHER_FILES = {
 
 
 def check_out(out: Path | StorePath, source: Any, *, overwrite: bool) -> None:
-    """Refuse an output that cannot be made, or that would replace something of the user's."""
+    """Raise ``InputError`` for an output that cannot be created, or that would replace the user's files."""
     if not out.name or out.name in (".", ".."):
         raise InputError(f"expected a name for --out, such as scores.parquet, got {str(out)!r}")
     if out.suffix.lower() in OTHER_FILES:
@@ -33,7 +33,7 @@ def check_out(out: Path | StorePath, source: Any, *, overwrite: bool) -> None:
     if not out.exists():
         return
     for part in source if isinstance(source, (list, tuple)) else [source]:
-        if isinstance(part, (str, Path)) and _holds(out, part):
+        if isinstance(part, (str, Path)) and _contains_source(out, part):
             raise InputError(f"--out {out} is the source, or contains it; choose another name")
     if overwrite:
         names = _names(out) if out.is_dir() else None
@@ -49,8 +49,8 @@ def _names(out: Path | StorePath) -> list[str]:
     return [each.name for each in out.iterdir()] if isinstance(out, Path) else out.names()
 
 
-def _holds(out: Path | StorePath, source: str | Path) -> bool:
-    """Whether an output is a source, or a folder around it."""
+def _contains_source(out: Path | StorePath, source: str | Path) -> bool:
+    """Return whether an output is a source, or a folder around it."""
     if isinstance(out, StorePath):
         return f"{str(source).rstrip('/')}/".startswith(f"{out.url}/")
     path = Path(source)

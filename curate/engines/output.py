@@ -33,7 +33,7 @@ class DatasetScores:
     Attributes:
         columns: by name, N rows each, float32; null for a row without embedding.
         metadata: of the table, by name.
-        notes: notes for the user.
+        notes: for the user.
     """
 
     columns: dict[str, pa.Array] = field(default_factory=dict)
@@ -46,11 +46,12 @@ def compute_dataset_scores(
 ) -> DatasetScores:
     """Return scores that need the whole table: fitted to it if it is large enough, and scorers of all rows.
 
+    Scorers get the stored embeddings, shape (M, D), of the M rows that have one, in the order of key hashes.
+
     Args:
         parts: files of the table's rows, in order.
-        setup: of the run. Its scorers are given the embeddings as stored, shape (M, D), of the M rows that have one, in
-            the order of the hashes of their keys.
-        places: row of the source of each row of the table; None where they are the same.
+        setup: of the run.
+        places: row of the source of each row of the table; None if they are equal.
     """
     opened = setup.opened
     if not opened.of_table and not opened.fits:
@@ -67,7 +68,7 @@ def compute_dataset_scores(
 
 
 def _fitted(dataset: Dataset, table: Table, setup: RunSetup, places: NDArray[np.int64] | None) -> DatasetScores:
-    """Return the columns of a score fitted to the dataset; empty, with the reason, if that is impossible."""
+    """Return the columns of a score fitted to the dataset; empty, with the reason, if it is impossible."""
     announce = setup.request.options.announce
     copies = dataset.copies.words()
     notes = [copies] if copies else []
@@ -93,16 +94,7 @@ def _fitted(dataset: Dataset, table: Table, setup: RunSetup, places: NDArray[np.
 
 
 def publish(setup: RunSetup, shards: dict[int, Part], *, overwrite: bool) -> list[str]:
-    """Put the finished shards in place: joined in one ``.parquet`` file, or as a folder of parts.
-
-    Args:
-        setup: of the run.
-        shards: all of them.
-        overwrite: replace what is there.
-
-    Returns:
-        Notes for the user.
-    """
+    """Publish all finished shards, as one ``.parquet`` file or a folder of parts; return notes for the user."""
     work, out = setup.work, setup.request.out
     if out.suffix != ".parquet":
         work.become(out, overwrite=overwrite)
@@ -118,7 +110,7 @@ def publish(setup: RunSetup, shards: dict[int, Part], *, overwrite: bool) -> lis
 
 
 def write_joined(parts: Sequence[Path], out: Path, scores: DatasetScores, *, overwrite: bool) -> None:
-    """Write the shards into one file, in order, with the columns that need them all."""
+    """Write the shards to one file, in order, with the columns that need them all."""
     first = open_table(parts[0])
     added = scores.columns
     schema, metadata = first.schema, {**first.metadata, **scores.metadata}

@@ -1,7 +1,7 @@
 """The processes on a node of a Ray cluster: an actor that scores shards, and a task of a search.
 
-It is sent there as it is, not by its name, so that a node without curate, or with another, can still say so: at the
-top it imports nothing but Python's own.
+This module is sent to nodes as source, not by name, so that a node without curate, or with another version, can report
+it: at the top it imports only the standard library.
 """
 
 import os
@@ -25,8 +25,7 @@ VERSIONED = {"curate": "curate.version", "torch": "torch", "pillow": "PIL", "sim
 def process_facts(marker: str) -> dict[str, Any]:
     """Return facts of a process: ``node``, ``pid``, ``versions`` that decide the bytes, ``computes`` and ``marker``.
 
-    Args:
-        marker: a small file in the folder of the run, which all have to see; given back is what is in it, or None.
+    ``marker`` is a small file in the shared folder of the run; its content, or None, is returned.
     """
     versions = {}
     for name, module in VERSIONED.items():
@@ -48,11 +47,9 @@ def process_facts(marker: str) -> dict[str, Any]:
 
 
 class ScoringActor:
-    """Holds a job open and scores its shards, two at a time: one is decoded while the other is in the model.
+    """Opens a job and scores its shards, two at a time: one is decoded while the other is in the model.
 
-    Args:
-        folder: where the run was started, for the paths that are relative to it; the input's digest would show it if
-            they led elsewhere.
+    ``folder`` is the current folder of the driver, for relative paths.
     """
 
     def __init__(self, folder: str) -> None:
@@ -65,7 +62,7 @@ class ScoringActor:
         return process_facts(marker)
 
     def open(self, job: "Job") -> None:
-        """Open the model and the source; errors name what differs from the run's start."""
+        """Open the model and the source; errors name differences from the run's start."""
         self._job = job.open()
 
     def score(self, span: "Span") -> "Part":
@@ -77,13 +74,13 @@ class ScoringActor:
 
 @dataclass(frozen=True)
 class Terms:
-    """The requirements on a process of a node that runs tasks.
+    """The requirements on a process that runs tasks.
 
     Attributes:
         marker: a small file in the folder that all nodes see.
-        content: what is in it.
-        versions: of what decides the bytes.
-        threads: of products.
+        content: of the marker.
+        versions: that determine the bytes.
+        threads: for matrix products.
     """
 
     marker: str
@@ -95,7 +92,7 @@ class Terms:
 def run_task(terms: Terms, function: Callable[[Any], Any], argument: Any) -> tuple[str, Any]:
     """Run a task; return the facts of this process, and the result.
 
-    Where this process is not what the terms ask for, nothing is run: nothing, and its facts.
+    If this process does not meet the terms, nothing is run, and the result is None.
     """
     if terms.marker not in _let_in:
         facts = process_facts(terms.marker)

@@ -34,8 +34,8 @@ def connected(address: str | None) -> Iterator[Any]:
     """Connect to a cluster, and yield the package ``ray``.
 
     Args:
-        address: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``. None takes the address in ``RAY_ADDRESS``, or the
-            connection that this process has, or starts a Ray on this machine, which ends here as well.
+        address: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``. None uses ``RAY_ADDRESS`` or an existing connection;
+            else it starts Ray on this machine, which also ends here.
 
     Raises:
         InputError: if Ray is not installed, or the cluster is missing or cannot be used.
@@ -97,9 +97,9 @@ def _connect(ray: Any, address: str, logs: str) -> None:
 
 
 def require_listener(address: str) -> None:
-    """Raise InputError unless a server of gRPC answers at ``HOST:PORT`` or ``ray://HOST:PORT``; Ray would wait long.
+    """Raise InputError unless a gRPC server answers at ``HOST:PORT`` or ``ray://HOST:PORT``; Ray would wait long.
 
-    Who speaks HTTP/2, as gRPC does, greets with its settings (RFC 9113, 3.4). With TLS nothing can be determined so.
+    gRPC uses HTTP/2, whose server sends its settings first (RFC 9113, 3.4). With TLS, nothing can be determined.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
@@ -116,7 +116,7 @@ def require_listener(address: str) -> None:
 
 
 def _greets(heard: socket.socket) -> bool:
-    """Greet as a client of HTTP/2 and return whether its settings come back, in one frame's head of nine bytes."""
+    """Send an HTTP/2 client preface; return whether the server's settings frame (nine-byte header) comes back."""
     heard.settimeout(GREETED_WITHIN)
     try:
         heard.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
@@ -149,9 +149,9 @@ class Share:
 
     Attributes:
         cores: reserved for each.
-        gpus: the same, or 0.
-        room: actors that fit.
-        nodes: that have room for one.
+        gpus: reserved for each, or 0.
+        room: number of actors that fit.
+        nodes: number of nodes with room for one.
     """
 
     cores: int
@@ -165,9 +165,9 @@ def share_of(nodes: Sequence[Mapping[str, float]], cluster: Cluster, threads: in
 
     Args:
         nodes: resources of each, ``CPU`` and ``GPU``.
-        cluster: what was requested.
-        threads: of the model on a CPU: as many cores an actor gets, where no node is smaller. With GPUs, the cores of
-            a node are shared out to them.
+        cluster: the request.
+        threads: of the model on a CPU: the cores of an actor, unless a node has fewer. With GPUs, the cores of a node
+            are divided among them.
 
     Raises:
         InputError: if no node has room for one.

@@ -1,7 +1,7 @@
-"""Searches on a Ray cluster: tasks go out by name, arrays are in files that all nodes see, pairs are returned.
+"""Searches on a Ray cluster: tasks are sent by name, arrays are in files that all nodes see, pairs are returned.
 
-Through Ray's object store go tasks, of some kilobytes, and their results: of twice as many tasks at most as run at a
-time. So what is under way is bounded, and the memory that Ray takes does not grow with the table.
+Ray's object store contains only tasks of some kilobytes, and results of at most twice as many tasks as run at a time.
+So Ray's memory is bounded, and does not grow with the table.
 """
 
 import mmap
@@ -44,17 +44,17 @@ INHERITED = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # how many threads NumP
 
 
 class SharedFile:
-    """An array or a tensor in a file; only its name is pickled.
+    """An array or tensor in a file; pickling sends only its name.
 
-    The process that made it has the file removed when it lets go of it.
+    The process that created it removes the file when it is garbage-collected.
 
     Args:
         folder: that all readers see.
         shape: of the array.
-        kind: numpy's type; of a tensor, torch's.
+        kind: numpy's dtype; of a tensor, torch's.
 
     Raises:
-        InputError: if the disk has no room.
+        InputError: if the disk is full.
     """
 
     def __init__(self, folder: Path, shape: Sequence[int], kind: Any) -> None:
@@ -67,7 +67,7 @@ class SharedFile:
 
     @classmethod
     def of(cls, folder: Path, value: Any) -> "SharedFile":
-        """Return a copy of an array, or of a tensor on the processor."""
+        """Return a copy of an array, or of a tensor on the CPU."""
         kind = value.dtype
         shared = cls(folder, tuple(value.shape), kind)
         plain: NDArray[Any] = np.asarray(value.view(torch.int16) if kind == torch.bfloat16 else value)
@@ -84,7 +84,7 @@ class SharedFile:
         return _mapped(self.path, self.shape, self.kind)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a task; the file then has everything that was written to the mapping."""
+        """Return the state for a task, after flushing the mapping to the file."""
         if not self.written:
             with open(self.path, "r+b") as file:  # noqa: PTH123
                 os.fsync(file.fileno())
@@ -114,13 +114,12 @@ def _remove(path: str) -> None:
 
 @contextmanager
 def searching_on_ray(cluster: Cluster, out: Path | None, announce: Callable[[str], None]) -> Iterator[None]:
-    """Have large searches of this thread run as tasks on a Ray cluster.
+    """Run large searches of this thread as tasks on a Ray cluster.
 
     Args:
-        cluster: which.
-        out: what is written, next to which arrays are in files while they are searched; a temporary folder of this
-            machine where nothing is.
-        announce: called with a line on what is done.
+        cluster: to use.
+        out: output path, next to which arrays are stored during a search; None for a local temporary folder.
+        announce: called with a line on the cluster.
 
     Raises:
         InputError: if there is no Ray, no cluster, or none with room for a task.
@@ -138,7 +137,7 @@ def searching_on_ray(cluster: Cluster, out: Path | None, announce: Callable[[str
 
 @contextmanager
 def _folder(out: Path | None) -> Iterator[Path]:
-    """Create a folder for arrays, removed at the end; leftovers of killed processes are removed by the next one."""
+    """Create a folder for arrays, removed at the end; the next process removes leftovers of killed ones."""
     if out is None:
         with tempfile.TemporaryDirectory(prefix="curate-") as temporary:
             yield Path(temporary)
@@ -148,13 +147,13 @@ def _folder(out: Path | None) -> Iterator[Path]:
 
 
 class RayTasks:
-    """Runs tasks on a cluster: a bounded number under way, lost ones again, results in the order of the tasks.
+    """Runs tasks on a cluster: a bounded number at a time, lost ones again, results in the order of the tasks.
 
     Args:
         ray: the package, connected.
-        share: what each task gets.
+        share: resources of each task.
         folder: that all nodes see.
-        announce: called with where nodes compute differently.
+        announce: called with a warning if nodes compute differently.
     """
 
     def __init__(self, ray: Any, share: Share, folder: Path, announce: Callable[[str], None]) -> None:
@@ -178,7 +177,7 @@ class RayTasks:
         )
 
     def shared(self, value: V) -> Shared[V]:
-        """Write an array or a tensor to a file, once; the file is removed with its last user."""
+        """Write an array or tensor to a file, once; it is removed with its last user."""
         known = self._shared.get(id(value))
         if known is None:
             known = self._shared[id(value)] = SharedFile.of(self._folder, value)
@@ -194,7 +193,7 @@ class RayTasks:
         """Yield results in the order of the arguments.
 
         Raises:
-            InputError: if a node differs, no task can run, or one is lost again and again.
+            InputError: if a node differs, no task can run, or one is lost repeatedly.
         """
         self._check_nodes()
         references: deque[Any] = deque()
@@ -211,7 +210,7 @@ class RayTasks:
                     self._ray.cancel(reference, force=True)
 
     def _check_nodes(self) -> None:
-        """Refuse a node that would compute other bytes, or sees no arrays, before the first task."""
+        """Refuse a node that would compute other bytes, or cannot see the arrays, before the first task."""
         if self._checked:
             return
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

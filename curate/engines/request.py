@@ -16,8 +16,8 @@ class ScoreRequest:
     """The request of a scoring run.
 
     Attributes:
-        options: as given; the fields below are what was made of some of them.
-        out: the table.
+        options: as given; the other fields are derived from them.
+        out: path of the table.
         model: a shipped model's name, or a checkpoint.
         reading: how the source is read.
         retry: statuses of the rows that are read again.

@@ -13,15 +13,15 @@ class ScoreResult(Printed):
     """The result of a scoring run.
 
     Attributes:
-        path: the table.
-        rows: rows in it, one for each row of the manifest.
-        statuses: status -> rows; ``ok`` and the kinds of failure.
-        resumed: rows that were there already.
-        seconds: how long this run took, model loading left out.
-        device: where the model ran.
-        precision: in which it ran.
+        path: of the table.
+        rows: number of rows, one for each row of the manifest.
+        statuses: number of rows by status: ``ok`` and the kinds of failure.
+        resumed: rows that were scored by an earlier run.
+        seconds: duration of this run, without model loading.
+        device: of the model.
+        precision: of the model.
         model: digest of the model.
-        notes: what the user should know, such as a batch that had to shrink.
+        notes: for the user, such as a batch size that was reduced.
     """
 
     path: Path | StorePath
@@ -36,18 +36,18 @@ class ScoreResult(Printed):
 
     @property
     def failed(self) -> int:
-        """Rows whose image could not be scored."""
+        """Number of rows whose image could not be scored."""
         return self.rows - self.statuses.get(OK, 0)
 
     def summary(self) -> str:
-        """Return how many rows were scored, how fast and where, in one line."""
+        """Return the number of rows, speed and device in one line."""
         fresh = self.rows - self.resumed
         speed = f" in {self.seconds:.1f} s ({fresh / max(self.seconds, 1e-9):,.0f} images/s)" if fresh else ""
         before = f", {self.resumed:,} of them by an earlier run" if self.resumed else ""
         return f"{counted(self.rows, 'row')}{before}{speed} on {self.device} in {self.precision}"
 
     def by_status(self) -> list[tuple[str, int]]:
-        """Return the rows of each status: ``ok``, then the failures, the most frequent first."""
+        """Return the number of rows of each status: ``ok``, then failures, most frequent first."""
         return sorted(self.statuses.items(), key=lambda item: (item[0] != OK, -item[1], item[0]))
 
     def lines(self) -> list[str | Grid]:

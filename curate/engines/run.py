@@ -19,7 +19,7 @@ LOOK_EVERY = 0.2  # seconds between two looks for a file of another machine
 
 @dataclass(frozen=True)
 class ScoreProgress:
-    """Progress of a run: rows done of all, failed rows, and rows done by an earlier run."""
+    """Progress of a run: numbers of rows done, in total, failed, and done by an earlier run."""
 
     done: int
     total: int
@@ -28,21 +28,21 @@ class ScoreProgress:
 
 
 class ScoreRun:
-    """One run for an engine: a job, the spans to do, and where to hand in each part.
+    """One run for an engine: a job, the remaining shards, and the function to commit each part.
 
     Args:
         job: open in this process.
         work: the folder of the run, held.
-        parts: those that an earlier run committed, by shard.
-        report: called with the progress now and then, never by two threads at once.
-        committed: called with every part that is safe, too.
+        parts: committed by an earlier run, by shard.
+        report: called with the progress at intervals, never by two threads at once.
+        committed: called with every committed part.
         announce: called with a line on what an engine does.
 
     Attributes:
         job: what to score.
         plan: every shard of the run, in order.
-        parts: those that are committed, by shard.
-        resumed: rows that were there already.
+        parts: committed parts by shard.
+        resumed: rows scored by an earlier run.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class ScoreRun:
         return [span for span in self.plan if span.index not in self.parts]
 
     def commit(self, part: Part, *, seen_within: float = 0.0) -> None:
-        """Note in the journal that a part is safe on disk; from any thread of the driver's process.
+        """Record in the journal that a part is complete on disk; from any thread of the driver's process.
 
         Args:
-            part: what a worker says that it wrote.
-            seen_within: seconds that a file of another machine may take until it is seen here.
+            part: as reported by a worker.
+            seen_within: seconds until a file of another machine is visible here.
 
         Raises:
             InputError: if its file is not in the folder of the run.
-            ValueError: if it is no part of this run.
+            ValueError: if it does not belong to this run.
         """
         if not 0 <= part.shard < len(self.plan):
             raise ValueError(f"the run has {len(self.plan)} shards, got a part of shard {part.shard}")
@@ -85,7 +85,7 @@ class ScoreRun:
             raise ValueError(f"{span} has {span.stop - span.start} rows, its part {part.rows}")
         path = self._work.part(part.shard)
         until = time.monotonic() + seen_within
-        while not _holds(path, part.n_bytes):
+        while not _has_size(path, part.n_bytes):
             if time.monotonic() >= until:
                 raise InputError(
                     f"expected {part.n_bytes:,} bytes at {path}, where a worker wrote them, got none or "
@@ -102,7 +102,7 @@ class ScoreRun:
                 self._tell()
 
     def watched(self, images: Iterable[DecodedImage]) -> Iterator[DecodedImage]:
-        """Yield images, and report the progress now and then."""
+        """Yield images, and report the progress at intervals."""
         seen = failed = 0
         for image in images:
             seen, failed = seen + 1, failed + (image.status != OK)
@@ -126,5 +126,5 @@ class ScoreRun:
         self._report(ScoreProgress(self._seen, self._n_rows, self._failed, self.resumed))
 
 
-def _holds(path: Path, n_bytes: int) -> bool:
+def _has_size(path: Path, n_bytes: int) -> bool:
     return path.is_file() and path.stat().st_size == n_bytes

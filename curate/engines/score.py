@@ -27,15 +27,15 @@ SETTING_OF = {"embedding": "dtype", "scorer": "scorers"}  # option -> its field 
 def run_score(options: ScoreOptions) -> ScoreResult:
     """Score every image of a source and write one row for each.
 
-    A run that was killed goes on where it stopped when it is started again, and writes the same bytes that it would
-    have written undisturbed. With ``add`` a table grows with its source: see docs/grow.md.
+    A killed run resumes when it is started again, and writes the same bytes as an uninterrupted one. With ``add``, a
+    table grows with its source: see docs/grow.md.
 
     Returns:
         Counts, notes and the path of the table.
 
     Raises:
-        TypeError: for a keyword that is no option.
-        InputError: for whatever of the above cannot be used; nothing that was written before is lost.
+        TypeError: for an unknown keyword.
+        InputError: for an option, source or output that cannot be used; earlier output is kept.
     """
     reading = part_of(SourceOptions, options, reserved=())
     settings = part_of(

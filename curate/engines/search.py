@@ -17,16 +17,15 @@ LOCAL = "local"
 def searching(
     engine: str, out: str | AnyPath | None, announce: Callable[[str], None] = lambda text: None
 ) -> Iterator[None]:
-    """Have the large searches inside run by an engine.
+    """Run the large searches inside by an engine.
 
     Args:
-        engine: a name in ``SEARCHES``, or NAME:ADDRESS of its cluster; by default one that is started for this.
-        out: what the command writes; None in a dry run.
-        announce: called with a line on what is done.
+        engine: a name in ``SEARCHES``, or NAME:ADDRESS of its cluster; by default a new one is started.
+        out: output path of the command; None in a dry run.
+        announce: called with a line on the cluster.
 
     Raises:
-        InputError: for an unknown engine, or one that is not available; for one of several machines and an ``out`` in a
-            store.
+        InputError: for an unknown or unavailable engine; for a cluster with an ``out`` in a store.
     """
     name, address = engine_of(engine)
     run_by = lookup(SEARCHES, name, kind="engine")

@@ -1,4 +1,4 @@
-"""The settings of a scoring run, and those that must not change between its first start and its last."""
+"""The settings of a scoring run, and those that must not change when it is resumed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,23 +24,23 @@ TEMPORARY = PASSING | {"timeout"}  # statuses whose rows are read again when a c
 
 @dataclass(frozen=True)
 class ScoreSettings:
-    """How to score; every value here determines the output, so another value is another run.
+    """How to score; every value determines the output, so another value is another run.
 
     Attributes:
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``fp32`` or ``bf16``.
-        backend: what runs the network, ``torch`` or ``openvino``.
-        batch_size: images a batch, or None for 64 on a CPU and 256 on a GPU.
+        backend: ``torch`` or ``openvino``, which runs the network.
+        batch_size: images per batch, or None for 64 on a CPU and 256 on a GPU.
         shard_size: rows that are committed together.
         dtype: of the stored embedding, ``float16`` or ``float32``; None stores none.
-        decode: ``cpu``, or ``gpu`` for plain JPEGs on the GPU that the model runs on, without image quality.
-        max_pixels: a larger image is not decoded.
-        decode_timeout: seconds of processor time for one image, where a decoder runs in its own process.
-        allow_truncated: score what there is of a truncated image, with a warning in its row.
+        decode: ``cpu``, or ``gpu`` for plain JPEGs on the model's GPU, without image quality.
+        max_pixels: larger images are not decoded.
+        decode_timeout: seconds of processor time per image, if a decoder runs in a separate process.
+        allow_truncated: score the readable part of a truncated image, with a warning in its row.
         scorers: names of scores that need no training, in addition to the scores of the model's heads.
-        fit: end with a score that is fitted to the dataset; where embeddings are stored, and the table is one file.
+        fit: fit a score to the dataset at the end; needs stored embeddings and a single-file table.
         quality: measure the image quality of every image, in columns ``quality_*``.
-        white: the value that is white in images of 16 bits, 255 to 65535; None to find it in a sample of the source.
+        white: the value of white in 16-bit images, 255 to 65535; None estimates it from a sample of the source.
     """
 
     device: str = "auto"
@@ -78,7 +78,7 @@ class ScoreSettings:
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
 
     def decode_options(self) -> "DecodeOptions":
-        """Return the decoding options; 16 bits are used in full if no white level was found."""
+        """Return the decoding options; the full 16-bit range is used if no white level was found."""
         from scoring.images.raster import DecodeOptions  # brings every decoder
 
         return DecodeOptions(self.max_pixels, self.decode_timeout, self.allow_truncated, self.white or WHITE)
@@ -87,17 +87,14 @@ class ScoreSettings:
 def refuse_difference(
     place: str, before: dict[str, Any], now: dict[str, Any], *, input_differs: str = "", may_grow: bool = False
 ) -> None:
-    """Raise unless two runs agree in everything that determines the output.
+    """Raise ``InputError`` with the first difference of two runs in everything that determines the output.
 
     Args:
-        place: of what the earlier run wrote.
-        before: its fingerprint.
-        now: the fingerprint of this run.
-        input_differs: how two inputs differ, where that can be determined; else their digests are shown.
-        may_grow: whether what was written is a table, to which another input can be added.
-
-    Raises:
-        InputError: naming the first thing that differs, with both values.
+        place: of the earlier run's output.
+        before: fingerprint of the earlier run.
+        now: fingerprint of this run.
+        input_differs: how two inputs differ, if known; else their digests are shown.
+        may_grow: whether the output is a table, to which another input can be added.
     """
     differs = difference(before, now)
     if differs:
@@ -116,7 +113,7 @@ MADE = ("decoding", "signature", "thumbnail")  # settings that are no option: ea
 
 
 def settings_of_version() -> dict[str, str]:
-    """Return the settings of ``MADE`` of this version."""
+    """Return the settings in ``MADE`` of this version."""
     from scoring.images.decoding import KIND as DECODING
     from scoring.images.signature import KIND as SIGNATURE
     from scoring.images.thumbnail import KIND as THUMBNAIL
@@ -128,7 +125,7 @@ OF_ANOTHER_VERSION = "another version of curate wrote it, and their outputs cann
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """Return the first thing that differs between two runs: its name and both values, short; None if none does.
+    """Return the first difference of two runs: its name and both values, shortened; None if there is none.
 
     >>> difference({"model": "a", "torch": "2.10"}, {"model": "a"})
     ('torch', '2.10', 'none')
@@ -145,11 +142,7 @@ def _short(value: Any) -> str:
 
 
 def retried(more: Iterable[str]) -> frozenset[str]:
-    """Return the statuses whose rows a repeated run reads again: the temporary ones, and those named.
-
-    Raises:
-        InputError: for a status that is not one of a failure.
-    """
+    """Return the statuses that a repeated run reads again: temporary ones and ``more``; InputError if not a failure."""
     for status in more:
         lookup({name: text for name, text in STATUSES.items() if name != OK}, status, kind="status of a failure")
     return TEMPORARY | set(more)

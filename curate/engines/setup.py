@@ -22,14 +22,14 @@ from curate.tables.table import Table
 
 @dataclass(frozen=True)
 class RunSetup:
-    """A run with source and model open.
+    """A scoring run with source and model open.
 
     Attributes:
-        request: what is to be done.
+        request: of the run.
         opened: source and model.
-        settings: as settled for this device and source.
-        fingerprint: what decides what is written.
-        work: where the run keeps what it has committed.
+        settings: resolved for this device and source.
+        fingerprint: all that determines the output.
+        work: folder of the committed parts.
     """
 
     request: ScoreRequest
@@ -46,14 +46,14 @@ class RunSetup:
         metadata: Mapping[str, Any],
         rows: NDArray[np.int64] | None = None,
     ) -> ScoreRun:
-        """Score the shards that are not committed, and return the complete run.
+        """Score the remaining shards, and return the complete run.
 
         Args:
-            engine: at the ready.
-            events: the log of the run.
-            parts: those that an earlier run committed, by shard.
+            engine: ready to score.
+            events: log of the run.
+            parts: committed by an earlier run, by shard.
             metadata: of every part's file.
-            rows: of the source, those that are scored; None for all.
+            rows: scored rows of the source; None for all.
         """
         request, opened, options = self.request, self.opened, self.request.options
         step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
@@ -79,13 +79,9 @@ class RunSetup:
         return run
 
     def result(self, statuses: Mapping[str, int], resumed: int, seconds: float, notes: list[str]) -> ScoreResult:
-        """Return the result of a run that scored something.
+        """Return the result of a run that scored rows.
 
-        Args:
-            statuses: status -> rows of the table.
-            resumed: rows that were there already.
-            seconds: how long the run took.
-            notes: notes for the user.
+        ``statuses`` counts the table's rows by status; ``resumed`` counts rows scored by an earlier run.
         """
         opened = self.opened
         device, precision, model = str(opened.device), opened.runner.precision, opened.card["digest"]

@@ -1,4 +1,4 @@
-"""Rows of a manifest -> the rows of the table. Every engine calls this; there is no other code that scores."""
+"""From rows of a manifest to rows of the table. Every engine uses this module; no other code scores."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from scoring.runner import Pending, Runner
 
 @dataclass(frozen=True)
 class Span:
-    """A fixed range of manifest rows: shard ``index`` holds rows ``start`` to ``stop``."""
+    """A fixed range of manifest rows: shard ``index`` contains rows ``start`` to ``stop`` (exclusive)."""
 
     index: int
     start: int
@@ -46,23 +46,22 @@ def start_shard(
     fit: DatasetFit | None = None,
     times: Sequence[int] = (),
 ) -> Callable[[], pa.Table]:
-    """Send a shard through the model, and return a function that waits for the device and makes the table.
+    """Send a shard through the model, and return a function that waits for the device and returns the table.
 
-    The two are apart so that another thread can make and write the table while the model goes on with the next shard.
+    The two are separate so that another thread can build and write the table while the model processes the next shard.
 
     Args:
         rows: ``key``, ``uri`` and the user's columns, N rows.
         images: N decoded images, in the same order.
         runner: the model.
         settings: whether and how embeddings are stored.
-        batch_size: rows a batch; batches hold the distinct readable images in row order, so their composition
-            depends on nothing but the shard.
-        fit: what the model was fitted to, where it was: its columns follow the heads'.
-        times: of the last change of each row's file, N numbers of nanoseconds, -1 for none; empty where none is known.
+        batch_size: rows per batch; batches contain the distinct readable images in row order, so they only depend on
+            the shard.
+        fit: of the model, or None; its columns follow the heads'.
+        times: modification time of each row's file in ns, -1 for none; empty if all are unknown.
 
     Returns:
-        A callable that gives N rows. An image that could not be scored has its status and error, and nulls for
-        its scores.
+        A callable that returns N rows. An image that could not be scored has a status, an error, and null scores.
     """
     decoded: list[DecodedImage] = []
     place: dict[str, int] = {}  # digest -> row of the scores
@@ -154,7 +153,7 @@ def _assemble(
 
 
 def _of_images(column: pa.Array, at: np.ndarray, n: int) -> np.ndarray:
-    """Return a column of rows as one of n images, NaN for none; ``at`` is the image of each row, or -1."""
+    """Return a column of rows as values of n images, NaN for none; ``at`` is the image of each row, or -1."""
     values, by_image = numbers_of(column), np.full(n, np.nan)
     by_image[at[at >= 0]] = values[at >= 0]
     return by_image

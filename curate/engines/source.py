@@ -27,7 +27,7 @@ def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
     """Yield notes on a source: renamed columns, and folders that may be classes.
 
     Raises:
-        InputError: for a scored table that names no images.
+        InputError: for a scored table without image paths.
     """
     if manifest.renamed.keys() >= OF_SCORES:
         _refuse_without_images(manifest)
@@ -50,7 +50,7 @@ def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
 
 
 def _counted_classes(manifest: Manifest) -> Iterator[str]:
-    """Yield the classes that folders gave, the largest first, and a warning if there is only one."""
+    """Yield the classes from folders, largest first, and a warning if there is only one."""
     labels = Counter(manifest.rows(0, manifest.n_rows).column("label").to_pylist())
     without = labels.pop(None, 0)
     named = [f"{name} {n:,}" for name, n in labels.most_common(N_COUNTED)]
@@ -75,7 +75,7 @@ def class_folders(manifest: Manifest) -> list[str]:
 
 
 def other_input(table: Table, manifest: Manifest) -> str:
-    """Return which option would explain that a table was scored from another input than this one, or an empty text."""
+    """Return the option that would explain why a table was scored from another input; empty if none."""
     was, is_ = "label" in table.schema.names, "label" in manifest.schema.names
     if was != is_:
         with_, without = ("there", "here") if was else ("here", "there")
@@ -89,7 +89,7 @@ def other_input(table: Table, manifest: Manifest) -> str:
 
 
 def classes_of(manifest: Manifest) -> dict[str, list[str]]:
-    """Return the names of the classes of every column that may hold classes, whichever rows a subset will have."""
+    """Return the class names of every column that may contain classes, for all rows."""
     # those that the source lists are read, too: a number that no class has must not end a run in its midst
     columns = [*class_columns(manifest.schema, manifest.classes), *manifest.classes]
     lists = {**lists_from_values(manifest.columns(columns) if columns else ()), **manifest.classes}

@@ -17,12 +17,7 @@ STEP = 65_536  # rows of columns at a time
 
 
 class ManifestRows:
-    """Some rows of a source; see `Manifest` for the meaning of each member.
-
-    Args:
-        manifest: the source.
-        numbers: its rows, shape (N,).
-    """
+    """Some rows of a source, by their numbers, shape (N,); see `Manifest` for each member."""
 
     def __init__(self, manifest: Manifest, numbers: NDArray[np.int64]) -> None:
         self._manifest, self._numbers = manifest, numbers
@@ -56,7 +51,7 @@ class ManifestRows:
             yield self.rows(start, min(start + STEP, self.n_rows)).select(list(names))
 
     def files(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield the size and the time of each row's file, -1 for an unknown one."""
+        """Yield the size in bytes and the modification time of each row's file, -1 if unknown."""
         for piece in self._pieces(start, stop, WIDEST):
             yield from kept_of(self._manifest.files(int(piece[0]), int(piece[-1]) + 1), piece - piece[0])
 
@@ -66,7 +61,7 @@ class ManifestRows:
             yield from readers_in_order(self._manifest, piece)
 
     def _pieces(self, start: int, stop: int, widest: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the numbers of rows, in pieces that increase without a gap wider than that."""
+        """Yield row numbers in increasing pieces without a gap wider than ``widest``."""
         check_range(start, stop, self.n_rows)
         numbers = self._numbers[start:stop]
         step = np.diff(numbers)
@@ -85,11 +80,11 @@ def kept_of(values: Iterable[tuple[int, int]], places: NDArray[np.int64]) -> Ite
 
 
 def in_shards(numbers: NDArray[np.int64], kept: dict[int, NDArray[np.int64]], shard_rows: int) -> NDArray[np.int64]:
-    """Return rows in scoring order, given that some shards of them are already scored.
+    """Return rows in scoring order, given shards of them that are already scored.
 
     Args:
         numbers: of the rows, increasing, shape (N,).
-        kept: shard -> its rows, as many as that shard has.
+        kept: rows of each scored shard, as many as the shard has.
         shard_rows: rows of a shard; the last may have fewer.
 
     >>> in_shards(np.array([0, 3, 4, 7, 9]), {0: np.array([4, 9])}, 2).tolist()

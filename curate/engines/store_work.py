@@ -1,11 +1,11 @@
 """The committed shards of a run in a store: parts, a small object that confirms each part, and a lock.
 
     s3://bucket/run/scores.parquet          the table; or scores/part-000000.parquet ..., run.json
-    s3://bucket/run/.scores.parquet.work/   while it is made: run.json, lock-*, beat-*, part-*.parquet, done-*.json
+    s3://bucket/run/.scores.parquet.work/   during the run: run.json, lock-*, beat-*, part-*.parquet, done-*.json
 
-Parts are written to a folder of this machine and sent whole; `done-000012.json` comes after its part, as nothing can be
-appended to an object. It holds the line of a local journal, and the version that the store gave the part: a part counts
-where the store has that version and size. Its sha256 is compared when the part is needed again.
+Parts are written to a local folder and uploaded whole. `done-000012.json` follows its part and replaces the line of a
+local journal, since objects cannot be appended to. It also has the version that the store gave the part: a part counts
+if the store has that version and size. Its sha256 is compared when the part is read again.
 """
 
 import json
@@ -35,11 +35,7 @@ _AT_ONCE = 16  # requests
 
 
 class WorkStore(WorkFolder):
-    """The folder of one scoring run in a store, and the folder of this machine that its parts pass through.
-
-    Args:
-        place: the folder of the store.
-    """
+    """The folder of one scoring run in a store, ``place``, and the local folder that its parts pass through."""
 
     def __init__(self, place: StorePath) -> None:
         super().__init__(local_folder(place), known_as=place)
@@ -66,7 +62,7 @@ class WorkStore(WorkFolder):
         return str(self.place)
 
     def exists(self) -> bool:
-        """Return whether a run has begun, or was interrupted, here."""
+        """Return whether a run began here, or was interrupted."""
         return bool(self.place.files())
 
     def begin(
@@ -93,14 +89,14 @@ class WorkStore(WorkFolder):
         return {}, metadata
 
     def run(self) -> dict[str, Any] | None:
-        """Return the record of the run that ``begin`` wrote into this folder, or None if absent."""
+        """Return the record of the run that ``begin`` wrote, or None."""
         return parsed_run((self.place / RUN).read() or b"")
 
     def commit(self, line: Part) -> None:
-        """Send the file of a shard, then the object that confirms it.
+        """Upload the file of a shard, then the object that confirms it.
 
         Raises:
-            InputError: if the store refuses, or another process has taken the folder over.
+            InputError: if the store refuses, or another process took over the folder.
         """
         self._remote.check()
         size, version = self._part(line.shard).upload(self.part(line.shard), overwrite=True)
@@ -108,20 +104,20 @@ class WorkStore(WorkFolder):
         (self.place / _done_name(line.shard)).put(text.encode())
 
     def files(self, parts: dict[int, Part]) -> list[Path]:
-        """Return the files of some shards, in order; those written elsewhere by an earlier run are fetched.
+        """Return the files of some shards, in order; those of an earlier run on another machine are downloaded.
 
         Raises:
-            InputError: if one is not what was committed; its note is removed, so that it is scored again.
+            InputError: if one differs from the committed one; its confirmation is removed, so that it is scored again.
         """
-        _each(self._fetch, [part for part in parts.values() if not self._is_fetched(part)])
+        _in_parallel(self._fetch, [part for part in parts.values() if not self._is_fetched(part)])
         return [self.part(shard) for shard in sorted(parts)]
 
     def target(self, out: Path | StorePath) -> Path:
-        """Return where the table is made before it is sent."""
+        """Return where the table is created before it is uploaded."""
         return self.folder / f"table{out.suffix}"
 
     def deliver(self, table: Path, out: Path | StorePath, *, overwrite: bool) -> None:
-        """Send the table to its name, which it gets by one request."""
+        """Upload the table to its name, by one atomic request."""
         self._remote.check()
         _stored(out).upload(table, overwrite=overwrite)
         table.unlink()
@@ -129,7 +125,7 @@ class WorkStore(WorkFolder):
     def become(self, out: Path | StorePath, *, overwrite: bool) -> None:
         """Copy the parts, inside the store, to their folder.
 
-        An object `_unfinished` is in it meanwhile, and nothing of curate's reads a folder that has one.
+        During the copy it has an object `_unfinished`; curate does not read a folder with one.
 
         Raises:
             InputError: if the name is taken and ``overwrite`` is not set.
@@ -142,14 +138,14 @@ class WorkStore(WorkFolder):
         new = [file.name for file in self.place.files() if file.name.startswith("part-") or file.name == RUN]
         # only what a table of before was made of, whatever else is there
         place.remove([name for name in place.names() if fnmatch(name, "part-*.parquet") and name not in new])
-        _each(lambda name: (self.place / name).copy_to(place / name), new)
+        _in_parallel(lambda name: (self.place / name).copy_to(place / name), new)
         place.remove([UNFINISHED])
         self.remove()
 
     def remove(self) -> None:
-        """Remove what the run put into the store and on this machine; the table is stored elsewhere by now.
+        """Remove the run's objects and local files; the table is stored elsewhere by now.
 
-        The notes of what is done go first: without them nothing that is left counts.
+        Confirmations are removed first: without them, remaining parts do not count.
         """
         self._remote.end()
         names = [file.name for file in self.place.files()]
@@ -163,21 +159,21 @@ class WorkStore(WorkFolder):
         return []
 
     def sweep(self, out: Path | StorePath) -> None:
-        """Abort the uploads that dead processes left unfinished; only the process that holds the lock may."""
+        """Abort the unfinished uploads of dead processes; only the process that holds the lock may."""
         _stored(out).abort_uploads()
         self.place.abort_uploads()
 
     def _remove(self, names: list[str]) -> None:
-        _each(lambda name: self.place.remove([name]), names)
+        _in_parallel(lambda name: self.place.remove([name]), names)
 
     def _part(self, shard: int) -> StorePath:
         return self.place / part_path(Path(), shard).name
 
     def _done(self, files: dict[str, StoredFile]) -> dict[int, Part]:
-        """Return the shards whose note and part agree."""
+        """Return the shards whose confirmation and part agree."""
         notes = [name for name in files if name.startswith("done-")]
         done = {}
-        for data in _each(lambda name: (self.place / name).read(), notes):
+        for data in _in_parallel(lambda name: (self.place / name).read(), notes):
             line = json.loads(data or b"{}")
             stored = files.get(self._part(line.get("shard", -1)).name)
             if stored is not None and line.pop("stored", None) == [stored.size, stored.version]:
@@ -201,7 +197,7 @@ class WorkStore(WorkFolder):
 
 
 def work_of(out: Path | StorePath) -> WorkFolder:
-    """Return the folder of a run's committed shards: next to the output, here or in its store."""
+    """Return the folder of a run's committed shards: next to the output, on disk or in its store."""
     beside = out.with_name(f".{out.name}.work")
     return WorkStore(beside) if isinstance(beside, StorePath) else WorkFolder(beside)
 
@@ -216,7 +212,7 @@ def _done_name(shard: int) -> str:
     return f"done-{shard:06d}.json"
 
 
-def _each(call: Callable[[S], T], items: Iterable[S]) -> list[T]:
+def _in_parallel(call: Callable[[S], T], items: Iterable[S]) -> list[T]:
     """Return the results of a call for each item, in order, several at a time."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="store") as pool:
         return list(pool.map(call, items))

@@ -1,4 +1,4 @@
-"""Every engine by name, imported when it is used: how the shards of a run are scored."""
+"""Registry of engines by name; an engine is imported when it is used."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""The white level of 16-bit images: found for a whole source, never for one image, and checked after a run."""
+"""The white level of 16-bit images: estimated for a whole source, never for one image, and checked after a run."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,12 +26,12 @@ _SMALL = Preprocessing(32, resize=32)
 
 @dataclass(frozen=True)
 class FoundWhite:
-    """The white value of 16-bit images, found from the images of a source.
+    """The white level of 16-bit images, estimated from images of a source.
 
     Attributes:
-        white: the value that is white in images of 16 bits.
-        n: images of 16 bits that were looked at.
-        highest: the largest value among them; 0 if absent.
+        white: value of white.
+        n: number of 16-bit images examined.
+        highest: largest value among them; 0 if none.
     """
 
     white: int = WHITE
@@ -50,15 +50,14 @@ class FoundWhite:
 
 
 def find_white(manifest: Manifest, workers: int | None = None) -> FoundWhite:
-    """Return the white level of a source: the lowest of 8, 10, 12, 14 and 16 bits that holds its values.
+    """Return the white level of a source: the lowest of 8, 10, 12, 14 and 16 bits that contains its values.
 
-    Up to 32 images are read, spread over those whose names do not exclude 16 bits, and decoded where they hold 16; up
-    to 256 if 1 to 7 do. Fewer than 8 of these decide nothing. An image that cannot be read or decoded is passed over:
-    scoring it says why.
+    Reads up to 32 images, spread over those whose names may be 16-bit, and decodes 16-bit ones; up to 256 if 1 to 7
+    are. Fewer than 8 of these decide nothing. Unreadable images are skipped; scoring reports them.
 
     Args:
         manifest: the source.
-        workers: decoding threads; by default one a core.
+        workers: decoding threads; by default one per core.
     """
     places = _candidates(manifest)
     maxima = _maxima(manifest, places, RUNS, workers)
@@ -69,7 +68,7 @@ def find_white(manifest: Manifest, workers: int | None = None) -> FoundWhite:
 
 
 def _maxima(manifest: Manifest, places: NDArray[np.int64], most_runs: int, workers: int | None) -> list[int]:
-    """Return the largest values of the images of 16 bits in runs of rows."""
+    """Return the largest values of the 16-bit images in runs of rows."""
     with ThreadPoolExecutor(workers) as pool:
         readers = ahead(_readers(manifest, places, most_runs), manifest.connections)
         return [highest for highest in pool.map(_highest, readers) if highest is not None]
@@ -98,7 +97,7 @@ def _candidates(manifest: Manifest) -> NDArray[np.int64]:
 
 @BODIES.image()
 def _highest(read: Callable[[], bytes]) -> int | None:
-    """Return the largest value of an image of 16 bits; None for any other or an unreadable one."""
+    """Return the largest value of a 16-bit image; None for any other or an unreadable one."""
     try:
         data = read()
     except ReadError:
@@ -108,11 +107,11 @@ def _highest(read: Callable[[], bytes]) -> int | None:
 
 @dataclass
 class DeepImages:
-    """The images of 16 bits of a shard, counted while they pass.
+    """Counts the 16-bit images of a shard.
 
     Attributes:
-        n: how many.
-        highest: the largest value among them.
+        n: their number.
+        highest: largest value among them.
     """
 
     n: int = 0
@@ -127,12 +126,7 @@ class DeepImages:
 
 
 def white_notes(parts: Iterable[Part], white: int) -> list[str]:
-    """Return a note if the white level of a run does not suit its images.
-
-    Args:
-        parts: of the run.
-        white: by which its images of 16 bits were read.
-    """
+    """Return a note if the white level of a run does not suit its images; ``white`` is the level used."""
     deep = [part for part in parts if part.deep]
     n, highest = sum(part.deep for part in deep), max((part.highest for part in deep), default=0)
     better = white_for(highest)

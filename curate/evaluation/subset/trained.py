@@ -175,7 +175,7 @@ def train_on_sides(
         sides: training sets.
         train: trains and tests.
         seeds: R.
-        repeated: train sides without draws with every seed too; without it, the model has no variance of its own.
+        repeated: train sides without draws with every seed too; without it, the variance between trainings is unknown.
         report: called with the current training set.
     """
     runs: dict[str, Sequence[NDArray[np.int64]]] = {

@@ -174,7 +174,7 @@ class OfColour(Passing):
 
 
 def _drawn(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
-    """Return the measures of P rows that tell drawings apart, shape (P,) each; NaN if absent, or lossy."""
+    """Return the measures of P rows that separate drawings, shape (P,) each; NaN if absent, or lossy."""
     formats = rows.names.get("format")
     exact = np.zeros(len(at), bool)
     if formats is not None:
