@@ -87,13 +87,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline as it is in its file.
+    """A pipeline as stated in its file.
 
     Attributes:
-        path: the file; what it names is looked for from its folder.
+        path: the file; relative paths in it start from its folder.
         text: its content.
-        folder: where all that it writes goes, as in the file.
-        steps: in the order of the file, at least one.
+        folder: the output folder, as in the file.
+        steps: in order, at least one.
     """
 
     path: Path
@@ -102,23 +102,22 @@ class Pipeline:
     steps: tuple[Step, ...]
 
     def place(self, step: str | None = None, key: str | None = None) -> str:
-        """Return the position of a step, one of its keys, or a key outside of all steps: ``FILE, line N``."""
+        """Return the position of a step, one of its keys, or a key outside all steps: ``FILE, line N``."""
         return f"{self.path}, line {line_of(self.text, step, key)}"
 
 
 def read_pipeline(path: str | Path) -> Pipeline:
-    """Read a pipeline and check all that can be checked from the file alone.
+    """Read a pipeline and check everything that can be checked from the file alone.
 
-    Raises:
-        InputError: for a file that is missing, too large or no TOML, a table that is no step, or a name that cannot
-            be one; says the line and the nearest word.
+    Raises InputError, with the line and the nearest valid word, for a file that is missing, too large or not TOML, a
+    table that is not a step, or an invalid name.
     """
     path = Path(path)
     return parse_pipeline(path, _text(path))
 
 
 def parse_pipeline(path: Path, text: str) -> Pipeline:
-    """Return the pipeline of a text that is, or will be, in a file; InputError as ``read_pipeline``."""
+    """Return the pipeline in a text; ``path`` need not exist yet; InputError as ``read_pipeline``."""
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
@@ -146,7 +145,7 @@ def _text(path: Path) -> str:
 
 
 def _step(pipeline: Pipeline, name: str, value: Any) -> Step:
-    """One entry of the file as a step."""
+    """Return an entry of the file as a step."""
     if not isinstance(value, dict):
         known = closest(name, [FOLDER])
         raise InputError(f"{pipeline.place(None, name)}: {reprlib.repr(name)} is outside of any step{known}; {EXAMPLE}")
@@ -181,11 +180,11 @@ def line_of(text: str, step: str | None, key: str | None = None) -> int:
 
 
 def _quoted(name: str) -> str:
-    """A pattern for a name in any TOML spelling."""
+    """Return a pattern that matches a name in any TOML spelling."""
     return rf"[\"']?{re.escape(name)}[\"']?"
 
 
 def _first(lines: Iterable[str], start: int, pattern: str, missing: int = 0) -> int:
-    """The number of the first line from ``start`` that a pattern matches at its beginning."""
+    """Return the number of the first line, from ``start``, whose beginning matches a pattern."""
     numbered = enumerate(lines)
     return next((number for number, line in numbered if number >= start and re.match(pattern, line)), missing)

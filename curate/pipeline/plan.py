@@ -24,9 +24,9 @@ class Arguments:
     """The arguments of a step's command.
 
     Attributes:
-        options: the words of the command line, in the order of the file.
-        places: what stands instead of an argument without a name, such as the sources of ``score``.
-        values: every value alone, as text: where it is a file, the step depends on it.
+        options: options of the command line, in the order of the file.
+        places: positional arguments, such as the sources of ``score``.
+        values: all values as text: the step depends on those that are files.
     """
 
     options: tuple[str, ...]
@@ -40,16 +40,13 @@ def arguments_of(
     parameters: list[Any],
     set_by_pipeline: set[str],
 ) -> Arguments:
-    """Return the arguments of a step's command, as text.
+    """Return the arguments of a step's command, as text; InputError, with the line, for an invalid key or value.
 
     Args:
-        pipeline: whose step it is.
-        step: with keys that name options, with - or _.
+        pipeline: of the step.
+        step: whose keys are option names, with - or _.
         parameters: of the command, as Typer knows them.
-        set_by_pipeline: names that the pipeline gives itself: the table that is read, or what is written.
-
-    Raises:
-        InputError: for a key that is no option, or a value that it cannot have; says the line and the nearest word.
+        set_by_pipeline: options set by the pipeline: the input table, or the output.
     """
     known = {_name(parameter): parameter for parameter in parameters}
     options: list[str] = []
@@ -79,17 +76,17 @@ def arguments_of(
 
 
 def _name(parameter: Any) -> str:
-    """The name of a parameter as typed, without dashes."""
+    """Return the name of a parameter as typed, without dashes."""
     return _option(parameter).lstrip("-").replace("_", "-")
 
 
 def _option(parameter: Any) -> str:
-    """A parameter's longest name, as typed; of a flag with only a negative form (``--no-quality``), that one."""
+    """Return a parameter's longest name, as typed; the negative form of a flag that has no other (``--no-quality``)."""
     return str(max(parameter.opts or parameter.secondary_opts, key=len))
 
 
 def _texts(parameter: Any, value: Any) -> Iterator[str]:
-    """A TOML value as texts of the command line; none for a flag."""
+    """Yield a TOML value as texts for the command line; none for a flag."""
     flag = getattr(parameter, "is_flag", False)
     if isinstance(value, bool) or flag:
         if not (flag and isinstance(value, bool)):
@@ -118,7 +115,7 @@ def _text(value: Any) -> str:
 
 
 def _words(parameter: Any, value: Any, texts: list[str]) -> Iterator[str]:
-    """The words of the command line for a parameter; none for a positional one."""
+    """Yield the words of the command line for a parameter; none for a positional one."""
     if parameter.param_type_name == "argument":
         return
     option = _option(parameter)
@@ -131,13 +128,13 @@ def _words(parameter: Any, value: Any, texts: list[str]) -> Iterator[str]:
 
 
 class Commands(Protocol):
-    """The commands behind steps, for every caller."""
+    """The commands that steps run, as an interface."""
 
     def parameters(self, command: str) -> list[Any]:
         """Return the parameters of a command, as Typer knows them."""
 
     def check(self, command: str, words: list[str]) -> None:
-        """Raise ``InputError`` where a command cannot read a line."""
+        """Raise ``InputError`` if the command line is invalid."""
 
     def run(self, command: str, words: list[str]) -> int:
         """Run a command and return its exit code; the command prints its errors."""
@@ -145,14 +142,14 @@ class Commands(Protocol):
 
 @dataclass(frozen=True)
 class Planned:
-    """A step, ready to run.
+    """A step with its inputs, outputs and arguments.
 
     Attributes:
         step: as in the file.
         kind: how its command takes part.
-        table: what it reads of an earlier step, or a path; None where it starts from images.
-        out: what it writes.
-        arguments: what else it says to its command.
+        table: the table it reads; None if it starts from images.
+        out: its output.
+        arguments: its other arguments.
     """
 
     step: Step
@@ -166,16 +163,16 @@ class Planned:
         return self._words(self.table, self.out, self.arguments.options)
 
     def trial(self, table: str | None, out: str) -> list[str]:
-        """Return the command line for another table and output, which writes nothing else."""
+        """Return the command line for another table and output, without any other output."""
         options = [word for word in self.arguments.options if word.partition("=")[0] not in WRITES]
         return self._words(table, out, options)
 
     def writes(self) -> list[str]:
-        """Return the files it writes in addition to its output; a step reading one would depend on itself."""
+        """Return the files it writes in addition to its output; a step that read one would depend on itself."""
         return [value for _, value in self.written()]
 
     def written(self) -> list[tuple[str, str]]:
-        """Return the options for such files, with their values."""
+        """Return the options for these files, with their values."""
         pairs = (word.partition("=") for word in self.arguments.options)
         return [(option, value) for option, _, value in pairs if option in WRITES]
 
@@ -192,16 +189,16 @@ class Planned:
 
 
 def plan(pipeline: Pipeline, commands: Commands, *, allow_outside: bool = False) -> list[Planned]:
-    """Return every step with its command line, checked as far as can be before the first one runs.
+    """Return every step with its command line, checked as far as possible before the first step runs.
 
     Args:
         pipeline: from ``read_pipeline``.
-        commands: what reads a command's line.
-        allow_outside: let steps write outside of the folder that holds the pipeline's file.
+        commands: to parse the command lines.
+        allow_outside: let steps write outside of the folder of the pipeline's file.
 
     Raises:
-        InputError: for an invalid option, a value that an option cannot have, a step without a table to read,
-            two that write the same, or an output outside of the folder of the file; says the line.
+        InputError: with the line, for an invalid option or value, a step without a table to read, two steps with the
+            same output, or an output outside of the folder of the file.
     """
     if not allow_outside:
         _refuse_outside(pipeline, pipeline.folder, pipeline.place(None, FOLDER))
@@ -236,7 +233,7 @@ def plan(pipeline: Pipeline, commands: Commands, *, allow_outside: bool = False)
 
 
 def _refuse_outside(pipeline: Pipeline, path: str, place: str) -> None:
-    """Refuse an output outside of the folder that holds the pipeline's file; links are followed."""
+    """Raise InputError for an output outside of the folder of the pipeline's file; links are followed."""
     base = pipeline.path.parent.resolve()
     if scheme_of(path) is not None or not (base / path).resolve().is_relative_to(base):
         raise InputError(
@@ -262,7 +259,7 @@ def _out(pipeline: Pipeline, step: Step, kind: Kind) -> str:
 
 
 def _table(pipeline: Pipeline, step: Step, made: Mapping[str, str], last: str | None) -> str:
-    """The table that a step reads: the output of a named step, a path, or the output of the step before it."""
+    """Return the table that a step reads: the output of a named step, a path, or the output of the previous step."""
     chosen = step.options.get(TABLE)
     if chosen is None:
         if last is None:

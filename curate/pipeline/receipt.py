@@ -20,7 +20,7 @@ from scoring.file_digest import file_sha256
 
 
 def outputs_of(out: str) -> list[str]:
-    """Return the paths of all files that a step wrote, from its receipt where it has one."""
+    """Return the paths of all files that a step wrote, from its receipt if it has one."""
     receipt = receipts.receipt_beside(out)
     if not (Path(out).suffix == ".parquet" and receipt.is_file()):
         return [out]
@@ -29,7 +29,7 @@ def outputs_of(out: str) -> list[str]:
 
 
 def stage_of(table: str | None, out: str) -> Stage:
-    """Return the counts of a step's rows: from its receipt, else from the tables that it read and wrote."""
+    """Return the counts of a step's rows, from its receipt or else from its input and output tables."""
     receipt = receipts.receipt_beside(out)
     if Path(out).suffix == ".parquet" and receipt.is_file():
         return _stage(receipts.read_step(receipt))
@@ -48,10 +48,10 @@ def _stage(receipt: Mapping[str, Any]) -> Stage:
 
 
 def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> None:
-    """Write the receipt over all steps; equal inputs give equal receipts (there is no date in it).
+    """Write the receipt of all steps, replacing an existing one; it has no date, so equal runs give equal receipts.
 
     Args:
-        path: over what is there.
+        path: of the receipt.
         pipeline: as run.
         steps: all of them, done.
     """
@@ -83,7 +83,7 @@ def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> 
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, or of the names and sizes of all files of a folder; empty for neither."""
+    """Return the SHA-256 of a file's bytes, or of the names and sizes of all files in a folder; empty if missing."""
     if not path.is_dir():
         return file_sha256(path)
     total = 0
@@ -96,13 +96,13 @@ def digest_of(path: Path) -> str:
 
 @dataclass
 class StepCheck:
-    """The findings on a step.
+    """The result of verifying a step.
 
     Attributes:
         step: its name.
-        differences: one sentence each; none where all is as it was.
-        decided_again: rows that its policy decided again; None for a step that is no policy.
-        elsewhere: files that lie outside of the receipt's folder, and were not looked at.
+        differences: one sentence each; empty if everything matches.
+        decided_again: number of rows that its policy decided again; None for a step without a policy.
+        elsewhere: files outside of the receipt's folder, which are not checked.
     """
 
     step: str
@@ -112,18 +112,18 @@ class StepCheck:
 
 
 def is_pipeline_receipt(path: Path) -> bool:
-    """Whether a path is the receipt of a pipeline, or a folder that holds one."""
+    """Return whether a path is the receipt of a pipeline, or a folder with one."""
     return (path / receipts.PIPELINE_RECEIPT).is_file() or path.name == receipts.PIPELINE_RECEIPT
 
 
 def verify_pipeline(path: Path) -> Iterator[StepCheck]:
-    """Compare every file that the steps wrote with its digest, and derive every policy again.
+    """Compare every file that the steps wrote with its digest, and decide every policy again.
 
     Args:
-        path: the receipt, or its folder. A file that a step wrote elsewhere is not looked at.
+        path: the receipt, or its folder. Files elsewhere are not checked.
 
     Raises:
-        InputError: for a receipt that is missing or not as it was written.
+        InputError: for a missing or malformed receipt.
     """
     path = path / receipts.PIPELINE_RECEIPT if path.is_dir() else path
     for step in receipts.pipeline_steps(path):
@@ -150,7 +150,7 @@ def _compare_stage(receipt: Path, step: Mapping[str, Any], check: StepCheck) -> 
 
 
 def _derive(receipt: Path, check: StepCheck) -> None:
-    """Decide or calibrate again by a receipt."""
+    """Repeat the decisions or the calibration of a receipt, and record the differences."""
     if receipts.is_applied(receipts.read_step(receipt)):
         check.differences += verify_calibration(receipt).problems
         return

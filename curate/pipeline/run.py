@@ -28,9 +28,9 @@ class Ran:
 
     Attributes:
         name: of the step.
-        command: its command line, as one would type it from the folder of the file.
+        command: its command line, relative to the folder of the file.
         state: ``done``, ``up to date``, ``to do`` (in a dry run) or ``stopped``.
-        stage: what it made of its rows, where that is known.
+        stage: counts of its rows, if known.
     """
 
     name: str
@@ -44,10 +44,10 @@ class PipelineResult:
     """The result of a run of a pipeline.
 
     Attributes:
-        steps: in order; after one that stopped none is given.
-        code: exit code of the step that stopped; 0 if none did.
-        folder: where all lies.
-        receipt: over all steps; None unless every one is done.
+        steps: in order, up to the first that failed.
+        code: exit code of the failed step; 0 if none failed.
+        folder: the output folder.
+        receipt: of all steps; None unless all are done.
     """
 
     steps: list[Ran] = field(default_factory=list)
@@ -57,7 +57,7 @@ class PipelineResult:
 
 
 def run_file(options: RunOptions, commands: Commands) -> PipelineResult:
-    """Run the steps of a file with the commands; otherwise as ``run_pipeline``."""
+    """Run the steps of a file; as ``run_pipeline``."""
     return run_pipeline(
         read_pipeline(Path(options.file)),
         commands,
@@ -82,21 +82,21 @@ def run_pipeline(
 ) -> PipelineResult:
     """Run every step that is not up to date, in order, and write a receipt over all.
 
-    A step is up to date where its command line, its version, all files that it read and all that it wrote are as
-    they were. What a step wrote is replaced when it is done again, but for scores: those go on, or are refused.
+    A step is up to date if its command line, version, inputs and outputs are unchanged. Outputs of a repeated step are
+    replaced, except scores, which are resumed, or refused if they do not match.
 
     Args:
         pipeline: from ``read_pipeline``.
-        commands: what runs a command.
-        until: the last step to do; None for all.
-        again: steps that are done again, with all that follows from them.
-        dry_run: write nothing but into a temporary folder; what only a long step can determine stays ``to do``.
-        allow_outside: let steps write outside of the folder that holds the file.
-        look: whether a step that finds out what changed is run where no file shows that anything did.
-        announce: called for each step as it begins.
+        commands: to run the steps.
+        until: the last step to run; None for all.
+        again: steps to repeat, with all steps that depend on them.
+        dry_run: write only into a temporary folder; steps that depend on a slow step stay ``to do``.
+        allow_outside: let steps write outside of the folder of the file.
+        look: whether to run steps that detect changes themselves even if no file has changed.
+        announce: called when a step begins.
 
     Raises:
-        InputError: for a mistake in the file, with its line, or a folder that cannot be used.
+        InputError: for an error in the file, with its line, or an unusable folder.
     """
     steps = plan(pipeline, commands, allow_outside=allow_outside)
     names = [planned.step.name for planned in steps]
@@ -121,7 +121,7 @@ def run_pipeline(
 
 @dataclass
 class _Run:
-    """A resumed run: the steps done before, and its own; paths are relative to the folder of the file."""
+    """One run: the steps done by earlier runs, and by this one; paths are relative to the folder of the file."""
 
     pipeline: Pipeline
     commands: Commands
@@ -133,7 +133,7 @@ class _Run:
     announce: Callable[[str], None]
 
     def all(self, steps: list[Planned], n_steps: int) -> PipelineResult:
-        """Run the steps that are not up to date, up to a limit; stop at the first that fails."""
+        """Run the steps that are not up to date, up to a given number; stop at the first that fails."""
         result = PipelineResult(folder=self.folder)
         for number, planned in enumerate(steps, 1):
             name, line = planned.step.name, _line(planned)
@@ -152,13 +152,13 @@ class _Run:
         return result
 
     def looks_itself(self, planned: Planned) -> bool:
-        """Whether a step finds out what changed: a table that grows, of images outside of the folders it names."""
+        """Return whether a step detects changes itself: a growing table, from images outside its listed folders."""
         places = planned.arguments.places
         is_named = all((self.base / place).is_dir() for place in places)
         return self.look and "--add" in planned.arguments.options and not is_named
 
     def up_to_date(self, planned: Planned) -> bool:
-        """Whether a step can be skipped: its command line, inputs and outputs are unchanged."""
+        """Return whether a step can be skipped: its command line, inputs and outputs are unchanged."""
         done = self.state.get(planned.step.name)
         if done is None or not done.outputs or planned.step.name in self.again:
             return False
@@ -188,13 +188,13 @@ class _Run:
         return 0
 
     def closed(self, result: PipelineResult) -> PipelineResult:
-        """Write the receipt over all steps."""
+        """Return the result with the receipt of all steps, after writing it."""
         receipt = self.folder / PIPELINE_RECEIPT
         write_receipt(receipt, self.pipeline, {ran.name: self.state[ran.name] for ran in result.steps})
         return replace(result, receipt=receipt)
 
     def tried(self, steps: list[Planned]) -> PipelineResult:
-        """Run in a temporary folder what is not up to date, up to the first slow step."""
+        """Run steps that are not up to date in a temporary folder, up to the first slow step."""
         result = PipelineResult(folder=self.folder)
         moved: dict[str, str] = {}
         pending: set[str] = set()  # what steps that are not tried here will write
@@ -234,7 +234,7 @@ def _words(planned: Planned) -> tuple[str, ...]:
 
 
 def _shortened(line: str) -> str:
-    """A command line without its middle, where it names many files."""
+    """Return a command line shortened in the middle if it lists many files."""
     return line if len(line) <= MOST_SHOWN else f"{line[: MOST_SHOWN // 2]} ... {line[-MOST_SHOWN // 2 :]}"
 
 

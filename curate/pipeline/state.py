@@ -1,4 +1,4 @@
-"""The steps already done: each command line, with the state of its files, to notice changes."""
+"""The completed steps: each command line, with the state of its files, to detect changes."""
 
 import hashlib
 import json
@@ -22,9 +22,9 @@ class Stage:
     """The counts of a step's rows.
 
     Attributes:
-        rows_in: rows of what it read; of a step that starts from images, its images.
-        rows_out: rows of what it wrote.
-        lost: why -> rows that did not go on.
+        rows_in: rows of its input, or images.
+        rows_out: rows of its output.
+        lost: reason -> lost rows.
     """
 
     rows_in: int
@@ -34,14 +34,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Done:
-    """A step that was run.
+    """A completed step.
 
     Attributes:
-        words: its command line, the command first.
-        inputs: path -> how it looked, of all that it depends on.
-        outputs: the same of what it wrote; empty for a step that was begun and did not end.
-        digests: of what it wrote, by path from the pipeline's folder.
-        stage: what it made of its rows; None as before.
+        words: its command line, starting with the command.
+        inputs: path -> state of the file, for everything it depends on.
+        outputs: the same for its outputs; empty if it was started but not completed.
+        digests: of its outputs, by path from the pipeline's folder.
+        stage: counts of its rows; None if unknown.
         curate: the version that ran it.
     """
 
@@ -54,11 +54,11 @@ class Done:
 
 
 def look_of(path: Path, leave_out: Path) -> str:
-    """Return the state of a file or folder: size and modification time; of a folder, a sum over all files in it.
+    """Return the state of a file or folder: size and modification time, summed over the files of a folder.
 
     Args:
-        path: to look at; an empty text is returned where nothing is there.
-        leave_out: a folder that does not count as part of another.
+        path: of the file or folder; the state is empty if it is missing.
+        leave_out: a folder that is skipped.
     """
     if path.is_dir():
         n = total = 0
@@ -87,11 +87,7 @@ def _files(folder: Path, leave_out: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def read_state(folder: Path) -> dict[str, Done]:
-    """Return the steps done so far; empty for none.
-
-    Raises:
-        InputError: for a file that is not as this wrote it.
-    """
+    """Return the completed steps; empty for none; InputError for a malformed file."""
     path = folder / FILE
     try:
         with path.open("rb") as file:
@@ -129,14 +125,14 @@ def _done(value: Mapping[str, Any]) -> Done:
 
 
 def write_state(folder: Path, steps: Mapping[str, Done]) -> None:
-    """Replace the state by the steps done, atomically."""
+    """Replace the stored steps, atomically."""
     content = {"kind": KIND, "steps": {name: asdict(done) for name, done in steps.items()}}
     with AtomicFile(folder / FILE, overwrite=True) as file:
         file.write((json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode())
 
 
 def looks(base: Path, names: Iterable[str], leave_out: Path) -> dict[str, str]:
-    """Return the state of each existing path, by its name from ``base``; other texts are left out."""
+    """Return the state of each existing path, by its name from ``base``; other texts are skipped."""
     look_of_name = {name: look_of(base / name, leave_out) for name in dict.fromkeys(names) if _may_be_path(name)}
     return {name: look for name, look in look_of_name.items() if look}
 

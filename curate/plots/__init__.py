@@ -1,1 +1,1 @@
-"""Charts of a scored table for papers: one class per kind, which computes numbers and draws them."""
+"""Charts of a scored table for papers: one class per kind, which computes the numbers and draws them."""

@@ -1,4 +1,4 @@
-"""The course of a training run: loss, learning rate, and measures of the probe, by epoch."""
+"""Training curves: loss, learning rate, and measures of the probe, by epoch."""
 
 import csv
 import math
@@ -26,8 +26,8 @@ class TrainingCourse(Numbers):
     """Measures of a run by epoch.
 
     Attributes:
-        epoch: their numbers, shape (E,).
-        measures: name -> value after each; NaN where it was not taken.
+        epoch: numbers of the epochs, shape (E,).
+        measures: name -> value after each epoch, shape (E,); NaN if not measured.
     """
 
     epoch: list[float]
@@ -35,7 +35,7 @@ class TrainingCourse(Numbers):
 
     @classmethod
     def measure(cls, request: PlotRequest) -> Self:
-        """Read the folder of `curate train --course`."""
+        """Read the folder of ``curate train --course``."""
         path = Path(str(request.path))
         rows = read_course(path.parent if path.is_file() else path)
         if not rows:
@@ -50,7 +50,7 @@ class TrainingCourse(Numbers):
         return cls([_number(row["epoch"]) for row in rows], values)
 
     def draw(self, *, title: str = "", width: float = WIDTH) -> "Figure":
-        """Draw one panel per measure, those in [0, 1] together, without missing points."""
+        """Draw one panel per measure, measures in [0, 1] together, without missing points."""
         shares = {name: values for name, values in self.measures.items() if name in SHARES}
         groups = [{name: values} for name, values in self.measures.items() if name not in SHARES]
         panels = []
@@ -66,11 +66,7 @@ class TrainingCourse(Numbers):
 
 
 def read_course(folder: str | Path) -> list[Row]:
-    """Return the rows of a course, one per epoch; None for a missing measure.
-
-    Raises:
-        InputError: if there is no course in the folder, or it is not one.
-    """
+    """Return the rows of a course, one per epoch, None for a missing measure; InputError if it is not valid."""
     path = Path(folder) / FILE
     try:
         with path.open(newline="", encoding="utf-8") as file:

@@ -31,8 +31,8 @@ class Groups:
     """The largest groups of N rows.
 
     Attributes:
-        names: of those shown, the largest first.
-        place: of each row's group among them, shape (N,); -1 for others and for none.
+        names: of the shown groups, largest first.
+        place: index of each row's group, shape (N,); -1 for other groups and none.
     """
 
     names: list[str]
@@ -40,18 +40,14 @@ class Groups:
 
 
 def read_columns(request: PlotRequest, columns: tuple[str, ...], per: str | None = None) -> Rows:
-    """Read number columns and one group column; InputError for a missing column or one of another type."""
+    """Read numeric columns and one group column; InputError for a missing column or one of another type."""
     keys = KEY in request.table.schema.names
     needs = Needs(numbers=columns, names=(per,) if per else (), keys=keys, advice=ADVICE)
     return read_rows(request.table, needs, unique=False)
 
 
 def finite(values: Floats, name: str, table: Table, notes: list[str]) -> NDArray[np.bool_]:
-    """Return which rows are finite, shape (N,), and note how many are not.
-
-    Raises:
-        InputError: if no row has one.
-    """
+    """Return a mask of the finite rows, shape (N,), and add a note on the others; InputError if none is finite."""
     is_finite = np.isfinite(values)
     if not is_finite.any():
         raise InputError(
@@ -64,11 +60,7 @@ def finite(values: Floats, name: str, table: Table, notes: list[str]) -> NDArray
 
 
 def largest(codes: Codes, keep: NDArray[np.bool_], most: int, name: str, notes: list[str]) -> Groups:
-    """Return the groups with the most kept rows, and note the number of others.
-
-    Raises:
-        InputError: if no row has a group.
-    """
+    """Return the groups with the most kept rows, and add a note on the others; InputError if no row has a group."""
     known = keep & (codes.codes >= 0)
     sizes = np.bincount(codes.codes[known], minlength=len(codes.names))
     if not sizes.any():
@@ -91,15 +83,15 @@ MOST_COLUMNS = 12
 
 @dataclass
 class Spread:
-    """Values in bins.
+    """A histogram.
 
     Attributes:
         name: of a column, or of a group.
-        rows: with a finite value.
-        edges: of B bins, shape (B + 1,), ascending; the outer two bins hold what lies beyond them, too.
-        log: whether they are even on a logarithmic scale.
+        rows: number of rows with a finite value.
+        edges: of B bins, shape (B + 1,), ascending; the outer two bins also count values beyond them.
+        log: whether bins are equally wide on a logarithmic scale.
         counts: rows in each bin, shape (B,).
-        median: of the rows.
+        median: of the values.
     """
 
     name: str
@@ -115,8 +107,8 @@ class Histogram(Numbers):
     """The distribution of columns, or of one column by group.
 
     Attributes:
-        spreads: one a column, or one a group, all with the same edges.
-        column: that is shown by group; else empty.
+        spreads: one per column, or one per group, all with the same edges.
+        column: the column shown by group; else empty.
         per: the column of groups; else empty.
     """
 

@@ -1,4 +1,4 @@
-"""Rows that are predicted right or wrong, and their certainty by column, as in `curate evaluate`."""
+"""Rows that are predicted right or wrong, and their certainty by column, as in ``curate evaluate``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,10 +31,10 @@ class Outcomes:
     """N rows that are predicted right or wrong.
 
     Attributes:
-        what: that predicts, in words.
+        what: description of the predictor.
         right: shape (N,), bool.
         certainty: column -> higher is more certain, shape (N,).
-        raw: column -> as stored, shape (N,).
+        raw: column -> stored value, shape (N,).
         confidence: probability that the linear classifier gives its prediction, shape (N,); None without one.
     """
 
@@ -46,10 +46,9 @@ class Outcomes:
 
 
 def outcomes(request: PlotRequest, notes: list[str]) -> Outcomes:
-    """Return which rows are right: by the user's column, or by predicting labels from other rows' embeddings.
+    """Return which rows are right, by the user's column, or by predicting labels from other rows' embeddings.
 
-    Raises:
-        InputError: if it is not said by what, or there are too few rows.
+    Raises InputError if neither is available, or there are too few rows.
     """
     if (request.label is None) == (request.right is None):
         got = "both" if request.label is not None else "neither"
@@ -130,7 +129,7 @@ class Band:
     high: list[float]
 
     def widened(self, rows: Floats) -> "Band":
-        """Return the band of shares of so many rows each, shape (K,), as widened by `curate evaluate`."""
+        """Return the band widened for shares of this many rows each, shape (K,), as in ``curate evaluate``."""
         ends = zip(map(Interval, self.value, self.low, self.high), rows.tolist(), strict=True)
         return Band(*map(list, zip(*(widened_share(end, n) for end, n in ends), strict=True)))
 
@@ -141,13 +140,13 @@ def bands_of(
     grid: Floats,
     request: PlotRequest,
 ) -> dict[str, Band]:
-    """Return a curve for each column, with the resamples of `curate evaluate`.
+    """Return a curve for each column, with the resamples of ``curate evaluate``.
 
     Args:
-        judged: what is right.
-        curve: of an order, counts of rows, targets and the grid, shape (K, 1), such as ``RankOrder.accuracy_at``.
-        grid: where the curve is measured, shape (K,).
-        request: says how many resamples, and their seed.
+        judged: the predictions.
+        curve: function of an order, counts of rows, targets and the grid (K, 1), such as ``RankOrder.accuracy_at``.
+        grid: points of the curve, shape (K,).
+        request: with the number and seed of resamples.
     """
     orders = {name: RankOrder(values) for name, values in judged.certainty.items()}
     targets = {name: order.sort(judged.right[:, None]) for name, order in orders.items()}

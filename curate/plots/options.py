@@ -1,4 +1,4 @@
-"""Certainty and errors: accuracy over abstention, risk over coverage, and ROC."""
+"""The options of ``curate plot``."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

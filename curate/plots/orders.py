@@ -1,4 +1,4 @@
-"""How well certainty orders right rows before wrong ones: abstained accuracy, risk and coverage, and ROC."""
+"""Certainty against errors: accuracy by coverage, risk by coverage, and ROC."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -23,7 +23,7 @@ RATES = np.arange(101) / 100
 
 
 def _accuracies(judged: Outcomes, coverage: Floats, request: PlotRequest) -> dict[str, Band]:
-    """Return the accuracy of each share of the rows by column, with the intervals of `curate evaluate`."""
+    """Return the accuracy by coverage for each column, with the intervals of ``curate evaluate``."""
     bands = bands_of(judged, RankOrder.accuracy_at, coverage, request)
     return {name: band.widened(coverage * len(judged.right)) for name, band in bands.items()}
 
@@ -33,7 +33,7 @@ class Abstained(Numbers):
     """Accuracy over the share of rows decided.
 
     Attributes:
-        what: that predicts.
+        what: description of the predictor.
         rows: N.
         coverage: shares, shape (K,).
         accuracy: column -> its curve.
@@ -46,7 +46,7 @@ class Abstained(Numbers):
 
     @classmethod
     def measure(cls, request: PlotRequest) -> Self:
-        """Measure at the coverages of `curate evaluate`, on its rows and with its resamples."""
+        """Measure accuracies at the coverages of ``curate evaluate``, with its rows and resamples."""
         notes: list[str] = []
         judged = outcomes(request, notes)
         bands = _accuracies(judged, COVERAGES, request)
@@ -64,13 +64,13 @@ class Risk(Numbers):
     """Error rate over the share of rows decided.
 
     Attributes:
-        what: that predicts.
+        what: description of the predictor.
         rows: N.
         coverage: shares, shape (K,).
         risk: column -> its curve.
-        aurc: column -> area under its risk-coverage curve, the mean over every number of rows.
-        perfect: the curve of an order with every error last, shape (K,).
-        at_random: the share of errors, which an order at random has throughout.
+        aurc: column -> area under its risk-coverage curve, as the mean over all numbers of rows.
+        perfect: the best possible curve: all errors rejected first, shape (K,).
+        at_random: the error rate, the expected risk of a random order.
     """
 
     what: str
@@ -83,7 +83,7 @@ class Risk(Numbers):
 
     @classmethod
     def measure(cls, request: PlotRequest) -> Self:
-        """Measure on the rows of `curate evaluate`, with its resamples."""
+        """Measure risks with the rows and resamples of ``curate evaluate``."""
         notes: list[str] = []
         judged = outcomes(request, notes)
         bands = _accuracies(judged, COVERAGE, request)
@@ -120,10 +120,10 @@ class Roc(Numbers):
     """True-positive over false-positive rate, where right rows are the positives.
 
     Attributes:
-        what: that predicts.
+        what: description of the predictor.
         rows: N.
         false_positive_rate: of the wrong rows, shape (K,).
-        true_positive_rate: column -> of the right rows.
+        true_positive_rate: column -> share of the right rows, shape (K,).
         auroc: column -> area under its curve; 0.5 is chance level.
     """
 
@@ -135,7 +135,7 @@ class Roc(Numbers):
 
     @classmethod
     def measure(cls, request: PlotRequest) -> Self:
-        """Measure on the rows of `curate evaluate`, with its resamples.
+        """Measure ROC curves with the rows and resamples of ``curate evaluate``.
 
         Source: Fawcett 2006, "An introduction to ROC analysis", sec. 5, and 7 for the bands (at each
         false-positive rate).

@@ -26,10 +26,10 @@ class Plot:
 
     Attributes:
         kind: as in ``KINDS``.
-        numbers: all that it is drawn from.
-        title: over it; empty for none.
+        numbers: the numbers it is drawn from.
+        title: of the chart; empty for none.
         width: in mm.
-        image: where it was written; None where it was not.
+        image: the written file; None if not written.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Plot:
     image: Path | None = None
 
     def figure(self) -> "Figure":
-        """Return it as a matplotlib figure."""
+        """Return the chart as a matplotlib figure."""
         return self.numbers.draw(title=self.title, width=self.width)
 
     def to_json(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def run_plot(options: PlotOptions) -> Plot:
     """Draw a chart of a table, for a paper.
 
     Raises:
-        InputError: if the kind is invalid, lacks what it needs, is given what it has no use for, or the place refuses.
+        InputError: for an invalid kind, missing or unused options, or a file that cannot be written.
     """
     if options.kind not in KINDS and str(options.table) in KINDS:
         raise InputError(f"the table comes first: curate plot {options.kind} {options.table}")
@@ -76,7 +76,7 @@ plot = callable_of(PlotOptions, run_plot)
 
 
 def _check(request: PlotRequest, name: str, kind: Kind) -> None:
-    """Refuse an option that the kind does not use, and invalid amounts."""
+    """Raise InputError for an option that the kind does not use, and for invalid numbers."""
     for option in sorted({option for each in KINDS.values() for option in each.options} - kind.options):
         if getattr(request, option) != getattr(PlotRequest(request.path), option):
             those = ", ".join(kind_name for kind_name, each in KINDS.items() if option in each.options)

@@ -27,11 +27,11 @@ class Reliability(Numbers):
     """Accuracy in tenths of the rows, least certain first.
 
     Attributes:
-        what: that predicts.
+        what: description of the predictor.
         rows: N.
-        accuracy: column -> in each tenth.
-        confidence: column -> mean in each tenth, where the column promises a probability of being right; else empty.
-        ece: column -> expected calibration error: the mean distance of the two.
+        accuracy: column -> accuracy in each tenth.
+        confidence: column -> mean confidence in each tenth, for columns of probabilities only.
+        ece: column -> expected calibration error: the mean absolute difference of accuracy and confidence.
     """
 
     what: str
@@ -42,7 +42,7 @@ class Reliability(Numbers):
 
     @classmethod
     def measure(cls, request: PlotRequest) -> Self:
-        """Measure tenths of the rows of `curate evaluate`; rows of equal certainty are split evenly."""
+        """Compute tenths of the rows of ``curate evaluate``; rows of equal certainty are split evenly."""
         notes: list[str] = []
         judged = outcomes(request, notes)
         if request.column:
@@ -101,7 +101,7 @@ def _certainty(name: str, judged: Outcomes) -> Floats:
 
 
 def _is_chance(name: str, values: Floats) -> bool:
-    """Whether a column holds probabilities: the user's own, or from ``curate calibrate``."""
+    """Return whether a column holds probabilities: the user's column, or one from ``curate calibrate``."""
     if name in ERROR_COLUMNS:
         return True
     return not describe(name).higher and bool(((values >= 0) & (values <= 1)).all())
@@ -113,7 +113,7 @@ def _measure_column(
     bins = EqualMass(certainty, np.stack([judged.right, certainty if promised else np.zeros(len(certainty))], 1))
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
-        """Shape (2 BINS + 1,): accuracy and mean certainty of each tenth, then their mean distance."""
+        """Return accuracy and mean certainty of each tenth, then the calibration error, shape (2 BINS + 1,)."""
         right, mean = bins.means(counts)  # the least certain first
         return np.concatenate([right, mean, [np.abs(right - mean).mean()]])
 

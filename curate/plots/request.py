@@ -1,4 +1,4 @@
-"""The request of an image, and the result of every kind."""
+"""The request of a chart, and the interface of its numbers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlotRequest:
-    """The request of `curate plot`."""
+    """The request of ``curate plot``."""
 
     path: AnyPath
     column: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Numbers(ABC):
     """The numbers of a chart, and how to draw them.
 
     Attributes:
-        notes: what a reader must know in addition, a sentence each.
+        notes: remarks for the reader, a sentence each.
     """
 
     notes: list[str] = field(default_factory=list, kw_only=True)

@@ -22,8 +22,8 @@ class Steps:
     Attributes:
         kind: its name.
         unit: of a strength.
-        strength: ascending, the first 0 for the images as they are, shape (S,).
-        share: column -> mean share of unchanged images that are more certain, at each strength.
+        strength: ascending from 0 for the original images, shape (S,).
+        share: column -> mean share of original images that are more certain, at each strength.
     """
 
     kind: str
@@ -37,8 +37,8 @@ class Strengths:
     """Scores of images under growing corruption.
 
     Attributes:
-        images: N.
-        kinds: ways to make them worse.
+        images: number N of images.
+        kinds: kinds of corruption.
     """
 
     images: int
@@ -46,7 +46,7 @@ class Strengths:
 
     @style.drawing()
     def draw(self, *, width: float = style.WIDTH) -> "Figure":
-        """Draw one panel per kind and a line with a band per column; one half is the value of the original images."""
+        """Draw one panel per kind, with a line and a band per column; 0.5 is the value of the original images."""
         names = list(self.kinds[0].share)
         lines = -(-len(self.kinds) // COLUMNS)
         figure = style.new_figure(lines * HEIGHT + style.legend_height(names, width) + 6, width)

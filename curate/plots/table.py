@@ -1,4 +1,4 @@
-"""Every kind of chart by name; importing this loads nothing."""
+"""The table of chart kinds by name; importing this is cheap."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,10 +16,10 @@ class Kind:
     """A kind of chart.
 
     Attributes:
-        where: its class, and the module that holds it.
-        shows: what it shows.
-        needs: what it needs.
-        options: that it reads, by their names in Python, next to every kind's.
+        where: its module and class.
+        shows: description of the chart.
+        needs: description of the required columns.
+        options: Python names of its options, in addition to the common ones.
     """
 
     where: str
@@ -65,11 +65,7 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
 
 
 def kind_of(name: str) -> Kind:
-    """Return a kind by name.
-
-    Raises:
-        InputError: for an invalid name, with the nearest.
-    """
+    """Return a kind by name; InputError with the nearest name if invalid."""
     if name not in KINDS:
         raise InputError(f"unknown kind {name!r}{closest(name, KINDS)} (kinds: {', '.join(KINDS)})")
     return KINDS[name]

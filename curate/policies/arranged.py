@@ -1,4 +1,4 @@
-"""A subset with added columns or another order: written in bounded memory, and compared with a written one."""
+"""Subsets with added columns or another row order: written in bounded memory, and verified."""
 
 import os
 import tempfile
@@ -28,18 +28,18 @@ N_LOOKED_AT = 16_384  # rows that are compared one by one, to name those that di
 
 
 class Ranked:
-    """Receives kept rows in table order and yields them in the order picked; an ``Arranged``.
+    """Receives kept rows in table order and yields them in the order of the picks; an ``Arranged``.
 
-    Rows wait in their own file that is gone at the end, so a batch may be larger than memory.
+    Rows are buffered in a temporary file, so a batch may be larger than memory.
 
     Args:
         schema: of the table.
         picks: table row of each pick, in the order picked, shape (K,).
-        of_picks: columns about the picks, K rows in the order picked.
+        of_picks: added columns of the picks, K rows in the order of the picks.
         meanings: of these columns.
 
     Raises:
-        InputError: if the table has a column of that name, and another that its own would be renamed to.
+        InputError: if the table has both an added column's name and the name that its own would be renamed to.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Ranked:
         self._starts.append(self._starts[-1] + kept.num_rows)
 
     def finish(self) -> Iterator[pa.Table]:
-        """Yield the rows in the order picked, in pieces."""
+        """Yield the rows in the order of the picks, in parts."""
         if self._writer is None:
             return
         with _room():
@@ -79,7 +79,7 @@ class Ranked:
                 yield pa.Table.from_arrays([*ranked.columns, *of_picks.columns], schema=self.schema)
 
     def _take(self, batches: pa.RecordBatchFileReader, places: NDArray[np.int64]) -> pa.Table:
-        """Return some of the waiting rows, in the given order."""
+        """Return buffered rows, in the given order."""
         order = np.argsort(places)
         rows = places[order]
         pieces = []
@@ -90,14 +90,14 @@ class Ranked:
         return taken.take(pa.array(np.argsort(order)))
 
     def close(self) -> None:
-        """Remove the file that buffers rows."""
+        """Remove the temporary file."""
         if self._folder is not None:
             self._folder.cleanup()
 
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Return the temporary folder without space to buffer rows, which is not the output folder."""
+    """Raise InputError, naming the temporary folder, if its disk is full inside the block."""
     try:
         yield
     except OSError as error:
@@ -109,11 +109,7 @@ def _room() -> Iterator[None]:
 
 
 def passed_through(schema: pa.Schema, taken: list[str]) -> list[pa.Field]:
-    """Return the table's columns; those with a name that is taken become ``source_<name>``.
-
-    Raises:
-        InputError: if that name is taken too.
-    """
+    """Return the table's columns; conflicting names become ``source_<name>``; InputError if that name exists too."""
     names = set(schema.names)
     fields = []
     for field in schema:
@@ -131,11 +127,11 @@ class Expected:
     """The columns that a subset adds to its K rows.
 
     Attributes:
-        columns: what it reports for each, K rows.
+        columns: the added columns, K rows.
         hashes: of their keys, shape (K,) uint64.
-        rows: of the table, shape (K,) int64.
-        ordered: whether the order of the rows counts.
-        file: what it is called in words: ``subset`` or ``batch``.
+        rows: indices in the table, shape (K,) int64.
+        ordered: whether the order of the rows must match.
+        file: its name in messages: ``subset`` or ``batch``.
     """
 
     columns: pa.Table
@@ -146,14 +142,14 @@ class Expected:
 
 
 def compare_arranged(source: Table, expected: Expected, subset: Table, differ: Differ, problem: Problem) -> None:
-    """Compare a subset with a newly derived one: its added columns and the table's own.
+    """Compare a subset with a repeated decision: its added columns and the table's columns.
 
     Args:
         source: the input, its rows in any order.
-        expected: as derived again.
+        expected: the repeated decision.
         subset: as written.
-        differ: called for each row that differs.
-        problem: called with what differs and is no row.
+        differ: called for each different row.
+        problem: called for each other difference.
     """
     source, columns = source.stored, expected.columns
     fields = passed_through(source.schema, columns.schema.names)
@@ -177,12 +173,12 @@ def _name(key: bytes) -> str:
 
 
 def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows of a subset whose value differs from the table's; numbers may differ by rounding.
+    """Return the rows of a subset whose value differs from the table's, up to rounding.
 
     Args:
-        now: a column as derived.
-        then: the same, as written, shape (M,).
-        rows: the row of ``now`` of each of ``then``, shape (M,); -1 if absent, which is not looked at.
+        now: the column of the table.
+        then: the column of the subset, shape (M,).
+        rows: index into ``now`` for each of ``then``, shape (M,); -1 for rows to skip.
     """
     places = np.flatnonzero(rows >= 0)
     return places[unequal(now.take(pa.array(rows[places])), then.take(pa.array(places)), close=CLOSE)]

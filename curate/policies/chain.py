@@ -1,4 +1,4 @@
-"""The chain of receipts: each refers to its input, next to which lies the receipt of the previous step."""
+"""The chain of receipts: each refers to its input table, next to which is the receipt of the previous step."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class Link:
 
     Attributes:
         path: of the receipt.
-        noted: as read.
-        source: the table that it was made from, where that is now; None where it is gone.
+        noted: its content.
+        source: present path of its input table; None if missing.
     """
 
     path: AnyPath
@@ -41,7 +41,7 @@ class Link:
 
     @property
     def is_calibration(self) -> bool:
-        """Whether it is the receipt of an applied calibration, which decides nothing."""
+        """Whether it is the receipt of an applied calibration, which decides no rows."""
         return is_applied(self.noted)
 
     @property
@@ -56,11 +56,7 @@ class Link:
 
 
 def receipt_of(path: AnyPath) -> AnyPath:
-    """Return the receipt at a path: a receipt, or a subset or decisions with a receipt next to it.
-
-    Raises:
-        InputError: for a table without a receipt.
-    """
+    """Return the receipt at a path: a receipt, or next to a subset or decisions; InputError for a table without one."""
     if path.suffix != ".parquet" or not path.is_file():
         return path
     beside = receipt_beside(path)
@@ -73,12 +69,12 @@ def links(receipt: AnyPath, searched: Searched, table: AnyPath | None = None) ->
     """Yield a receipt, then the receipt of its input, and so on to a table without receipt.
 
     Args:
-        receipt: the last of them.
-        searched: where inputs may be; of the earlier ones their own folders are searched, too.
-        table: the input of the last, if it was moved.
+        receipt: the last one.
+        searched: folders of inputs; the folders of the receipts are searched too.
+        table: the input of the last receipt, if it was moved.
 
     Raises:
-        InputError: for a receipt that is not as it was written, or a chain of more than ``MOST`` or without an end.
+        InputError: for a malformed receipt, or a chain of more than ``MOST`` or with a cycle.
     """
     seen: set[AnyPath] = set()
     waiting: AnyPath | None = receipt
@@ -93,19 +89,17 @@ def links(receipt: AnyPath, searched: Searched, table: AnyPath | None = None) ->
 
 
 def links_after(table: AnyPath, searched: Searched) -> list[Link]:
-    """Return the steps applied to a table, and their successors.
+    """Return the steps applied to a table, and their successors, each after the step whose output it read.
 
-    Their receipts are in its folder, or a pipeline that wrote the folder put them elsewhere, such as ``curate clean``.
+    Their receipts are in the table's folder, or where a pipeline that wrote the folder put them, such as ``curate
+    clean``.
 
     Args:
-        table: that was scored.
-        searched: where inputs may be.
-
-    Returns:
-        Each after the step whose output it read; otherwise by name.
+        table: the scored table.
+        searched: folders of inputs.
 
     Raises:
-        InputError: for a receipt that is not as it was written, or more than ``MOST``.
+        InputError: for a malformed receipt, or more than ``MOST``.
     """
     receipts = _receipts_in(table.parent)
     if len(receipts) > MOST:
@@ -133,7 +127,7 @@ def _receipts_in(folder: AnyPath) -> list[AnyPath]:
 
 
 def _noted(path: AnyPath) -> Iterator[dict[str, Any]]:
-    """Yield the receipt of a step; nothing for a pipeline or a round, whose steps have their own."""
+    """Yield the receipt of a step; nothing for a pipeline or a round, whose steps have separate receipts."""
     _, receipt = read_json(path, "a receipt that curate wrote")
     if isinstance(receipt, dict) and receipt.get("kind") in (KIND, APPLIED_KIND):
         yield read_step(path)

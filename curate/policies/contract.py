@@ -1,4 +1,4 @@
-"""The interface of a policy, the table of all policies, and the run of each."""
+"""The interface of policies, the table of all policies, and the function that runs them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -19,29 +19,18 @@ FILTER = "filter"
 
 
 class Policy(Protocol[R]):
-    """A request to a table, with all its parameters: decides every row."""
+    """A validated request with all its parameters, which decides every row of a table."""
 
     @property
     def files(self) -> Files:
         """Additional files that it reads and writes."""
 
     def decide(self, table: Table) -> Decided[R]:
-        """Decide every row of a table.
-
-        Args:
-            table: with a unique ``key``.
-
-        Raises:
-            InputError: for a column, key or parameter that cannot be used.
-        """
+        """Decide every row of a table with a unique ``key``; InputError for an unusable column, key or parameter."""
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the policy that wrote ``Decided.policy``; a file is the path where it is now.
-
-        Raises:
-            InputError: if it is invalid.
-        """
+        """Return the policy that wrote ``Decided.policy``, with present paths of files; InputError if it is invalid."""
 
 
 WHERE: dict[
@@ -59,11 +48,7 @@ POLICIES: Mapping[str, type[Policy[Result]]] = Lazy(WHERE)
 
 
 def policy_of(rules: Sequence[Any]) -> type[Policy[Result]]:
-    """Return the policy that the rules of a receipt belong to.
-
-    Raises:
-        InputError: for several rules of a policy that has one.
-    """
+    """Return the policy class for the rules of a receipt; InputError for several rules of a policy that has one."""
     name = name_of(rules)
     if name != FILTER and len(rules) != 1:
         raise InputError(f"expected one rule in the receipt of {name}, got {len(rules)}; restore it from a backup")
@@ -71,7 +56,7 @@ def policy_of(rules: Sequence[Any]) -> type[Policy[Result]]:
 
 
 def name_of(rules: Sequence[Any]) -> str:
-    """Return the name of the policy that the rules of a receipt belong to."""
+    """Return the name of the policy for the rules of a receipt."""
     named = [str(rule.get("rule")) for rule in rules if isinstance(rule, Mapping)]
     return next((name for name in named if name in POLICIES), FILTER)
 
@@ -85,9 +70,9 @@ def apply(
     """Decide every row of a table, and write the outputs.
 
     Args:
-        policy: what is requested.
-        table: has a unique ``key``; it is never changed.
-        out: subset to write, a name ending in ``.parquet``, here or in a store; may be None in a dry run.
+        policy: with its parameters.
+        table: with a unique ``key``; never changed.
+        out: path of the subset, ending in ``.parquet``, on a disk or in a store; may be None in a dry run.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
 
@@ -95,7 +80,7 @@ def apply(
         counts, notes and paths.
 
     Raises:
-        InputError: for a table, parameter or output that cannot be used; nothing is written then.
+        InputError: for an unusable table, parameter or output; nothing is written.
     """
     files = policy.files
     with nullcontext() if dry_run else outputs_for(table, out, files, overwrite=overwrite) as outputs:

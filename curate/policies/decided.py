@@ -1,4 +1,4 @@
-"""The decisions of a policy on every row, not yet written, and its result as a value."""
+"""The decisions of a policy on all rows, before they are written, and its result."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
@@ -24,17 +24,17 @@ class Result(Printed):
     """The result of a policy, as its command prints it.
 
     Attributes:
-        n_rows: rows that came in; kept + dropped + undecided + failed.
+        n_rows: input rows: kept + dropped + undecided + failed.
         kept: rows of the subset.
-        dropped_by: rule as typed, or why -> rows that it dropped.
-        undecided_by: rule as typed, or what is missing -> rows that could not be judged.
+        dropped_by: rule as typed, or reason -> dropped rows.
+        undecided_by: rule as typed, or missing value -> undecided rows.
         failed_by: status -> rows.
-        notes: facts for the user, its own each class; sentences where a receipt holds them.
-        examples: a few decisions: ``why`` they are shown (such as ``worst``), ``key`` and ``reason``.
-        classes: class -> rows in, rows kept, by the column ``label``; if absent, the same of clusters.
+        notes: notes for the user, a class per kind; sentences if read from a receipt.
+        examples: a few decisions: ``why`` (such as ``worst``), ``key`` and ``reason``.
+        classes: class -> input rows, kept rows, by the column ``label``; without it, by cluster.
         classes_of: ``class``, ``cluster``, or the name of another column.
-        input_digest: of the rows that were read, whatever their order.
-        subset: path written; None in a dry run, as ``decisions`` and ``receipt``.
+        input_digest: of the rows read, independent of their order.
+        subset: written path; None in a dry run, as ``decisions`` and ``receipt``.
     """
 
     n_rows: int = 0
@@ -58,14 +58,14 @@ class Result(Printed):
     IN_RECEIPT: ClassVar[tuple[str, ...]] = ()  # fields of a policy's own that its receipt holds
 
     def paths(self) -> dict[str, AnyPath | None]:
-        """Return the files written, by name; None for those that were not."""
+        """Return the written files by name; None if not written."""
         return {name: getattr(self, name) for name in self.FILES}
 
     def account(self, undecided: Callable[[str], str] = str) -> list[tuple[str, int, str]]:
-        """Return the outcomes of all rows, as rows of a table: how many, and why.
+        """Return the outcomes of all rows, as rows of a table: outcome, number and reason.
 
         Args:
-            undecided: a text on each reason why rows are undecided.
+            undecided: turns a reason for undecided rows into its text.
         """
         rows = [("rows in", self.n_rows, ""), ("kept", self.kept, "")]
         rows += [("dropped", n, why) for why, n in self.dropped_by.items()]
@@ -73,12 +73,12 @@ class Result(Printed):
         return [*rows, *(("failed", n, status) for status, n in self.failed_by.items())]
 
     def lines(self) -> list[str | Grid]:
-        """Return the account of all rows, and where the files lie, as the command prints them."""
+        """Return the account of all rows, and the written files, as lines for the terminal."""
         files = [f"{name}: {path}" for name, path in self.paths().items() if path is not None]
         return [Grid(self.account(), right=1), *files]
 
     def facts(self) -> dict[str, Any]:
-        """Return the receipt's facts next to the counts, as plain JSON."""
+        """Return the facts for the receipt in addition to the counts, as plain JSON."""
         names = ("dropped_by", "undecided_by", "failed_by", *self.IN_RECEIPT)
         return {name: getattr(self, name) for name in names}
 
@@ -102,11 +102,11 @@ Compare = Callable[[Table, Differ, Problem], None]
 
 
 class Arranged(Protocol):
-    """Kept rows whose subset has other columns, or another order, than the table.
+    """A writer of a subset with other columns, or another order, than the table.
 
     Attributes:
         schema: of the subset.
-        meanings: of the columns that the table has not.
+        meanings: of the columns that the table lacks.
     """
 
     schema: pa.Schema
@@ -116,7 +116,7 @@ class Arranged(Protocol):
         """Add the next kept rows, in the order of the table."""
 
     def finish(self) -> Iterator[pa.Table]:
-        """Yield the subset, once all kept rows are there."""
+        """Yield the subset, after all kept rows were added."""
 
     def close(self) -> None:
         """Release temporary files and memory, also without `finish`."""
@@ -128,23 +128,23 @@ class Decided(Generic[R]):
 
     Attributes:
         table: the input.
-        policy: parameters as plain JSON, one entry a rule; goes into receipt and metadata. A file that was read is
-            its ``path`` and ``digest``.
+        policy: parameters as plain JSON, one entry per rule, for receipt and metadata. Files are recorded by ``path``
+            and ``digest``.
         outcome: shape (N,), codes of ``curate.policies.outcomes``.
         hashes: of the keys, shape (N,) uint64, in the order of the table.
-        digest: of the rows that were read, whatever their order.
-        words: makes the decisions of a slice.
+        digest: of the rows read, independent of their order.
+        words: writes the decisions of a slice of rows.
         schema: of the decisions.
         meanings: of the columns of the decisions.
-        result: all that is known before the counts.
-        examples: why -> rows to show of the decisions; by default the first dropped rows.
+        result: the result without counts.
+        examples: reason -> rows to show as examples; by default the first dropped rows.
         more: further tables to write, by name.
-        more_meanings: of their columns, by name of the table.
-        texts: the content of further files by name, from the paths they will have; None for none.
-        arranged: what becomes of kept rows; None to write them as they are.
-        compare: compares a subset that is arranged with what is derived again; None to compare rows as they are.
-        same_classes: column that is added -> column of the table that it shares its classes with.
-        grouped_by: the column of the groups whose losses are reported; None for ``label``, else ``cluster``.
+        more_meanings: of the columns of these tables.
+        texts: returns the content of further files by name, from their final paths; None for none.
+        arranged: writer of the kept rows; None to write them unchanged.
+        compare: compares an arranged subset with a repeated decision; None if rows are unchanged.
+        same_classes: added column -> column of the table with the same classes.
+        grouped_by: the column of the groups in the report; None for ``label``, else ``cluster``.
     """
 
     table: Table
@@ -178,7 +178,7 @@ class Decided(Generic[R]):
 
 
 def tally(outcome: np.ndarray) -> list[int]:
-    """Return the rows of each outcome; counted per code, since bincount needs eight bytes per row."""
+    """Return the number of rows of each outcome; counted per code, since bincount needs eight bytes per row."""
     return [int(np.count_nonzero(outcome == code)) for code in range(len(OUTCOMES))]
 
 
@@ -198,7 +198,7 @@ def counted_result(decided: Decided[R]) -> R:
 
 
 def _decisions(decided: Decided[Result], rows: np.ndarray) -> Iterator[dict[str, Any]]:
-    """Yield the decisions of some rows (M ascending indices), reading only their row groups."""
+    """Yield the decisions of M ascending rows, reading only their row groups."""
     if not len(rows):
         return
     names = [name for name in (KEY, STATUS, ERROR) if name in decided.table.schema.names]
@@ -209,14 +209,14 @@ def _decisions(decided: Decided[Result], rows: np.ndarray) -> Iterator[dict[str,
 
 
 def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
-    """Return how many rows failed (N, bool) by status; empty for a table without statuses."""
+    """Return the number of failed rows (mask (N,)) by status; empty for a table without statuses."""
     if not failed.any() or STATUS not in table.schema.names or not is_text(table.schema.field(STATUS).type):
         return {}
     return {str(kind): n for kind, _, n in _counts(table, STATUS, failed).iter_rows() if n}
 
 
 def _counts(table: Table, column: str, inside: np.ndarray) -> pl.DataFrame:
-    """Return each value of a column as text, its rows, and how many of them are inside, shape (N,)."""
+    """Return each value of a column as text, its rows, and the number of rows in the mask ``inside``, shape (N,)."""
     names, counts = [pa.array([], pa.string())], [np.zeros((0, 2), np.int64)]  # of each batch: outside, inside
     for start, batch in numbered(table.batches([column], compact=True)):
         values = batch.column(0)
@@ -235,7 +235,7 @@ def _counts(table: Table, column: str, inside: np.ndarray) -> pl.DataFrame:
 
 
 def _first(mask: np.ndarray, n: int) -> np.ndarray:
-    """Return the first n places, shape (n,) or less, of an array (N,) bool that are true."""
+    """Return the indices of the first n true values of a mask (N,)."""
     block = 1 << 20
     parts: list[np.ndarray] = [np.zeros(0, np.int64)]
     for start in range(0, len(mask), block):
@@ -248,7 +248,7 @@ def _first(mask: np.ndarray, n: int) -> np.ndarray:
 def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, int]]]:
     """Return the column of groups, and the input and kept rows of each group, largest first.
 
-    Images that are gone from the source do not count: no policy dropped them.
+    Images that are gone from the source are not counted, since no policy dropped them.
     Groups are the values of the column that the policy names, else of ``label``, else of ``cluster``; {} without any.
     """
     table = decided.table
@@ -266,7 +266,7 @@ def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, i
 
 
 def _gone(decided: Decided[Result]) -> np.ndarray:
-    """Return which rows failed because their image is gone from the source, shape (N,)."""
+    """Return a mask of the rows that failed because their image is gone from the source, shape (N,)."""
     gone = decided.outcome == FAILED
     if gone.any():
         status = [batch.column(0).cast(pa.string()) for batch in decided.table.batches([STATUS])]
@@ -275,7 +275,7 @@ def _gone(decided: Decided[Result]) -> np.ndarray:
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield each batch with the number of its first row."""
+    """Yield the index of each batch's first row, and the batch."""
     start = 0
     for batch in batches:
         yield start, batch
@@ -283,7 +283,7 @@ def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Record
 
 
 def plain_words(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None, pa.Array | None]:
-    """Return key, as plain text, status and error of a batch; None for a column that is missing or not text."""
+    """Return key (as plain text), status and error of a batch; None for a column that is missing or not text."""
     key = plain(batch.column(KEY)).cast(pa.string())
     extra = []
     for name in (STATUS, ERROR):

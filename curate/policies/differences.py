@@ -1,4 +1,4 @@
-"""The differences between a policy decided again and the files it wrote."""
+"""Comparison of a repeated policy decision with the files it wrote."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -28,17 +28,17 @@ _NUMBER = r"[-+]?\d[\d.,]*(e[-+]?\d+)?"
 
 @dataclass
 class Verification(VerificationResult):
-    """The result of deriving a subset again.
+    """The result of repeating a decision.
 
     Attributes:
-        n_rows: rows of the table as it is now.
-        n_different: rows whose decision, or whose content in the subset, is not what was derived.
+        n_rows: rows of the present table.
+        n_different: rows whose decision, or content in the subset, differs.
         different: the first ten of them.
-        notes: everything else that is not as the receipt says (digests, missing rows, files that changed).
-        problems: how many of the notes are differences.
-        same_order: whether the rows of the input are in the order of the decisions.
-        input: the table, where it is now.
-        model: the weights that scored it, by name and digest; empty where it does not say.
+        notes: all other findings (digests, missing rows, changed files).
+        problems: number of the notes that are differences.
+        same_order: whether the input has the row order of the decisions.
+        input: present path of the table.
+        model: name and digest of the weights that scored it; empty if unknown.
     """
 
     n_rows: int = 0
@@ -56,31 +56,31 @@ class Verification(VerificationResult):
         return not self.n_different and not self.problems
 
     def differ(self, row: Difference) -> None:
-        """Count one row that differs, and name it if it is among the first."""
+        """Count a different row, and record it if it is among the first."""
         self.n_different += 1
         if len(self.different) < N_NAMED:
             self.different.append(row)
 
     def problem(self, finding: Finding) -> None:
-        """Record a difference that is not of a row."""
+        """Record a difference that does not concern a row."""
         self.problems += 1
         self.notes.append(finding)
 
     def check_digest(self, what: str, digest: str, expected: str) -> None:
-        """Record an input that is not the one that was read then."""
+        """Record an input whose digest differs from the recorded one."""
         if digest != expected:
             self.problem(Finding(findings.OTHER_DIGEST, what, digest, expected))
 
 
 def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verification, *, texts: bool = True) -> None:
-    """Compare decisions and subset with the policy decided again, in any order of the input's rows.
+    """Compare decisions and subset with the repeated decision, for any row order of the input.
 
     Args:
-        again: as decided now.
-        decisions: as written then.
-        subset: as written then.
-        result: takes what differs.
-        texts: whether reasons and rules are compared too; not where they name files that lie elsewhere now.
+        again: the repeated decision.
+        decisions: as written.
+        subset: as written.
+        result: records the differences.
+        texts: whether to compare reasons and rules too; False if they contain paths of moved files.
     """
     result.same_order = _compare_decisions(again, decisions, result)
     if result.same_order:
@@ -95,7 +95,7 @@ def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verif
 
 
 def _compare_decisions(again: Again, decisions: Table, result: Verification) -> bool:
-    """Compare decisions by key; return whether both files have the same order."""
+    """Compare decisions by key; return whether both have the same row order."""
     decisions.require(["decision"])
     codes = pa.array(OUTCOMES)
     was_hashes, noted = key_hashes(decisions), [np.empty(0, np.int16)]
@@ -111,7 +111,7 @@ def _compare_decisions(again: Again, decisions: Table, result: Verification) -> 
 
 
 def _compare_words(again: Again, decisions: Table, result: Verification, leave_out: Collection[str]) -> None:
-    """Name rows with the same decision but another number or text."""
+    """Record rows with the same decision but another number or text."""
     shared = set(decisions.schema.names) - set(leave_out)
     names = [field.name for field in again.schema if field.name in shared and field.name not in (KEY, "decision")]
     waiting = _Aligned(decisions, [KEY, "decision", *names])
@@ -130,7 +130,7 @@ def _compare_words(again: Again, decisions: Table, result: Verification, leave_o
 
 
 def _unlike_words(names: list[str], now: pa.RecordBatch, old: pa.RecordBatch) -> dict[int, str]:
-    """Return row -> the first column that differs, for rows with the same decision."""
+    """Return row -> the first different column, for rows with the same decision."""
     differing: dict[int, str] = {}
     alike = pc.equal(now.column("decision"), plain(old.column("decision")).cast(pa.string()))
     for name in names:
@@ -159,7 +159,7 @@ def _name_extra(table: Table, extra: np.ndarray, kind: str, result: Verification
 
 
 def _first_named(table: Table, rows: np.ndarray) -> list[str]:
-    """The keys of the first rows; others are only counted."""
+    """Return the keys of the first rows."""
     return [*named(table, rows[:N_NAMED]), *[""] * max(0, len(rows) - N_NAMED)]
 
 
@@ -195,7 +195,7 @@ def compare_rows(again: Again, subset: Table, result: Verification) -> None:
 
 
 class _Aligned:
-    """Returns the rows of a table in pieces of requested length."""
+    """Returns the rows of a table in slices of requested length."""
 
     def __init__(self, table: Table, columns: list[str] | None = None) -> None:
         self.table, self.batches = table, table.batches(columns)

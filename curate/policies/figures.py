@@ -1,4 +1,4 @@
-"""The numbers of a receipt compared with newly derived ones: those that differ, by name."""
+"""Comparison of the numbers in a receipt with newly computed ones, by name."""
 
 import json
 import math
@@ -16,7 +16,7 @@ FIXED = frozenset({"kind", "format", "curate", "input", "read", "hash", "outputs
 
 
 def facts_of(decided: Decided[Result]) -> dict[str, Any]:
-    """Return the facts of a decided policy for its receipt, as plain JSON: rules, counts, reasons and so on."""
+    """Return the facts of a decided policy for its receipt, as plain JSON: rules, counts, reasons and others."""
     model, facts = decided.table.metadata.get("model"), counted_result(decided).facts()
     return plain_json({"model": model, "policy": decided.policy, "counts": decided.counts(), **facts})
 
@@ -41,14 +41,14 @@ def is_file(value: object) -> bool:
 def unequal(
     now: Any, then: Any, name: str = "", *, texts: bool = True, missing: object = MISSING
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, value now and value then of everything that differs between two JSON values.
+    """Yield name, new value and old value of all differences between two JSON values.
 
     Args:
-        now: as derived.
-        then: as noted.
-        name: of both, in front of the names inside, such as ``counts`` of ``counts.kept``.
-        texts: whether texts are compared.
-        missing: value of a name that one of both lacks; None if that is no difference from null.
+        now: the new value.
+        then: the recorded value.
+        name: prefix of the names inside, such as ``counts`` in ``counts.kept``.
+        texts: whether to compare texts.
+        missing: value of a name that either lacks; None to treat it as null.
     """
     if isinstance(now, dict) and isinstance(then, dict):
         for key in {**now, **then}:
@@ -73,13 +73,13 @@ def _same(now: Any, then: Any) -> bool:
 
 
 def unlike_tables(now: pa.Table, then: pa.Table, name: str, *, texts: bool) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, value now and value then of what differs between two tables with rows in the same order.
+    """Yield name, new value and old value of the differences between two tables with the same row order.
 
     Args:
-        now: as derived.
-        then: as written.
+        now: the new table.
+        then: the written table.
         name: of the file.
-        texts: whether texts are compared.
+        texts: whether to compare texts.
     """
     if now.schema.names != then.schema.names:
         yield f"{name}: columns", ", ".join(now.schema.names), ", ".join(then.schema.names)

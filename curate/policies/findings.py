@@ -1,4 +1,4 @@
-"""Findings of a comparison with written files, as facts, which ``curate verify`` prints."""
+"""Findings when written files are compared, which ``curate verify`` prints."""
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
@@ -32,17 +32,17 @@ class VerificationResult(ABC):
 
 @dataclass(frozen=True)
 class Difference:
-    """A row that differs from the derived one.
+    """A row that differs from the repeated decision.
 
     Attributes:
-        kind: DECISION; SCORE, a number that decides, where the decision is the same; REASON, or another text; GONE,
-            of the input; LACKING, of the subset, which should hold it; EXTRA, in a subset that should not; RANK; VALUE,
-            of a column; LATER_VALUE, of some row after number ``now``.
-        key: of the row; empty for those that are only counted.
+        kind: DECISION; SCORE, a deciding number, with the same decision; REASON, or another text; GONE from the input;
+            LACKING in the subset; EXTRA in the subset; RANK; VALUE of a column; LATER_VALUE, of some row after number
+            ``now``.
+        key: of the row; empty if only counted.
         now: the decision, the score, the text, or the rank; None if absent.
-        then: the same, as written.
-        column: whose value differs.
-        file: ``subset`` or ``batch``, that holds the other value.
+        then: the same, as written before.
+        column: the column whose value differs.
+        file: ``subset`` or ``batch``, whose value differs.
     """
 
     kind: str
@@ -58,18 +58,16 @@ class Finding:
     """Another difference from the receipt.
 
     Attributes:
-        kind: REORDERED, of the input, whose rows were compared by key; OTHER_DIGEST, of an input; TWICE, of rows of the
-            subset; OTHER_COLUMNS; FILE_GONE; FILE_CHANGED; OTHER_BYTES, of an input whose rows say the same as far as
-            they were read; OTHER_BESIDE, of a file that was read next to it; NEITHER, of files of its name, of which
-            none has its bytes; NOT_NEAREST, where the one near the receipt has not; REWRITTEN, of an input that was
-            named, or has another order; MOVED, of a file found elsewhere; OTHER_MODEL, of the weights that made the
-            input; OTHER_VERSION, of this package; OTHER_PACKAGE, or of Python; OTHER_FIGURE, of the receipt; NOT_AGAIN,
-            of a figure that takes the images; OTHER_RULES, where all that was read and written is as noted, and the
-            rules give something else; OTHER_FORM, of a receipt that lacks figures of today, or has figures that are no
-            longer derived.
+        kind: REORDERED, an input compared by key; OTHER_DIGEST of an input; TWICE, rows of the subset; OTHER_COLUMNS;
+            FILE_GONE; FILE_CHANGED; OTHER_BYTES, an input with equal rows in the columns read; OTHER_BESIDE, another
+            file read; NEITHER, no file of its name has its bytes; NOT_NEAREST, the file near the receipt does not;
+            REWRITTEN, an input given by path, or with another row order; MOVED, a file found elsewhere; OTHER_MODEL
+            that scored the input; OTHER_VERSION of this package; OTHER_PACKAGE, or Python; OTHER_FIGURE in the receipt;
+            NOT_AGAIN, a figure that needs the images; OTHER_RULES, equal files but another decision; OTHER_FORM, a
+            receipt of a version with other figures.
         what: the path, or ``the input``; the name of a figure; for OTHER_COLUMNS ``subset`` or ``batch``; the package.
-        now: the digest or version; the path where a file is.
-        then: the digest or version that the receipt names; the path where a file was.
+        now: the present digest or version, or path of a file.
+        then: the recorded digest or version, or path of a file.
     """
 
     kind: str

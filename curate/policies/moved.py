@@ -1,4 +1,4 @@
-"""Files of a receipt, found at their path, next to the receipt, or below given folders."""
+"""Search for the files of a receipt: at their path, next to the receipt, or below given folders."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ MOST_FILES = 1_000_000  # below the folders that are searched
 
 @dataclass(frozen=True)
 class Searched:
-    """Where files may be.
+    """Folders to search for files.
 
     Attributes:
         folder: of the receipt.
-        roots: folders to search; where there are any, nothing outside of them and of ``folder`` is read.
+        roots: further folders; if there are any, nothing outside of them and ``folder`` is read.
     """
 
     folder: AnyPath
@@ -34,18 +34,18 @@ class Searched:
     def find(self, path: AnyPath, digests: Sequence[str | None] = (), names: Sequence[str] = ()) -> AnyPath | None:
         """Return the present path of a file or folder; None if it is not found.
 
-        Looked at in this order: the folder of the receipt and below it as before, its own place, files of its name
-        below the roots, and all other files there. Where it is both near the receipt, as in a folder that was copied,
-        and in its own place, the digest decides, and the one near the receipt is taken where neither has it, its own
-        place where none is known. Below the roots it is known by its digest alone, where there is one.
+        Searched in this order: the folder of the receipt with the same relative path, the original path, files of the
+        same name below the roots, and all other files there. If the file is both near the receipt, as in a copied
+        folder, and at its original path, the digest decides; if neither matches, the file near the receipt is used, and
+        without a digest the original path. Below the roots only files with the digest match, if there is one.
 
         Args:
-            path: where it was.
+            path: the original path.
             digests: SHA-256 of its bytes, or of the files of a folder in their order.
             names: of these files.
 
         Raises:
-            InputError: if several of its name are there and no digest reports which; if there are too many files.
+            InputError: if several files have the name and there is no digest, or for too many files.
         """
         if places := self.places(path):
             known = digests if None not in digests else ()
@@ -72,12 +72,12 @@ class Searched:
         return None
 
     def places(self, path: AnyPath) -> list[AnyPath]:
-        """Return the paths with the name of a file: in or below the folder of the receipt, and its own."""
+        """Return paths with the name of a file: in or below the folder of the receipt, and the original path."""
         existing = [place for place in (*self._below(path), path) if self._allowed(place) and place.exists()]
         return list({place.resolve(): place for place in existing}.values())
 
     def is_copied(self, receipt: AnyPath, near: AnyPath, path: AnyPath) -> bool:
-        """Return whether a receipt and a file near it also lie where the file was: their folder was copied."""
+        """Return whether a receipt and a file near it also exist at the original path: their folder was copied."""
         if not (isinstance(near, Path) and isinstance(path, Path) and isinstance(self.folder, Path)):
             return False
         folder, near = self.folder.resolve(), near.parent.resolve() / near.name
@@ -92,18 +92,14 @@ class Searched:
         return self.find(path_to_read(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
 
     def _below(self, path: AnyPath) -> Iterator[AnyPath]:
-        """The path of a file that moved together with the receipt, in its folder or below it."""
+        """Yield the paths of a file that moved together with the receipt, in its folder or below it."""
         yield self.folder / path.name
         if isinstance(self.folder, Path) and isinstance(path, Path):
             for n_parts in range(2, min(len(path.parts), DEEPEST + 1)):
                 yield self.folder.joinpath(*path.parts[-n_parts:])
 
     def refuse_outside(self, path: AnyPath) -> None:
-        """Refuse a file that a link leads out of the roots and of the folder of the receipt.
-
-        Raises:
-            InputError: naming it.
-        """
+        """Raise InputError for a file that a link leads out of the roots and of the folder of the receipt."""
         if not self._allowed(path):
             raise InputError(f"{path} leads to {path.resolve()}, outside of --root; it is not read")
 
@@ -114,7 +110,7 @@ class Searched:
         return named[0] if named else None
 
     def _allowed(self, place: AnyPath) -> bool:
-        """Whether a place may be read: anywhere without roots, else in them or next to the receipt, links resolved."""
+        """Return whether a path may be read: any without roots, else in them or next to the receipt, links resolved."""
         if not self.roots:
             return True
         if isinstance(place, StorePath):
@@ -124,7 +120,7 @@ class Searched:
         return any(real.is_relative_to(root.resolve()) for root in folders)
 
     def _files(self) -> Iterator[Path]:
-        """Regular files below the roots; links are skipped, because they may lead outside."""
+        """Yield the regular files below the roots; links are skipped, because they may lead outside."""
         n = 0
         for root in self.roots:
             for folder, _, names in os.walk(root):
@@ -140,7 +136,7 @@ class Searched:
 
 
 def _has(place: AnyPath, digests: Sequence[str | None], names: Sequence[str]) -> bool:
-    """Whether a file, or the files of a folder, have the given SHA-256."""
+    """Return whether a file, or the files of a folder, have the given SHA-256."""
     files = [place / name for name in names] if place.is_dir() else [place]
     if not digests or len(files) != len(digests) or not all(file.is_file() for file in files):
         return False

@@ -1,4 +1,4 @@
-"""The outcomes of a row under a policy."""
+"""The possible outcomes of a row under a policy."""
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +29,10 @@ def decision_rows(
     """Return M rows of decisions.
 
     Args:
-        schema: of the decisions; a column that is not given is null.
+        schema: of the decisions; missing columns are null.
         row: key, status and error of each.
         outcome: codes of ``OUTCOMES``, shape (M,).
-        reason: texts, shape (M,); of rows that were not scored, what is wrong is put in.
+        reason: texts, shape (M,); replaced by the failure for rows that were not scored.
         columns: other columns of the decisions, by name.
     """
     keys, status, error = row

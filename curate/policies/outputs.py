@@ -1,4 +1,4 @@
-"""The files of every policy: subset, decisions, receipt and more, written atomically."""
+"""The output files of every policy: subset, decisions, receipt and others, written atomically."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,15 +28,15 @@ STREAM_ROWS = ROW_GROUP_ROWS  # all columns at once: few rows keep the memory lo
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a policy next to its table, subset, decisions and receipt.
+    """The files of a policy other than its table, subset, decisions and receipt.
 
     Attributes:
-        tables: other tables that are read.
-        read: option -> file that is read, and that nothing may be written over.
-        quoted: (option, file), of files whose content is in the receipt itself: nothing may be written over them
-            either, and what becomes of them later is nothing to the receipt.
-        more: further tables that are written, such as ``groups``: ``NAME.groups.parquet``.
-        texts: further files that are no tables, with their endings, such as ``audit.csv``: ``NAME.audit.csv``.
+        tables: other input tables.
+        read: option -> input file, which must not be overwritten.
+        quoted: (option, file) whose content is stored in the receipt: they must not be overwritten, but may change
+            later.
+        more: further output tables, such as ``groups``: ``NAME.groups.parquet``.
+        texts: further output files, with their suffixes, such as ``audit.csv``: ``NAME.audit.csv``.
     """
 
     tables: tuple[Table, ...] = ()
@@ -50,9 +50,9 @@ class Outputs:
     """The output names that belong together: ``NAME.parquet`` and the files next to it.
 
     Args:
-        subset: ends in ``.parquet``; of this machine, or of a store.
-        files: what the policy writes in addition.
-        overwrite: replace what is there.
+        subset: a path ending in ``.parquet``, on a disk or in a store.
+        files: further files of the policy.
+        overwrite: replace existing files.
 
     Raises:
         InputError: for a name with another ending.
@@ -75,15 +75,15 @@ class Outputs:
         return {**self.tables, **self.texts, "receipt": self.receipt}
 
     def table(self, name: str, schema: pa.Schema, metadata: dict[str, Any]) -> TableWriter:
-        """Return the writer of one of the tables."""
+        """Return the writer of an output table."""
         return TableWriter(self.together.draft(self.tables[name]), schema, metadata, overwrite=self.overwrite)
 
     def text(self, path: AnyPath) -> AtomicFile:
-        """Return one of the other files, before it is renamed."""
+        """Return another output file, before it is renamed."""
         return AtomicFile(self.together.draft(path), overwrite=self.overwrite)
 
     def refuse(self, table: Table) -> None:
-        """Refuse to overwrite inputs, or to write next to a table that would be mistaken for one of this set."""
+        """Refuse to overwrite inputs, or to write next to a table that could be mistaken for an output of this run."""
         files = self.files
         for each in (table, *files.tables):
             taken = {file.resolve() for file in each.files}
@@ -101,10 +101,10 @@ class Outputs:
 
 @contextmanager
 def outputs_for(table: Table, out: str | AnyPath | None, files: Files, *, overwrite: bool) -> Iterator[Outputs]:
-    """Yield the outputs of a policy, checked before any work is done, and in a store locked against other processes.
+    """Yield the outputs of a policy, checked before any work, and locked if they are in a store.
 
     Raises:
-        InputError: without a name, for a name that cannot be, an input's, or one that exists and may not be replaced.
+        InputError: for a missing or invalid name, an input's name, or one that exists and may not be replaced.
     """
     if out is None:
         raise InputError("expected a name for the subset (-o kept.parquet), got none; or use --dry-run")
@@ -123,16 +123,17 @@ def write_outputs(
     """Stream all columns, write every table, check the counts, then rename all files together.
 
     Args:
-        decided: what to write.
-        outputs: under which names.
-        facts: of the receipt, next to the counts.
-        states: of the files of every table that was read, before it was read.
+        decided: the decisions
+    .
+        outputs: their names.
+        facts: of the receipt, in addition to the counts.
+        states: of the files of every input table, before it was read.
 
     Returns:
-        The names of the files that were written: a policy may have had nothing for some.
+        The names of the files that were written; some may be omitted.
 
     Raises:
-        InputError: if an input changed since it was read, or the place refuses; nothing has a name then.
+        InputError: if an input changed since it was read, or a file cannot be written; nothing is renamed then.
     """
     described = {"kind": "decisions", "policy": decided.policy, "columns": _described(decided.meanings)}
     writers: dict[str, TableWriter] = {}
@@ -183,14 +184,14 @@ def _refuse_changed(states: Sequence[tuple[Table, list[FileState]]]) -> None:
 
 
 def bytes_read(files: Files) -> dict[str, str]:
-    """Return path -> SHA-256 of every file of this machine that was read next to the table."""
+    """Return path -> SHA-256 of every local file that was read in addition to the table."""
     paths = [*(file for each in files.tables for file in each.files), *map(path_to_read, files.read.values())]
     local = sorted(path.resolve() for path in paths if isinstance(path, Path) and path.is_file())
     return {str(path): file_sha256(path) for path in local}
 
 
 def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
-    """Return the schema of the subset with the table's metadata, and ours."""
+    """Return the schema of the subset, and its metadata."""
     table, arranged = decided.table.stored, decided.arranged
     metadata = {
         **_with_classes(table, decided.same_classes),
@@ -206,11 +207,11 @@ def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
 
 
 def _with_classes(table: Table, same: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata of a table with the names of all its classes, also those without a row in a subset.
+    """Return the metadata of a table with the names of all its classes, even without rows in a subset.
 
     Args:
         table: the input.
-        same: column that is added -> column of the table that it shares its classes with.
+        same: added column -> column of the table with the same classes.
     """
     lists = lists_for_subset(table)
     lists |= {name: lists[column] for name, column in same.items() if column in lists}
@@ -229,7 +230,7 @@ def _described(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWriter) -> np.ndarray:
-    """Write kept rows and all decisions; return the rows of each outcome."""
+    """Write kept rows and all decisions; return the number of rows of each outcome."""
     counts = np.zeros(len(OUTCOMES), np.int64)
     stored = decided.table.stored
     for start, batch in numbered(stored.batches(rows=STREAM_ROWS, compact=True)):
@@ -255,7 +256,7 @@ def _as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _check(decided: Decided[Result], counts: np.ndarray, n_subset: int, n_decisions: int) -> None:
-    """Check that the counts add up before any file is renamed."""
+    """Raise an error unless the counts add up, before any file is renamed."""
     n_rows, *expected = decided.counts().values()
     if counts.tolist() != expected or sum(expected) != n_rows or n_decisions != n_rows or n_subset != expected[0]:
         raise RuntimeError(f"rows do not add up: {counts.tolist()} written, {expected} decided of {n_rows}")

@@ -1,4 +1,4 @@
-"""The receipt of a policy: inputs, request and outputs, from which ``curate verify`` recomputes it."""
+"""The receipt of a policy: inputs, request and outputs, with which ``curate verify`` repeats the decision."""
 
 import platform
 import sys
@@ -45,7 +45,7 @@ FileState = tuple[str, int, int]  # name, size and time of change
 
 
 def state_of(table: Table) -> list[FileState]:
-    """Return name, size and modification time of the files, to detect writes in the meantime."""
+    """Return name, size and modification time of the table's files, to detect changes while it is processed."""
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in table.files]
 
 
@@ -63,10 +63,10 @@ def receipt_json(
     """Return the receipt as JSON text; equal inputs give equal receipts (there is no date in it).
 
     Args:
-        decided: the policy, its input and what became of the rows.
-        facts: what else the policy has to say.
-        outputs: sealed files by name, and how many rows each has.
-        read: path -> SHA-256 of the bytes of every other file that was read.
+        decided: the policy, its input and the decisions.
+        facts: further facts of the policy.
+        outputs: sealed files by name, with their numbers of rows.
+        read: path -> SHA-256 of every other input file.
     """
     table, counts = decided.table, decided.counts()
     receipt = {
@@ -102,7 +102,7 @@ def receipt_json(
 
 
 def environment() -> dict[str, Any]:
-    """Return Python, platform and the versions of the packages that determine the output."""
+    """Return the versions of Python, the platform and the packages that determine the output."""
     packages: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -118,11 +118,7 @@ def environment() -> dict[str, Any]:
 
 
 def read_receipt(path: str | AnyPath) -> dict[str, Any]:
-    """Read a receipt and check its shape.
-
-    Raises:
-        InputError: if the file is missing, too large, not JSON or not a receipt.
-    """
+    """Read a receipt and check its structure; InputError if it is missing, too large, not JSON or not a receipt."""
     receipt = read_step(path)
     if is_applied(receipt):
         raise InputError(
@@ -132,7 +128,7 @@ def read_receipt(path: str | AnyPath) -> dict[str, Any]:
 
 
 def check_hash(path: AnyPath, receipt: Mapping[str, Any]) -> None:
-    """Raise InputError for a receipt of a version with another hash: ties and digests would differ."""
+    """Raise InputError for a receipt of a version with another hash function, which changes ties and digests."""
     noted = receipt.get("hash")
     if noted != HASH:
         raise InputError(
@@ -142,16 +138,12 @@ def check_hash(path: AnyPath, receipt: Mapping[str, Any]) -> None:
 
 
 def is_applied(receipt: Mapping[str, Any]) -> bool:
-    """Whether a receipt is of a calibration that was applied: it adds columns and decides no row."""
+    """Return whether a receipt belongs to an applied calibration, which adds columns and decides no rows."""
     return bool(receipt["kind"] == APPLIED_KIND)
 
 
 def read_step(path: str | AnyPath) -> dict[str, Any]:
-    """Read the receipt of a policy, or of a calibration that was applied, and check its shape.
-
-    Raises:
-        InputError: if the file is missing, too large, not JSON or not a receipt.
-    """
+    """Read and check the receipt of a policy, or of an applied calibration; InputError as ``read_receipt``."""
     path = path_to_read(path)
     if not path.is_file():
         if isinstance(path, Path) and receipt_beside(path / CLEANED).is_file():
@@ -179,7 +171,7 @@ def read_step(path: str | AnyPath) -> dict[str, Any]:
 
 
 def step_beside(table: AnyPath | None) -> AnyPath | None:
-    """Return the receipt of what wrote a table, a policy or a calibration; None if absent."""
+    """Return the receipt of the policy or calibration that wrote a table; None if absent."""
     if table is None or table.suffix != ".parquet" or not table.is_file():
         return None
     beside = receipt_beside(table)
@@ -225,7 +217,7 @@ def _check_shape(path: AnyPath, receipt: dict[str, Any]) -> None:
 
 
 def _are_digests(source: Mapping[str, Any]) -> bool:
-    """Whether the files of an input have a digest each, or none at all, as in format 1."""
+    """Return whether all files of an input have a digest, or none has, as in format 1."""
     names, digests = source.get("files"), source.get("sha256")
     if digests is None:
         return True
@@ -236,7 +228,7 @@ def _are_digests(source: Mapping[str, Any]) -> bool:
 
 
 def _are_counts(value: Any, *names: str) -> bool:
-    """Whether a value is an object of whole numbers, with these names among others."""
+    """Return whether a value is an object of integers that includes these names."""
     return isinstance(value, dict) and set(names) <= set(value) and all(type(n) is int for n in value.values())
 
 
@@ -258,12 +250,12 @@ def lost_rows(receipt: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 
 def read_pipeline_receipt(path: Path) -> list[tuple[str, dict[str, str]]]:
-    """Return the steps of a pipeline with the digests of their files; InputError if it was changed."""
+    """Return the steps of a pipeline with the digests of their files; InputError for a modified receipt."""
     return [(str(step["step"]), dict(step["outputs"])) for step in pipeline_steps(path)]
 
 
 def pipeline_steps(path: Path) -> list[dict[str, Any]]:
-    """Return the steps of a pipeline as its receipt holds them; InputError if it was changed."""
+    """Return the steps in the receipt of a pipeline; InputError for a modified receipt."""
     if not path.is_file():
         raise InputError(f"expected the receipt of a pipeline, got {path}; check the name")
     data, receipt = read_json(path, "the receipt of a pipeline, as curate wrote it")

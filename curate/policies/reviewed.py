@@ -30,17 +30,17 @@ RELABELLED = "the label, or the reviewer's correction"
 
 @dataclass(frozen=True)
 class Reviewed:
-    """The verdicts of a file on N rows.
+    """The verdicts of reviewers on N rows.
 
     Attributes:
-        drop: shape (N,).
-        keep: shape (N,): kept by a reviewer, and dropped by none.
+        drop: mask of rows dropped by a reviewer, shape (N,).
+        keep: mask of rows kept by a reviewer and dropped by none, shape (N,).
         labels: column -> row -> new label.
-        by: row -> who decided, and in which group.
+        by: row -> the reviewers, and the group.
         answers: question -> verdict -> rows.
-        gone: keys that no row has.
-        changed: keys whose image is another one now.
-        apart: rows that an image was compared with that is no copy of them, and that no reviewer dropped, shape (N,).
+        gone: keys without a row.
+        changed: keys whose image has changed.
+        apart: mask of rows that were compared with an image, found to be different, and not dropped, shape (N,).
     """
 
     drop: NDArray[np.bool_]
@@ -65,7 +65,7 @@ class Reviewed:
         return rows[~self.drop[rows]]
 
     def answered(self, question: str, verdict: str) -> NDArray[np.bool_]:
-        """Return which rows have a verdict as the answer to a question, shape (N,)."""
+        """Return a mask of the rows with a given verdict on a question, shape (N,)."""
         is_answered = np.zeros(len(self.drop), bool)
         is_answered[self.answers.get(question, {}).get(verdict, [])] = True
         return is_answered
@@ -84,13 +84,13 @@ class Reviewed:
 
 @dataclass(frozen=True)
 class VerdictLines:
-    """The lines of a file of verdicts that count.
+    """A file of verdicts, up to a given line.
 
     Attributes:
         file: its path.
-        lines: of the file that count: it only grows; None for all.
-        note: what a reader has to know of it.
-        refuses: whether the table has to have one of the images: in a subset they may be dropped already.
+        lines: number of lines to use, since the file may grow; None for all.
+        note: a remark for the reader.
+        refuses: whether to refuse a table without any of the images; in a subset they may already be dropped.
     """
 
     file: str
@@ -104,7 +104,7 @@ class VerdictLines:
         return read_verdicts(self.file, lines=self.lines)
 
     def reviewed(self, table_rows: Rows) -> Reviewed:
-        """Return the verdicts on the rows of a table; InputError if they belong to another table."""
+        """Return the verdicts on the rows of a table; InputError if the verdicts belong to another table."""
         return reviewed_rows(self.read, table_rows, refuses=self.refuses)
 
     def notes(self, reviewed: Reviewed) -> list[str]:
@@ -112,13 +112,13 @@ class VerdictLines:
         return [*reviewed.lines(self.file), *([self.note] if self.note else [])]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for a receipt: the file by the digest of the lines that were read."""
+        """Return the file for a receipt, with the digest of the lines that were read."""
         read = self.read
         return {"file": {"path": str(read.path.resolve()), "digest": read.digest}, "lines": read.lines}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the rule from ``to_json``'s record; the file may be a path where it is now."""
+        """Return the file from the record of ``to_json``, with its present path."""
         file, lines = value.get("file"), value.get("lines")
         path = file.get("path") if isinstance(file, Mapping) else file
         if not isinstance(path, str) or type(lines) is not int or lines < 0:
@@ -126,21 +126,20 @@ class VerdictLines:
         return cls(path, lines)
 
     def for_rule(self) -> dict[str, Any]:
-        """Return it as a part of another policy's rule."""
+        """Return the file as part of another policy's rule."""
         noted = VerdictLines.to_json(self)
         return {RULE: noted["file"], LINES: noted["lines"]}
 
     @classmethod
     def in_rule(cls, rule: Mapping[str, Any]) -> Self | None:
-        """Return the record that ``for_rule`` wrote into a rule; None without one."""
+        """Return the file that ``for_rule`` recorded in a rule; None without one."""
         return cls.from_json({"file": rule[RULE], "lines": rule.get(LINES)}) if RULE in rule else None
 
     @classmethod
     def of(cls, path: str | Path, table: Table) -> Self:
         """Return a file in its present state, checked against the columns of a table.
 
-        Raises:
-            InputError: if it cannot be read, reviewers disagree, or it relabels a column that the table lacks.
+        Raises InputError if it is unreadable, reviewers disagree, or it relabels a column that the table lacks.
         """
         read = read_verdicts(path)
         decisions = read.decisions()
@@ -152,15 +151,15 @@ class VerdictLines:
 
 
 def with_images(needs: Needs, table: Table) -> Needs:
-    """Return the columns to read of a table, with those that match verdicts to images."""
+    """Return the columns to read, with those that match verdicts to images."""
     return replace(needs, texts=(*needs.texts, SHA256)) if SHA256 in table.schema.names else needs
 
 
 def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> Reviewed:
-    """Return the verdicts on N rows: by key and, if the table has it, by the digest of the image.
+    """Return the verdicts on N rows, by key and, if the table has it, by the digest of the image.
 
     Raises:
-        InputError: where reviewers disagree, or no verdict is on an image of the table and that is refused.
+        InputError: if reviewers disagree, or with ``refuses``, if no verdict is on an image of the table.
     """
     decisions = read.decisions()
     keys = list(decisions)
@@ -199,15 +198,10 @@ def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> 
 
 
 def relabelled(reviewed: Reviewed, table: Table, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
-    """Return the columns of labels of some rows, M, with the new ones; none of a column that has them already.
-
-    Args:
-        reviewed: with labels.
-        table: of the rows.
-        rows: ascending, shape (M,).
+    """Return the label columns with changes for the given ascending rows (M,), with the new labels.
 
     Raises:
-        InputError: where a new label is not of the type of its column.
+        InputError: if a new label does not have the type of its column.
     """
     columns: dict[str, pa.Array] = {}
     for name, new in reviewed.labels.items():
@@ -229,10 +223,10 @@ def relabelled(reviewed: Reviewed, table: Table, rows: NDArray[np.int64]) -> dic
 def label_changes(
     reviewed: Reviewed | None, table: Table, outcome: NDArray[np.uint8], hashes: NDArray[np.uint64]
 ) -> dict[str, Any]:
-    """Return new labels of kept rows from reviewers, as fields of ``Decided``; none without any.
+    """Return the reviewers' new labels of kept rows, as fields of ``Decided``; empty if there are none.
 
     Args:
-        reviewed: by the verdicts; None without any.
+        reviewed: verdicts, or None.
         table: of the rows.
         outcome: of all rows, shape (N,).
         hashes: of the keys of all rows, shape (N,).

@@ -1,4 +1,4 @@
-"""Verdicts on a drawn sample: a file of verdicts next to the file of the sample."""
+"""Verdicts on a sample, stored in a file next to the file of the sample."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ Judged = dict[tuple[str, str], dict[str, Line]]
 
 
 def is_drawn(path: Path, columns: Collection[str]) -> bool:
-    """Return whether a file is CSV with some columns, by its first line."""
+    """Return whether the first line of a file is a CSV header with these columns."""
     try:
         with path.open("rb") as file:
             header = file.read(1000).decode("utf-8-sig", "replace").split("\n", 1)[0]
@@ -40,14 +40,14 @@ def drawn_rows(
 
     Args:
         path: of the CSV.
-        columns: that it has to have; the first says the place of a row: ``1 of 200``.
-        source: what it is, for messages: ``NAME.audit.csv of curate review plan``.
-        parse: the cells of a line -> its row; ValueError for a line that is wrong.
-        most: rows that can be drawn.
+        columns: required columns; the first is the position of a row, such as ``1 of 200``.
+        source: description of the file for messages: ``NAME.audit.csv of curate review plan``.
+        parse: the cells of a line -> its row; ValueError for a malformed line.
+        most: maximal number of rows.
 
     Raises:
-        InputError: for a file that cannot be read, lacks a column or a row, or has bad lines: all are counted, and the
-            first is named.
+        InputError: for an unreadable file, missing columns or rows, or malformed lines, with their number and the first
+            one.
     """
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB; pass the {source}")
@@ -89,7 +89,7 @@ def _place(text: str, what: str, most: int) -> tuple[int, int]:
 
 
 def number_in(cells: Mapping[str, str], name: str) -> float:
-    """Return the number in a cell; ValueError for another text, NaN or infinity."""
+    """Return the number in a cell; ValueError for other text, NaN or infinity."""
     try:
         value = float(cells[name].strip())
     except ValueError:
@@ -100,23 +100,19 @@ def number_in(cells: Mapping[str, str], name: str) -> float:
 
 
 def drawn_text(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> bytes:
-    """Return the drawn sample as CSV; no cell is a formula to a spreadsheet."""
+    """Return a sample as CSV; cells that a spreadsheet would run as formulas are escaped."""
     return csv_lines([columns, *lines], end="\n").encode("utf-8", "surrogateescape")
 
 
 def verdicts_beside(sample: AnyPath) -> AnyPath:
-    """Return where the verdicts on a sample are: ``NAME.verdicts.jsonl`` next to ``NAME.csv``."""
+    """Return the path of the verdicts on a sample: ``NAME.verdicts.jsonl`` next to ``NAME.csv``."""
     return sample.with_name(f"{sample.name.removesuffix(ENDING)}{SUFFIX}")
 
 
 def verdicts_on(sample: Path) -> Judged:
     """Return the last verdict of each reviewer, by judged image and the image it was compared with.
 
-    Args:
-        sample: NAME.csv; without verdicts next to it nothing was judged.
-
-    Raises:
-        InputError: for a file that is no file of verdicts.
+    Empty without a file of verdicts next to the sample; InputError if it is malformed.
     """
     path = verdicts_beside(sample)
     verdicts: Judged = {}
@@ -130,7 +126,7 @@ def verdicts_on(sample: Path) -> Judged:
 
 
 def blocks(shown: Sequence[Hashable]) -> Iterator[list[int]]:
-    """Yield the indices of sampled images that the page shows together, in the order drawn, each once in a block."""
+    """Yield the indices of sampled images that the page shows together, in the order drawn, without repeats."""
     inside: list[int] = []
     for place, image in enumerate(shown):
         if len(inside) == BLOCK or image in {shown[at] for at in inside}:
@@ -142,9 +138,10 @@ def blocks(shown: Sequence[Hashable]) -> Iterator[list[int]]:
 
 
 def n_finished(shown: Sequence[Hashable], is_judged: Sequence[bool]) -> int:
-    """Return how many sampled images, from the first, are in completely judged blocks.
+    """Return the number of sampled images, from the first, in completely judged blocks.
 
-    In which order a block is judged may depend on what the images show: its first verdicts are no random sample of it.
+    The order of judging within a block may depend on the images, so the first verdicts of a block are not a random
+    sample.
 
     Args:
         shown: the images, in the order drawn.
@@ -159,7 +156,7 @@ def n_finished(shown: Sequence[Hashable], is_judged: Sequence[bool]) -> int:
 
 
 def refuse_unfinished(sample: object, n_drawn: int, n_judged: int, what: str) -> NoReturn:
-    """Refuse a sample without a completely judged block; ``what`` names the images, such as ``labels``."""
+    """Raise InputError for a sample without a completely judged block of ``what``, such as ``labels``."""
     got = f"on {n_judged:,} of an unfinished block of {min(BLOCK, n_drawn):,}" if n_judged else "none"
     raise InputError(
         f"expected verdicts on the {n_drawn:,} {what} of {sample}, got {got}; judge them: curate review TABLE {sample}"
@@ -167,7 +164,7 @@ def refuse_unfinished(sample: object, n_drawn: int, n_judged: int, what: str) ->
 
 
 def judged_sha256(sample: Path) -> str:
-    """Return the digest of a sample and the verdicts on it; of any other file its digest."""
+    """Return the digest of a sample and its verdicts; for any other file its digest."""
     verdicts = verdicts_beside(sample)
     digest = file_sha256(sample)
     if sample.suffix != ENDING or not isinstance(verdicts, Path) or not verdicts.is_file():
@@ -176,15 +173,7 @@ def judged_sha256(sample: Path) -> str:
 
 
 def refuse_judged(samples: Iterable[AnyPath], option: str) -> None:
-    """Refuse to replace a sample on which there are verdicts.
-
-    Args:
-        samples: that would be written.
-        option: that draws them.
-
-    Raises:
-        InputError: naming the verdicts.
-    """
+    """Raise InputError if a sample that ``option`` would overwrite has verdicts."""
     for sample in samples:
         path = verdicts_beside(sample)
         if path.is_file():

@@ -1,4 +1,4 @@
-"""The seal of a receipt: a digest of its canonical text, so that every change is detected."""
+"""The seal of a receipt: a digest of its canonical text, which detects every change."""
 
 import hashlib
 import json
@@ -14,11 +14,7 @@ MAX_BYTES = 16 << 20
 
 
 def sealed(receipt: Mapping[str, Any]) -> bytes:
-    """Return a receipt as written: canonical JSON, ending with the SHA-256 of all text before it.
-
-    Args:
-        receipt: plain JSON; a digest that it has is replaced.
-    """
+    """Return a receipt as written: canonical JSON, ending with the SHA-256 of the preceding text."""
     rest = {name: value for name, value in receipt.items() if name != DIGEST}
     return _text({**rest, DIGEST: hashlib.sha256(_text(rest)).hexdigest()})
 
@@ -28,14 +24,9 @@ def _text(value: Mapping[str, Any]) -> bytes:
 
 
 def read_json(path: AnyPath, what: str) -> tuple[bytes, Any]:
-    """Return the bytes of a receipt and the value that they represent.
+    """Return the bytes and the JSON value of a receipt; InputError if it is too large, unreadable or not JSON.
 
-    Args:
-        path: of the receipt, a file or an object of a store.
-        what: that it is the receipt of, for messages: ``a receipt that curate wrote``.
-
-    Raises:
-        InputError: if it is too large, cannot be read or is not JSON.
+    ``what`` is the expected kind of receipt for messages: ``a receipt that curate wrote``.
     """
     try:
         size = path.stat().st_size
@@ -51,15 +42,12 @@ def read_json(path: AnyPath, what: str) -> tuple[bytes, Any]:
 
 
 def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
-    """Refuse a receipt of which any byte was changed.
+    """Raise InputError for a receipt that was changed, or written by a later version.
 
     Args:
         path: of the receipt, for messages.
         data: its bytes.
-        receipt: what they represent.
-
-    Raises:
-        InputError: if it was changed, or a later version wrote it.
+        receipt: its JSON value.
     """
     number = receipt.get("format")
     if type(number) is int and number > FORMAT:

@@ -1,4 +1,4 @@
-"""Classes or clusters that lose a much larger share than overall, since rare is not bad."""
+"""Notes on classes or clusters that lose a much larger share of rows than average."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,12 +12,12 @@ MOST_NAMED = 3
 def uneven_words(kind: str, groups: Mapping[str, tuple[int, int]], usual: float) -> list[str]:
     """Return a sentence for each group that loses more than twice the average share, worst first.
 
-    Classes that lose all their rows, however few, are in the first sentence.
+    Classes that lose all their rows are in the first sentence.
 
     Args:
-        kind: what groups are of: ``class``, ``cluster`` or the name of a column.
-        groups: name -> rows, and how many of them are dropped.
-        usual: share of all rows that is dropped, in [0, 1].
+        kind: kind of the groups: ``class``, ``cluster`` or the name of a column.
+        groups: name -> number of rows, number of dropped rows.
+        usual: dropped share of all rows, in [0, 1].
 
     >>> uneven_words("class", {"cat": (10, 9), "dog": (90, 21), "eel": (1, 1)}, 0.31)
     ['no row is left of class eel', 'class cat loses 90%, all together 31%']

@@ -1,4 +1,4 @@
-"""The decisions of reviewers on groups of images: an append-only file, one line of JSON each."""
+"""Decisions of reviewers on groups of images: an append-only file with one line of JSON each."""
 
 import hashlib
 import json
@@ -34,26 +34,26 @@ class Line:
     """One line of the file.
 
     Attributes:
-        session: of the server that wrote it.
-        n: its number there, from 0.
-        reviewer: who decided.
-        when: by the clock of that machine, which nothing relies on: lines are in the order of the decisions.
+        session: id of the server run that wrote it.
+        n: its number in the session, from 0.
+        reviewer: name of the reviewer.
+        when: time on that machine, for information only: the order of the lines counts.
         verdict: one of ``DECISIONS``, or ``undo``, ``split``, ``audit``, ``begin``, ``rename``.
-        group: id of the group; of ``undo``, the line that it takes back, as ``SESSION:N``; of ``rename``, when the
-            outcomes with the old keys were written, in ns.
-        question: what the group asks.
-        words: the group in words.
+        group: id of the group; for ``undo``, the undone line as ``SESSION:N``; for ``rename``, when the outcomes with
+            the old keys were written, in ns.
+        question: the question about the group.
+        words: description of the group.
         keys: of the images.
-        images: the first digits of the SHA-256 of each as it was scored; empty texts where the table has none.
-        beside: of ``copy``, the image that each was compared with, empty texts for none; of ``rename``, the new keys.
-        column: of the labels, of ``relabel``.
-        label: the new one.
-        settles: whether it counts before all earlier verdicts on these images: reviewers had disagreed.
-        bad: of ``audit``, places in ``keys`` of the bad images.
-        table: of ``begin``, the table under review.
-        digest: of ``begin``, of its keys and images.
-        rows: of ``begin``.
-        curate: of ``begin``, the version.
+        images: the first digits of each image's SHA-256 when scored; empty texts if the table has none.
+        beside: for ``copy``, the image that each was compared with, empty texts for none; for ``rename``, the new keys.
+        column: for ``relabel``, the label column.
+        label: for ``relabel``, the new label.
+        settles: whether it overrides all earlier verdicts on these images, after a disagreement.
+        bad: for ``audit``, the indices in ``keys`` of the bad images.
+        table: for ``begin``, the table under review.
+        digest: for ``begin``, the digest of its keys and images.
+        rows: for ``begin``, its number of rows.
+        curate: for ``begin``, the version.
     """
 
     session: str
@@ -87,7 +87,7 @@ class Line:
 
     @property
     def id(self) -> str:
-        """The id by which an ``undo`` names the line."""
+        """The id with which an ``undo`` refers to the line."""
         return f"{self.session}:{self.n}"
 
     def to_json(self) -> dict[str, Any]:
@@ -103,8 +103,8 @@ class ImageDecision:
         image: the first digits of its SHA-256.
         answers: question -> verdict.
         labels: column -> new label.
-        by: the last group in words, and who decided.
-        apart: keys of images that it was compared with, and is no copy of.
+        by: description of the last group, and the reviewers.
+        apart: keys of images that it was compared with and that are different.
     """
 
     image: str
@@ -115,12 +115,12 @@ class ImageDecision:
 
     @property
     def drop(self) -> bool:
-        """Whether a verdict drops it."""
+        """Whether any verdict drops the image."""
         return DROP in self.answers.values()
 
     @property
     def keep(self) -> bool:
-        """Whether a verdict keeps it."""
+        """Whether a verdict keeps the image."""
         return KEEP in self.answers.values()
 
 
@@ -129,9 +129,9 @@ def answer_of(decisions: Mapping[str, ImageDecision], question: str, key: str, l
 
     Args:
         decisions: by key.
-        question: that was answered.
+        question: the question answered.
         key: of the image.
-        like: of the image that it is like; empty for none.
+        like: of the other image of the pair; empty for none.
     """
     answer = decisions[key].answers.get(question, "") if key in decisions else ""
     is_apart = question == COPY and like in decisions and key in decisions[like].apart
@@ -144,11 +144,11 @@ class Verdicts:
 
     Attributes:
         path: of the file.
-        lines: that were read.
-        digest: SHA-256 of them.
-        n_bytes: of them.
-        torn: whether a last line was cut off, and is left out.
-        all: in their order.
+        lines: the lines read.
+        digest: their SHA-256.
+        n_bytes: their number of bytes.
+        torn: whether an incomplete last line was skipped.
+        all: the lines in order.
     """
 
     path: Path
@@ -182,7 +182,7 @@ class Verdicts:
 
 
 def _renamed(lines: Sequence[Line], by: Line) -> list[Line]:
-    """Return lines with the new keys of images that were renamed."""
+    """Return lines with the keys of renamed images replaced."""
     new_of = dict(zip(zip(by.keys, by.images, strict=True), by.beside, strict=True))
     new_of_key = dict(zip(by.keys, by.beside, strict=True))
     return [
@@ -200,8 +200,8 @@ class Disagreement:
     """A disagreement of reviewers on one image.
 
     Attributes:
-        question: that they answered.
-        words: who decided what.
+        question: the question answered.
+        words: the verdicts with the reviewers.
     """
 
     question: str
@@ -211,11 +211,11 @@ class Disagreement:
 def combined(lines: Sequence[Line]) -> tuple[dict[str, ImageDecision], dict[str, Disagreement]]:
     """Return the decisions by key, and the keys about which reviewers disagree.
 
-    The last answer of a reviewer to a question counts. Two reviewers who answer one question otherwise disagree, unless
-    a later line settles it. An image that any question drops is dropped.
+    Each reviewer's last answer to a question is used. Reviewers with different answers disagree, unless a later line
+    settles it. An image is dropped if the answer to any question drops it.
 
     Args:
-        lines: live ones, in their order.
+        lines: without undone ones, in order.
     """
     answers: dict[str, dict[str, dict[str, Line]]] = {}  # key -> question -> reviewer -> line
     images: dict[str, str] = {}
@@ -253,7 +253,7 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, ImageDecision], dict[str,
 
 
 def _answers(of: Mapping[str, Line]) -> set[tuple[str, str]]:
-    """The answers of reviewers who were certain."""
+    """Return the distinct answers of reviewers, without unsure ones."""
     return {_answer(line) for line in of.values() if line.verdict != UNSURE}
 
 
@@ -266,10 +266,10 @@ def read_verdicts(path: str | Path, *, lines: int | None = None) -> Verdicts:
 
     Args:
         path: NAME.verdicts.jsonl.
-        lines: read these alone, the first ones, as a receipt noted them; None for all that are whole.
+        lines: number of lines to read, as recorded in a receipt; None for all complete lines.
 
     Raises:
-        InputError: for a file that is missing, or holds fewer lines or something else.
+        InputError: for a missing or malformed file, or one with fewer lines.
     """
     path = path_on_disk(path, "--verdicts")
     if not path.is_file():
@@ -296,20 +296,21 @@ def _parsed(path: Path, number: int, text: bytes) -> Line:
 
 
 class VerdictFile:
-    """The file under review, to which lines are appended; each is on the disk before it counts.
+    """The file of verdicts, to which lines are appended; each line is flushed to disk.
 
-    Several processes may append to one file: a line is written only where no other process wrote one since it was read.
+    Several processes may append to one file: a line is only written if no other process has written one since it was
+    read.
 
     Args:
-        path: of the file; made with the first line where it is missing.
-        reviewer: who decides.
-        begin: what the first line of this session says of the table.
+        path: of the file; created with the first line.
+        reviewer: name of the reviewer.
+        begin: facts on the table for the first line of this session.
 
     Attributes:
-        verdicts: all whole lines, this session's too.
+        verdicts: all complete lines, including this session's.
 
     Raises:
-        InputError: if it holds something else.
+        InputError: if the file is malformed.
     """
 
     def __init__(self, path: Path, reviewer: str, begin: Mapping[str, Any]) -> None:
@@ -328,7 +329,7 @@ class VerdictFile:
             decisions: verdict and fields of each line.
 
         Raises:
-            InputError: if the place refuses, or another process wrote to the file meanwhile, whose lines are read then.
+            InputError: if the file cannot be written, or another process has written lines, which are then read.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         begin = Line(self._session, 0, self.reviewer, now, BEGIN, curate=__version__, **self._begin)
@@ -349,7 +350,7 @@ class VerdictFile:
 
     @contextmanager
     def _held(self) -> Iterator[int]:
-        """Lock the file in the state that was read, to append to it; failed writes are undone."""
+        """Lock the file in the state that was read, and yield its descriptor; failed writes are undone."""
         is_new, size = not self.path.exists(), self.verdicts.n_bytes
         with place_errors(self.path):
             handle = os.open(self.path, APPEND, 0o666)
@@ -370,7 +371,7 @@ class VerdictFile:
                 sync_folder(self.path.parent)
 
     def _refuse_newer(self) -> None:
-        """Raise an error if another process appended whole lines to the file."""
+        """Raise InputError if another process has appended complete lines to the file."""
         now = read_verdicts(self.path)
         if now.n_bytes != self.verdicts.n_bytes:
             self.verdicts = now

@@ -1,4 +1,4 @@
-"""Recompute a subset from its receipt, and report which rows differ, and why."""
+"""Repeats the decision of a receipt, and reports which rows differ, and why."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -38,19 +38,19 @@ LONGEST = 80  # characters of a figure in a message
 def verify(
     receipt: str | AnyPath, table: str | AnyPath | None = None, *, roots: Sequence[str | Path] = ()
 ) -> Verification:
-    """Apply the receipt's policy to its input again and compare with the files next to the receipt.
+    """Apply the receipt's policy to its input again, and compare with the files next to the receipt.
 
     Args:
-        receipt: ``NAME.receipt.json``; subset and decisions are looked for in its folder, here or in a store.
-        table: the input, if it has moved since.
-        roots: folders in which what has moved is looked for by its digest; nothing outside of them and of the folder
-            of the receipt is read then.
+        receipt: ``NAME.receipt.json``; subset and decisions are in its folder, on a disk or in a store.
+        table: the input, if it was moved.
+        roots: folders to search for moved files by digest; then nothing outside of them and of the folder of the
+            receipt is read.
 
     Returns:
-        whether all is identical, and what is not. Rows may be in another order in the input.
+        all differences. The rows of the input may be in another order.
 
     Raises:
-        InputError: if receipt, input or an output is missing or cannot be read.
+        InputError: if receipt, input or an output is missing or unreadable.
     """
     receipt = path_to_read(receipt)
     noted = read_receipt(receipt)
@@ -83,7 +83,7 @@ def verify(
 
 
 def _policy(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> Policy[Result]:
-    """The policy of a receipt, with the present paths of its files."""
+    """Return the policy of a receipt, with the present paths of its files."""
     rules = [_located(rule, noted, searched) for rule in noted["policy"]]
     try:
         return policy_of(rules).from_receipt(rules)
@@ -95,7 +95,7 @@ def _policy(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> Poli
 
 
 def _located(rule: Any, noted: Mapping[str, Any], searched: Searched) -> Any:
-    """A rule with the present paths of its files."""
+    """Return a rule with the present paths of its files."""
     files = {name: path_to_read(str(file["path"])) for name, file in _files(rule).items()}
     if not files:
         return rule
@@ -105,17 +105,17 @@ def _located(rule: Any, noted: Mapping[str, Any], searched: Searched) -> Any:
 
 
 def _files(rule: Any) -> dict[str, Any]:
-    """The parameters of a rule that are files, by name."""
+    """Return the parameters of a rule that are files, by name."""
     return {name: value for name, value in rule.items() if is_file(value)} if isinstance(rule, Mapping) else {}
 
 
 def _paths(rules: list[Any]) -> list[Any]:
-    """The paths of all files of rules."""
+    """Return the paths of all files of rules."""
     return [file["path"] for rule in rules for file in _files(rule).values()]
 
 
 def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPath:
-    """The path of the input: its own, next to the receipt, or below a root by its digest."""
+    """Return the path of the input: the original one, next to the receipt, or below a root by its digest."""
     located = searched.source_of(noted)
     if located is None:
         path = path_to_read(str(noted["input"]["path"]))
@@ -126,7 +126,7 @@ def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPa
 
 
 def _compare_origin(noted: Mapping[str, Any], source: Table, result: Verification) -> None:
-    """Note the version that wrote the receipt, and whether the input has the same weights and place."""
+    """Record the version that wrote the receipt, and whether the input has the same weights and path."""
     then = str(noted.get("curate", "an unknown version"))
     if then != __version__:
         result.notes.append(Finding(findings.OTHER_VERSION, "curate", __version__, then))
@@ -141,7 +141,7 @@ def _compare_origin(noted: Mapping[str, Any], source: Table, result: Verificatio
 def _note_places(
     receipt: AnyPath, noted: Mapping[str, Any], source: Table, searched: Searched, result: Verification
 ) -> None:
-    """Note which of several files with the input's name is compared, if the nearest has changed."""
+    """Record which of several files with the input's name is compared, if the nearest one has changed."""
     path = path_to_read(str(noted["input"]["path"]))
     then, places = noted["input"].get("sha256"), searched.places(path)
     if len(places) < 2 or not then or None in then:
@@ -166,9 +166,9 @@ def _compare_receipt(
     texts: bool,
     meant: bool,
 ) -> None:
-    """Compare every number of the receipt with the derived one.
+    """Compare every number of the receipt with the repeated decision.
 
-    A receipt of another version may lack figures and have other texts: numbers are compared, and names that both have.
+    A receipt of another version may lack figures and have other texts: only numbers that both have are compared.
     """
     now = facts_of(again)
     then = {name: value for name, value in noted.items() if name not in FIXED}
@@ -226,7 +226,7 @@ def _short(value: Any) -> str:
 def _compare_more(
     again: Decided[Result], folder: AnyPath, noted: Mapping[str, Any], result: Verification, *, texts: bool
 ) -> None:
-    """Compare what was written next to subset and decisions: its names, rows and content."""
+    """Compare the other output files: names, rows and content."""
     outputs = noted["outputs"]
     paths = {name: folder / entry["file"] for name, entry in outputs.items()}
     stem = str(outputs["subset"]["file"]).removesuffix(".parquet")
@@ -273,7 +273,7 @@ def _compare_files(now: list[dict[str, Any]], then: list[Any], result: Verificat
 
 
 def _outputs(folder: AnyPath, noted: Mapping[str, Any], searched: Searched, result: Verification) -> dict[str, Table]:
-    """Compare outputs with their digests, and open those that rows are compared with."""
+    """Compare outputs with their digests, and open the tables to compare rows."""
     tables = {}
     for name, entry in noted["outputs"].items():
         path = folder / entry["file"]
@@ -288,7 +288,7 @@ def _outputs(folder: AnyPath, noted: Mapping[str, Any], searched: Searched, resu
 
 
 def _compare_bytes(noted: Mapping[str, Any], source: Table, result: Verification, *, meant: bool) -> None:
-    """Note an input that has changed only in columns the rules do not read."""
+    """Record an input that has changed only in columns the rules do not read."""
     then = noted["input"].get("sha256")
     if not then or None in then or not result.identical:
         return

@@ -1,1 +1,1 @@
-"""Small models fitted on embeddings."""
+"""Small models (probes) fitted on embeddings."""

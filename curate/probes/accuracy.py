@@ -27,8 +27,8 @@ def fit(
     Args:
         kind: "linear" or "knn".
         vectors: of all rows, shape (N, D).
-        known: at least one row.
-        spread: of the pool; None measures it.
+        known: labelled rows, at least one.
+        spread: scaling of the features; None to compute it.
         calibrate: whether probabilities are calibrated.
         seed: of the folds.
     """
@@ -47,8 +47,8 @@ class Accuracy:
     """Accuracy of the probe on held-out rows, with Wilson's 95 % interval.
 
     Attributes:
-        right: rows it is right on.
-        n: rows.
+        right: number of correctly predicted rows.
+        n: number of rows.
         accuracy: right / n; None without rows.
         low: lower end of the interval.
         high: upper end.
@@ -71,7 +71,7 @@ def accuracy(probe: "Probe", vectors: NDArray, known: Labelled) -> Accuracy:
 
 
 def entropy_share(probabilities: NDArray[np.float32]) -> float:
-    """Return the mean entropy of rows of probabilities over a uniform guess's: 0 is certain, 1 uninformative."""
+    """Return the mean entropy of rows of probabilities relative to uniform: 0 is certain, 1 uninformative."""
     if probabilities.shape[1] < 2 or not len(probabilities):
         return 0.0
     p = probabilities.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Out-of-fold predictions of every row's class: a discriminant of the other folds, and votes of neighbours."""
+"""Out-of-fold class predictions for every row, by a linear discriminant and votes of neighbours."""
 
 from dataclasses import dataclass
 
@@ -31,11 +31,11 @@ class LabelEvidence:
     """Evidence of other rows for the classes of N rows.
 
     Attributes:
-        probabilities: of both together.
-        probe: the class that the discriminant calls most likely, shape (N,) int32.
-        voted: the class with most votes of neighbours, shape (N,) int32; -1 without a labelled one.
-        copy: a nearest copy that has a label, shape (N,) int64; -1 for none.
-        shrink: of the discriminant that explains labels best.
+        probabilities: combined probabilities.
+        probe: the most likely class by the discriminant, shape (N,) int32.
+        voted: the majority class of the neighbours, shape (N,) int32; -1 without a labelled one.
+        copy: index of the nearest labelled copy, shape (N,) int64; -1 for none.
+        shrink: shrinkage of the best discriminant.
     """
 
     probabilities: ClassProbabilities
@@ -55,7 +55,7 @@ class Neighbourhood:
     def share(
         self, rows: NDArray[np.int64], codes: NDArray[np.int64], weight: NDArray, prior: NDArray
     ) -> NDArray[np.float32]:
-        """Return the votes for each class, plus one vote for the class shares, shape (B, C)."""
+        """Return the vote shares of the classes, with one additional vote for the prior, shape (B, C)."""
         index = self.index[rows]
         k = index.shape[1]
         counted = self.vote[rows] * weight[index]
@@ -69,10 +69,10 @@ class Neighbourhood:
 def crossed(vectors: NDArray, labels: NDArray[np.integer], n_classes: int, *, seed: int = 0) -> LabelEvidence:
     """Return the evidence of other rows for the class of every row.
 
-    Rows, less their mean and at length 1, are dealt into five folds, copies together. A linear discriminant of the
-    other folds, its temperature fitted to the held fold, and the votes of the 30 nearest rows each give probabilities;
-    their geometric mean is used. Then all is fitted again, each label weighing its probability over the most likely
-    class's.
+    Centred and normalised rows are split into five folds, copies together. Probabilities are the geometric mean of a
+    linear discriminant of the other folds, with its temperature fitted to the held-out fold, and of the votes of the 30
+    nearest rows. Then everything is fitted again with weighted labels: the probability of the label over the largest
+    probability.
 
     Args:
         vectors: shape (N, D), finite, none of zeros; float16 or float32.
@@ -80,7 +80,7 @@ def crossed(vectors: NDArray, labels: NDArray[np.integer], n_classes: int, *, se
         n_classes: C >= 2.
         seed: of the folds.
 
-    Memory: the rows in float32, their 30 neighbours, and 16 classes a row; blocks are added to that.
+    Memory: the rows in float32, their 30 neighbours, and 16 classes per row; blocks in addition.
     """
     codes = labels.astype(np.int64)
     dataset = centred(vectors, mean_of(vectors))
@@ -131,7 +131,7 @@ def _folds(codes: NDArray[np.int64], n_classes: int, copy: NDArray[np.int64], se
 
 
 class _Crossing:
-    """Repeated cross-fitting on the same rows, folds and neighbours."""
+    """State of repeated cross-fitting on the same rows, folds and neighbours."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class _Crossing:
         self.shrink = SHRINK[-1]
 
     def run(self, weight: NDArray[np.float32]) -> None:
-        """Judge every row by the others, with given label weights, shape (N,)."""
+        """Predict every row from the others, with the given label weights, shape (N,)."""
         everything = Moments.of(self.units, self.codes, weight, np.arange(len(self.codes)), self.n_classes)
         prior = everything.weight / max(float(everything.weight.sum()), LEAST)
         chosen: tuple[float, ...] = SHRINK
@@ -166,7 +166,7 @@ class _Crossing:
     def _calibrated(
         self, models: list[Discriminant], shrink: tuple[float, ...], rows: NDArray[np.int64]
     ) -> tuple[Discriminant, float, float]:
-        """Return the model with the highest likelihood of some rows' labels, its shrinkage and its temperature."""
+        """Return the model with the highest likelihood of the rows' labels, its shrinkage and its temperature."""
         most = int(np.clip(FITTED_NUMBERS // self.n_classes, FEWEST, MOST))
         at = rows[:: max(1, -(-len(rows) // most))]
         if not len(at):

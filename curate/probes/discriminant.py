@@ -16,7 +16,7 @@ class Moments:
     """Sums over weighted rows.
 
     Attributes:
-        weight: of the rows of each class, shape (C,).
+        weight: total weight of each class, shape (C,).
         total: sum of the rows of each class, shape (C, D).
         square: sum of x x^T over all rows, shape (D, D).
     """
@@ -29,14 +29,9 @@ class Moments:
     def of(
         cls, units: NDArray, codes: NDArray[np.int64], weight: NDArray, rows: NDArray[np.int64], n_classes: int
     ) -> "Moments":
-        """Return the moments of some rows, in blocks.
+        """Return the moments of rows (M,) of unit vectors (N, D), computed in blocks.
 
-        Args:
-            units: shape (N, D).
-            codes: classes, shape (N,); rows of -1 are left out.
-            weight: shape (N,), >= 0; rows of 0 are left out.
-            rows: shape (M,).
-            n_classes: C.
+        Rows with code -1 or weight 0 are ignored.
         """
         rows = rows[(codes[rows] >= 0) & (weight[rows] > 0)]
         rows = rows[np.argsort(codes[rows], kind="stable")]
@@ -52,7 +47,7 @@ class Moments:
         return cls(np.bincount(codes[rows], weight[rows], minlength=n_classes).astype(np.float64), total, square)
 
     def without(self, other: "Moments") -> "Moments":
-        """Return the moments of the other rows."""
+        """Return the moments without other rows."""
         weight = np.where(self.weight - other.weight < FEWEST, 0, self.weight - other.weight)
         return Moments(weight, self.total - other.total, self.square - other.square)
 
@@ -77,9 +72,8 @@ class Discriminant:
 def discriminants(moments: Moments, shrink: tuple[float, ...] = SHRINK) -> list[Discriminant]:
     """Fit linear discriminants to the moments of rows, one per shrinkage.
 
-    The covariance within classes gets ``shrink`` times its mean variance added to its diagonal. A wrong label moves
-    the mean of a class a little towards another and leaves its direction; nothing is bent to fit it, as a
-    discriminative model would be.
+    The within-class covariance gets ``shrink`` times its mean variance added to its diagonal. A wrong label only moves
+    the mean of a class slightly; a discriminative model would fit it.
 
     Source: Fisher 1936; Friedman 1989, "Regularized Discriminant Analysis", eq. 18.
     """

@@ -1,4 +1,4 @@
-"""The probe of a round: classes from stored embeddings, with calibrated probabilities."""
+"""The probe of a round: a linear classifier on embeddings, with calibrated probabilities."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,7 +23,7 @@ class Probe(Protocol):
     """A model fitted on labelled rows."""
 
     def predict(self, vectors: NDArray) -> NDArray[np.float32]:
-        """Return the probability of each class, shape (N, C); rows sum to 1; vectors (N, D) are read in blocks."""
+        """Return class probabilities, shape (N, C); vectors (N, D) are read in blocks."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class FeatureScale:
 
     Attributes:
         mean: shape (D,) float64.
-        scale: such that the mean length of the rows it was taken from is ``STRENGTH``.
+        scale: such that the mean norm of the training rows is ``STRENGTH``.
     """
 
     mean: NDArray[np.float64]
@@ -40,11 +40,7 @@ class FeatureScale:
 
 
 def spread_of(vectors: NDArray) -> FeatureScale:
-    """Return the mean and the mean length of rows, in blocks; scale 1 if all rows are equal.
-
-    Args:
-        vectors: shape (N, D), N >= 1.
-    """
+    """Return the mean of rows (N >= 1, D) and their scale, computed in blocks; scale 1 if all rows are equal."""
     total, length = np.zeros(vectors.shape[1]), 0.0
     size = max(1, BLOCK_NUMBERS // vectors.shape[1])
     pieces = [slice(start, start + size) for start in range(0, len(vectors), size)]
@@ -64,7 +60,7 @@ class LinearProbe:
     Attributes:
         weight: shape (D, C) float64, for vectors as stored.
         bias: shape (C,) float64; -inf for a class without a labelled row.
-        temperature: above 1 where the fit was too sure of itself.
+        temperature: above 1 if the fit was overconfident.
     """
 
     weight: NDArray[np.float64]
@@ -72,7 +68,7 @@ class LinearProbe:
     temperature: float = 1.0
 
     def predict(self, vectors: NDArray) -> NDArray[np.float32]:
-        """Return the probability of each class, shape (N, C) float32; a class without a labelled row gets 0."""
+        """Return class probabilities, shape (N, C) float32; 0 for a class without labelled rows."""
         probabilities = np.empty((len(vectors), len(self.bias)), np.float32)
         size = max(1, BLOCK_NUMBERS // max(self.weight.shape))
         for start in range(0, len(vectors), size):
@@ -94,16 +90,16 @@ def fit_linear_probe(
     """Fit a linear probe on labelled rows; deterministic.
 
     Features are centred and scaled by ``spread``, then sum_i CE_i + |W|^2 / 2 is minimised from zero in float64, with
-    a free bias. With ``calibrate`` and at least ``LEAST_ROWS`` rows whose class other rows share, one temperature is
-    fitted to the logits of rows that were left out, in ``FOLDS`` folds.
+    an unpenalised bias. With ``calibrate`` and at least ``LEAST_ROWS`` rows in classes of several rows, a temperature
+    is fitted to out-of-fold logits of ``FOLDS`` folds.
 
     Args:
         vectors: of the labelled rows, shape (L, D), finite.
         labels: shape (L,), int64, in [0, n_classes).
-        n_classes: C; a class without rows is never predicted, and a class alone is predicted with probability 1.
-        spread: of the whole pool, so that few labels do not decide the scale; None for the labelled rows'.
+        n_classes: C; a class without rows is never predicted, a single class with probability 1.
+        spread: scaling by the whole pool, independent of the few labels; None to use the labelled rows.
         calibrate: whether to fit the temperature.
-        tolerance: gradient of the mean loss at which the fit is done; the temperature has its own.
+        tolerance: largest gradient entry of the mean loss at convergence, not for the temperature.
         seed: of the folds.
 
     Raises:
@@ -122,7 +118,7 @@ def fit_linear_probe(
 def _fit(
     rows: torch.Tensor, labels: torch.Tensor, n_classes: int, tolerance: float = TOLERANCE
 ) -> classifier.LinearClassifier:
-    """Minimise sum CE + |W|^2 / 2 on unscaled rows: ``fit_linear`` scales them, and the penalty is rescaled."""
+    """Minimise sum CE + |W|^2 / 2 on unscaled rows: ``fit_linear`` scales them, so the penalty is rescaled."""
     length = float((rows - rows.mean(0)).square().sum(1).mean().sqrt()) or 1.0
     return classifier.fit_linear(rows, labels, n_classes, c=length**2, steps=1000, tolerance=tolerance)
 
@@ -147,10 +143,10 @@ def _temperature(rows: torch.Tensor, labels: torch.Tensor, n_classes: int, seed:
 def coolest_fit(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     """Return the temperature T in [0.02, 50] at which softmax(logits / T) has the lowest mean cross-entropy.
 
-    The loss is convex in 1/T, so a golden section over log T finds its one minimum.
+    The loss is convex in 1/T, so a golden-section search over log T finds its minimum.
 
     Args:
-        logits: shape (N, C); -inf rules a class out, never the row's own.
+        logits: shape (N, C); -inf excludes a class, never the label.
         labels: shape (N,).
 
     Source: Guo et al. 2017, arXiv:1706.04599, sec. 4.2.
@@ -178,18 +174,13 @@ def coolest_fit(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> float
 
 
 def softmax(logits: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return exp(logits) over their sum in each row, shape (N, C), in the type of the logits."""
+    """Return the softmax of each row, shape (N, C), in the dtype of the logits."""
     raised = np.exp(logits - logits.max(1, keepdims=True))
     return np.asarray(raised / raised.sum(1, keepdims=True))
 
 
 def check_labelled(vectors: NDArray, labels: NDArray[np.int64], n_classes: int) -> None:
-    """Refuse labelled rows on which no probe can be fitted.
-
-    Raises:
-        InputError: without labelled rows, or with a label outside [0, n_classes).
-        ValueError: if the lengths differ.
-    """
+    """Raise InputError without labelled rows or for a label outside [0, n_classes), ValueError for unequal lengths."""
     if not len(labels):
         raise InputError("the probe needs at least one labelled row, got none; label a first batch")
     if len(vectors) != len(labels):

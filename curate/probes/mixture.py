@@ -1,4 +1,4 @@
-"""Clusters of embeddings without labels: a Gaussian mixture, as in papers on representations."""
+"""Clustering of embeddings without labels by a Gaussian mixture."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class Mixture:
     """K Gaussians with full covariance over the first E principal components.
 
     Attributes:
-        centre: mean of the rows that it was fitted on, shape (D,).
+        centre: mean of the training rows, shape (D,).
         axes: principal components, scaled so that those rows have a total variance of 1, shape (D, E).
         log_weight: of each Gaussian, shape (K,).
         mean: shape (K, E).
@@ -39,7 +39,7 @@ class Mixture:
         return self.log_likelihoods((embedding.double() - self.centre) @ self.axes).argmax(1)
 
     def log_likelihoods(self, rows: Tensor) -> Tensor:
-        """Return log of weight times density, up to a constant, shape (N, K), of reduced rows (N, E)."""
+        """Return log of weight times density, up to a constant, shape (N, K), for reduced rows (N, E)."""
         columns = []
         for log_weight, mean, precision in zip(self.log_weight, self.mean, self.precision, strict=True):
             white = (rows - mean) @ precision
@@ -48,15 +48,15 @@ class Mixture:
 
 
 def fit_mixture(embedding: Tensor, k: int, *, starts: int, seed: int) -> Mixture:
-    """Fit a mixture of k Gaussians with full covariance by EM: the most likely of several fits.
+    """Fit a mixture of k Gaussians with full covariance by EM; return the most likely of several fits.
 
     Each fit starts from spherical k-means with another seed. Means and covariances are in at most 32 principal
     components.
 
     Args:
         embedding: shape (N, D), float32, N >= k.
-        k: Gaussians.
-        starts: fits to choose from.
+        k: number of Gaussians.
+        starts: number of fits.
         seed: of the first start.
 
     Source: Bizeul et al. 2024 ("SimVAE"), arXiv:2402.01399, sec. A.7.5: full covariance, as many Gaussians as classes,
@@ -96,7 +96,7 @@ def _em(rows: Tensor, share: Tensor, centre: Tensor, axes: Tensor) -> tuple[Mixt
 
 
 def _maximised(rows: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log weights, means and precisions that make rows (N, E) most likely, given their shares (N, K)."""
+    """Return the maximum likelihood log weights, means and precisions for rows (N, E) with responsibilities (N, K)."""
     count = share.sum(0) + 10 * torch.finfo(torch.float64).eps
     mean = share.T @ rows / count[:, None]
     floor = FLOOR * torch.eye(rows.shape[1], dtype=torch.float64)

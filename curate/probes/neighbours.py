@@ -1,4 +1,4 @@
-"""The kNN probe: a vote of the nearest labelled rows."""
+"""The kNN probe: a weighted vote of the nearest labelled rows."""
 
 from dataclasses import dataclass
 
@@ -17,14 +17,14 @@ TEMPERATURES = (0.01, 0.02, 0.04, 0.07, 0.12, 0.2, 0.4, 1.0)  # of a vote, in co
 
 @dataclass(frozen=True)
 class NeighbourProbe:
-    """A vote of the nearest labelled rows, weighted exp(cosine / temperature), plus one vote for the class shares.
+    """A weighted vote, exp(cosine / temperature), of the nearest labelled rows, plus one vote by the class shares.
 
     Attributes:
         vectors: unit rows that are labelled, shape (L, D) float32.
         labels: shape (L,) int64.
         shares: of each class among them, shape (C,) float64.
-        k: voters.
-        temperature: in cosine.
+        k: number of neighbours.
+        temperature: of the weights.
     """
 
     vectors: NDArray[np.float32]
@@ -34,7 +34,7 @@ class NeighbourProbe:
     temperature: float
 
     def predict(self, vectors: NDArray) -> NDArray[np.float32]:
-        """Return the probability of each class, shape (N, C) float32; a class without a labelled row gets 0."""
+        """Return class probabilities, shape (N, C) float32; 0 for a class without labelled rows."""
         probabilities = np.empty((len(vectors), len(self.shares)), np.float32)
         size = max(1, BLOCK_NUMBERS // max(vectors.shape[1], len(self.shares)))
         references = torch.from_numpy(self.vectors)
@@ -53,11 +53,11 @@ def fit_neighbour_probe(
     """Fit a kNN probe: its temperature has the lowest leave-one-out loss.
 
     Args:
-        vectors: of the labelled rows, shape (L, D), finite; scaled to unit length here.
+        vectors: of the labelled rows, shape (L, D), finite; normalised here.
         labels: shape (L,), int64, in [0, n_classes).
         n_classes: C; a class without rows is never predicted.
-        k: voters; fewer where there are fewer labelled rows.
-        calibrate: choose the temperature from ``TEMPERATURES`` where there are ``LEAST_ROWS`` rows; else it is 0.07.
+        k: number of neighbours; fewer if there are fewer labelled rows.
+        calibrate: choose the temperature from ``TEMPERATURES`` if there are ``LEAST_ROWS`` rows; else it is 0.07.
 
     Raises:
         InputError: without labelled rows, or with a label out of range.
@@ -81,7 +81,7 @@ def fit_neighbour_probe(
 def _votes(
     cosine: NDArray, classes: NDArray[np.int64], shares: NDArray[np.float64], temperature: float
 ) -> NDArray[np.float64]:
-    """Return probabilities, shape (N, C), from the cosine and the class of k neighbours, shape (N, k) each."""
+    """Return probabilities, shape (N, C), from the cosines and classes of k neighbours, shape (N, k) each."""
     n, k = cosine.shape
     weight = softmax(cosine.astype(np.float64) / temperature)
     cell = np.arange(n)[:, None] * len(shares) + classes

@@ -1,4 +1,4 @@
-"""A three-layer convolutional network on pixels, trained from random weights for a fixed number of steps."""
+"""A three-layer convolutional network on pixels, trained from scratch for a fixed number of steps."""
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ def thumbnail(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def network(classes: int) -> nn.Module:
-    """Return three convolutions and a linear layer; 3 million multiplications per image."""
+    """Return a network of three convolutions and a linear layer; 3 million multiplications per image."""
     layers: list[nn.Module] = []
     for channels, wider, size in ((3, 32, 5), (32, 64, 3), (64, 128, 3)):
         layers += [nn.Conv2d(channels, wider, size, 2, size // 2, bias=False), nn.BatchNorm2d(wider), nn.ReLU()]
@@ -38,17 +38,17 @@ def train_network(
 ) -> nn.Module:
     """Train a network on images.
 
-    AdamW over one cycle, batches drawn with replacement, mirrored and shifted by up to 4 pixels; products in bfloat16,
-    which halves the time. The number of steps is the same whatever the number of images, so that a larger set is
-    not trained for longer.
+    AdamW with a one-cycle schedule on batches drawn with replacement, mirrored and shifted by up to 4 pixels, in
+    bfloat16, which halves the time. The number of steps does not depend on the number of images, so that larger sets
+    are not trained for longer.
 
     Args:
         images: shape (N, 3, 32, 32), uint8.
         labels: shape (N,), in [0, classes).
         classes: C.
-        seed: of weights, batches and changes.
-        steps: batches of 128.
-        device: that trains.
+        seed: of weights, batches and augmentation.
+        steps: number of batches of 128.
+        device: torch device.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -72,7 +72,7 @@ def train_network(
 
 
 def changed(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a batch as floats centred at 0, images flipped at random, the batch shifted by up to 4 pixels."""
+    """Return a batch as floats centred at 0, with images flipped at random and the batch shifted by up to 4 pixels."""
     floats = images.float() / 64 - 2
     mirrored = torch.rand(len(floats), generator=generator) < 0.5
     floats[mirrored] = floats[mirrored].flip(3)

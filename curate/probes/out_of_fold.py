@@ -1,4 +1,4 @@
-"""Out-of-fold probabilities of every row's own label: the losses for small-loss."""
+"""Out-of-fold losses of each row's label, for the strategy ``small-loss``."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,22 +30,22 @@ def with_label_losses(
 ) -> tuple[Pool, dict[str, Any], list[str]]:
     """Return the pool with the loss of each row's label under a probe fitted on other rows.
 
-    Rows are dealt into ``FOLDS`` folds, class by class, rows of the very same embedding together; each fold is judged
-    by a linear probe on at most ``MOST_ROWS`` rows of the others, some of every class. The rows of a pool are in the
-    order of the hashes of their keys, so the order of the table changes nothing.
+    Rows are split into ``FOLDS`` folds, stratified by class, rows with equal embeddings together; each fold is
+    predicted by a linear probe on at most ``MOST_ROWS`` rows of the others, with some of every class. The rows of a
+    pool are sorted by the hashes of their keys, so results do not depend on the order of the table.
 
     Args:
-        pool: with vectors and labels; labelled rows are learned from as well.
-        labelled: names the classes.
-        column: of the classes, for messages.
-        excluded: rows that are not learned from, such as a test set, shape (N,) bool.
+        pool: with vectors and labels; labelled rows are trained on too.
+        labelled: with the names of the classes.
+        column: name of the class column, for messages.
+        excluded: rows that are not trained on, such as a test set, shape (N,) bool.
 
     Returns:
-        the pool; what is known of the models, as plain JSON; and notes. A row without a class, or whose class no other
-        row has, gets the largest loss there is, -log of the least float32.
+        the pool; facts on the models, as plain JSON; and notes. A row without a class, or the only one of its class,
+        gets the largest possible loss, -log of the smallest float32.
 
     Raises:
-        InputError: if fewer than two classes are there, none has two rows, or they are too many.
+        InputError: for fewer than two classes, too many, or no class with two rows.
     """
     if pool.vectors is None or pool.labels is None:
         raise ValueError("losses out of fold need vectors and labels")
@@ -121,9 +121,9 @@ def _judge(
 
 
 def _drawn(codes: NDArray[np.intp], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return at most ``MOST_ROWS`` rows to learn from, ascending: the first of each class, then the first overall.
+    """Return at most ``MOST_ROWS`` training rows, ascending: the first of each class, then the first overall.
 
-    Rows are in the order of a hash, so the first of them are a draw.
+    Rows are sorted by a hash, so the first ones are a random sample.
     """
     rows = np.flatnonzero(inside)
     if len(rows) <= MOST_ROWS:
@@ -149,5 +149,5 @@ def _notes(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:
 
 
 def _named(name: str) -> str:
-    """Return a class for messages, cut to one line."""
+    """Return a class name for messages, shortened to one line."""
     return repr(name[:40])

@@ -1,4 +1,4 @@
-"""Neural probes on embeddings, trained from random weights: one with a hidden layer, and a linear one with LARS."""
+"""Neural probes on embeddings, trained from scratch: one with a hidden layer, and a linear one with LARS."""
 
 import math
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class Steps:
     """Training settings of a network.
 
     Attributes:
-        passes: over the rows.
-        batch: rows a step.
-        rate: of the steps.
+        passes: epochs.
+        batch: batch size.
+        rate: learning rate.
     """
 
     passes: int
@@ -47,13 +47,13 @@ def perceptron_answers(
     """Return the class predicted for each query by a network with one hidden layer, shape (Q,), int64.
 
     Args:
-        rows: to learn from, shape (N, D), float32, N >= 2.
+        rows: training rows, shape (N, D), float32, N >= 2.
         labels: shape (N,), int64, in [0, n_classes).
         queries: shape (Q, D).
         n_classes: C; a class without rows is never predicted.
         seed: of weights and batches.
-        hidden: units.
-        steps: of AdamW.
+        hidden: width of the hidden layer.
+        steps: settings of AdamW.
 
     Source: Bizeul et al. 2024 ("SimVAE"), arXiv:2402.01399, sec. A.7.5: two layers with a ReLU between, Adam at 3e-4,
     200 epochs, batches of 128. The width is not stated; 256 is ours, and so are the scale and AdamW.
@@ -76,7 +76,8 @@ def lars_logits(
 ) -> Tensor:
     """Return the logits of each query from a linear probe trained with LARS, shape (Q, C).
 
-    The rate falls by half a cosine, pass by pass; there is no decay. Arguments as above.
+    The learning rate follows half a cosine by epoch; there is no weight decay. Arguments are as in
+    ``perceptron_answers``.
 
     Source: Nakamura et al. 2023 ("VI-SimSiam"), appendix B: rate 1.6, momentum 0.9, batches of 512, 100 epochs; the
     schedule and the weights, N(0, 0.01^2), are of SimSiam's code. They train on random crops, we on the rows.
@@ -102,7 +103,7 @@ def _logits(
 ) -> Tensor:
     """Return logits of queries from a probe trained on rows and labels; -inf for a class without rows.
 
-    Features are centred and get one common scale, so that a number has a standard deviation of 1 on average.
+    Features are centred and scaled to a mean standard deviation of 1.
     """
     rows, labels, queries = data
     mean, scale = rows.mean(0), rows.std(0).mean().clamp(min=1e-9)

@@ -1,4 +1,4 @@
-"""The probe of a selection: class probabilities of every row from the labels so far."""
+"""Class probabilities of every row, by a probe fitted on the labels so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,8 +20,8 @@ class Labelled:
     """The labels so far.
 
     Attributes:
-        rows: of ``Rows``, shape (L,) int64, each once.
-        codes: class of each, shape (L,) int64; -1 where it is not known, and everywhere where none are given.
+        rows: indices into ``Rows``, shape (L,) int64, each once.
+        codes: class of each, shape (L,) int64; -1 if unknown.
         classes: names of the classes.
     """
 
@@ -39,24 +39,23 @@ class Labelled:
         return len(self.rows)
 
     def among(self, rows: NDArray[np.int64]) -> "Labelled":
-        """Return the labels of some rows only."""
+        """Return the labels of the given rows only."""
         inside = np.isin(self.rows, rows)
         return Labelled(self.rows[inside], self.codes[inside], self.classes)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of rows of each class, 0 included; all rows have a class."""
+        """Return the number of rows of each class, including 0; all rows must have a class."""
         counts = np.bincount(self.codes, minlength=len(self.classes))
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
     def joined(self, column: Codes) -> tuple["Labelled", NDArray[np.int64]]:
-        """Return the labels with the classes of a column added, and the class of every row.
+        """Return the labels extended by the classes in a column, and the class of every row.
 
         Args:
-            column: classes that a table gives its rows, shape (N,).
+            column: classes of the table's rows, shape (N,).
 
         Returns:
-            the labelled rows, and codes of shape (N,): its own of a labelled row that has one, else the column's; -1
-            for none.
+            the labelled rows, and codes, shape (N,): the known label if there is one, else the column's; -1 for none.
         """
         classes = tuple(sorted({*self.classes, *column.names}))
         codes = codes_among(classes, self.classes, self.codes)
@@ -69,8 +68,8 @@ def with_probabilities(pool: Pool, labelled: Labelled, *, seed: int) -> tuple[Po
     """Return the pool with the probe's predictions for every row, and facts about the model.
 
     Args:
-        pool: with vectors; where it has no labelled row of a known class, it comes back as it is, and no model.
-        labelled: names the classes.
+        pool: with vectors; returned unchanged, without a model, if no labelled row has a known class.
+        labelled: with the names of the classes.
         seed: of the folds.
     """
     from curate.probes.linear import fit_linear_probe, spread_of
@@ -107,7 +106,7 @@ def model_notes(model: dict[str, Any], labelled: Labelled) -> list[str]:
 
 
 def codes_among(classes: Sequence[str], names: Sequence[str], codes: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return codes of some names as codes of the given classes; -1 stays -1, of any shape."""
+    """Return codes of ``names``, any shape, as codes of the given classes; -1 stays -1."""
     place = {name: code for code, name in enumerate(classes)}
     return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
 

@@ -1,1 +1,1 @@
-"""The facts of a report as one JSON value: counted over all rows, listed for a sample of them."""
+"""The facts of a report as one JSON value: counts over all rows, and a list of sampled rows."""

@@ -1,4 +1,4 @@
-"""Which columns of a table a report shows, and how."""
+"""Selection of the columns that a report shows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ class Shown:
     Attributes:
         column: its name in the table.
         kind: ``score``, ``number``, ``text`` or ``class``.
-        direction: 1 where higher is more certain, -1 where it is less, 0 where neither.
-        words: what it means.
-        integer: whether it holds whole numbers.
+        direction: 1 if higher is more certain, -1 if less, 0 if neither.
+        words: its meaning.
+        integer: whether its values are integers.
     """
 
     column: str
@@ -63,12 +63,7 @@ class Shown:
 
 
 def shown_columns(table: Table, class_column: str | None) -> tuple[list[Shown], list[str]]:
-    """Return the columns to show, scores first, and the names of those beyond the limit.
-
-    Args:
-        table: any.
-        class_column: None for none.
-    """
+    """Return the columns to show, scores first, and the names of columns beyond the limit."""
     shown = [each for field in table.schema if (each := _shown(field, class_column)) is not None]
     order = {SCORE: 0, CLASS: 1, NUMBER: 2, TEXT: 3}
     shown.sort(key=lambda each: order[each.kind])
@@ -94,12 +89,12 @@ def default_score(table: Table, column: str | None, columns: Sequence[Shown]) ->
     """Return the score that orders rows by certainty, and notes on the choice.
 
     Args:
-        table: has the column.
-        column: as typed: ``COLUMN``, ``max:COLUMN`` or ``min:COLUMN``; None for the table's own.
-        columns: that are shown.
+        table: with the column.
+        column: as typed: ``COLUMN``, ``max:COLUMN`` or ``min:COLUMN``; None for the table's default.
+        columns: the columns to show.
 
     Raises:
-        InputError: for a column that was typed and cannot be used.
+        InputError: if the typed column cannot be used.
     """
     numbers = {each.column: each for each in columns if each.is_number}
     if column is not None:

@@ -1,4 +1,4 @@
-"""The columns of a table needed for every row: key hashes, and codes of status, format and class."""
+"""The columns of a table that are read for all rows: key hashes, and codes of status, format and class."""
 
 from dataclasses import dataclass
 
@@ -23,12 +23,12 @@ class Dataset:
     Attributes:
         table: as opened.
         ok: whether the image was scored, shape (N,).
-        draw: by which rows are drawn, the lowest first, shape (N,) uint64: a hash of their keys.
-        digest: of what was read, independent of the order of rows.
-        status: its codes; empty where the table has none.
-        format: the same.
-        classes: the same.
-        class_column: their column; None without one.
+        draw: a hash of the keys, shape (N,) uint64; samples are the rows with the lowest hashes.
+        digest: of the columns read, independent of the row order.
+        status: codes; empty if the table has none.
+        format: codes; empty if the table has none.
+        classes: codes; empty without a class column.
+        class_column: name of the class column; None without one.
     """
 
     table: Table
@@ -44,7 +44,7 @@ class Dataset:
 
     @property
     def n(self) -> int:
-        """N."""
+        """Number N of rows."""
         return len(self.ok)
 
     def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -55,21 +55,21 @@ class Dataset:
         return np.where(self._hashes[place] == hashes, self._order[place], -1)
 
     def drawn(self, n: int) -> NDArray[np.int64]:
-        """Return up to n rows drawn by the hashes of their keys; a smaller draw is the start of a larger one."""
+        """Return up to n rows with the lowest key hashes; a smaller sample is the start of a larger one."""
         least = np.argpartition(self.draw, n)[:n] if n < self.n else np.arange(self.n)
         return least[np.argsort(self.draw[least], kind="stable")]
 
 
 def read_dataset(table: Table, class_column: str | None, *, seed: int = 0) -> Dataset:
-    """Read the columns that a report counts over all rows.
+    """Read the columns that a report needs for all rows.
 
     Args:
         table: with a unique ``key``.
-        class_column: of single values; None for none.
-        seed: of the draw.
+        class_column: a column of single values; None for none.
+        seed: of the sample.
 
     Raises:
-        InputError: for keys that are missing or not unique, or a column that cannot be used.
+        InputError: for missing or repeated keys, or an unusable column.
     """
     table.require([class_column] if class_column else [])
     plain = [

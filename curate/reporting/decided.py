@@ -1,4 +1,4 @@
-"""Decisions of policies joined to the rows of a table by key; a drop takes precedence; and rows as plain values."""
+"""Decisions of policies joined to the rows of a table by key, and rows as plain values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,12 +31,12 @@ class Decisions:
 
     Attributes:
         applied: the policy.
-        row: of the table, shape (M,).
+        row: rows of the table, shape (M,).
         outcome: codes of ``OUTCOMES``, shape (M,) uint8.
-        rule: which decided, shape (M,) int32, a place in ``rules``.
+        rule: the deciding rule, shape (M,) int32, an index into ``rules``.
         rules: as typed.
-        margin: of the score to the rule's threshold, shape (M,); negative was dropped, NaN if absent.
-        thresholds: lowest and highest of each rule that has any.
+        margin: signed distance of the score from the threshold, shape (M,); negative if dropped, NaN if absent.
+        thresholds: lowest and highest threshold of each rule with thresholds.
     """
 
     applied: Applied
@@ -53,8 +53,8 @@ class Decided:
     """The decisions on the N rows of a table.
 
     Attributes:
-        outcome: codes of ``OUTCOMES``, ``OPEN`` where nothing decided, shape (N,) uint8.
-        by: whose decision that is, shape (N,) int16; -1 for none.
+        outcome: codes of ``OUTCOMES``, ``OPEN`` without a decision, shape (N,) uint8.
+        by: index of the deciding policy, shape (N,) int16; -1 for none.
         policies: with decisions, in the order applied.
     """
 
@@ -77,15 +77,15 @@ class Decided:
 def decide_all(dataset: Dataset, results: Sequence[Applied]) -> Decided:
     """Join the decisions of policies to the rows of a table.
 
-    Policies may follow one another or stand side by side on one table. A row that any of them drops is dropped, by the
-    last that drops it; any other row has the decision of the last that saw it.
+    Policies may be a sequence, or alternatives on the same table. A row that any policy drops counts as dropped by the
+    last one that drops it; other rows have the decision of the last policy that read them.
 
     Args:
         dataset: the table.
-        results: in the order applied; those whose decisions are gone are passed over.
+        results: in the order applied; those without a file of decisions are skipped.
 
     Raises:
-        InputError: for decisions of other rows than the table's, or that contradict their receipt.
+        InputError: for decisions on other rows, or that contradict their receipt.
     """
     decided = Decided(np.full(dataset.n, OPEN, np.uint8), np.full(dataset.n, -1, np.int16), [])
     for applied in results:
@@ -157,9 +157,9 @@ def row_values(dataset: Dataset, decided: Decided, columns: Sequence[Shown], row
 
     Args:
         dataset: the table.
-        decided: what became of its rows.
+        decided: the decisions on its rows.
         columns: to return.
-        rows: numbers, in the order wanted.
+        rows: indices, in the requested order.
     """
     table = dataset.table
     names = [name for name in (KEY, STATUS, URI) if name in table.schema.names]

@@ -49,13 +49,13 @@ SIZES = ("width", "height", "n_bytes")
 
 
 def cuts_of(results: Sequence[Applied], decided: Sequence[Decisions]) -> dict[str, list[dict[str, Any]]]:
-    """Return, by column of the table, the thresholds and which policy applied them.
+    """Return the thresholds that policies applied, by column of the table.
 
-    A rule that judges every group apart has a cut in each, and none is shown.
+    Thresholds by group are omitted.
 
     Args:
-        results: in the order applied.
-        decided: the decisions of those that have any.
+        results: policies in the order applied.
+        decided: their decisions, if available.
     """
     thresholds = {id(policy.applied): policy.thresholds for policy in decided}
     cuts: dict[str, list[dict[str, Any]]] = {}
@@ -98,13 +98,13 @@ class FactsRequest:
     """The request for a report.
 
     Attributes:
-        results: of policies: subsets, decisions, receipts, or receipts of pipelines, one or several.
-        column: score that certain and uncertain rows are determined by; None for the table's own.
-        label: column of classes; None for ``label``, where there is one.
-        sample: rows that are listed.
-        points: rows on the map; 0 for none.
-        measured: what ``curate evaluate`` wrote; or None.
-        seed: of the draw and of the map.
+        results: paths of policies' subsets, decisions or receipts, or receipts of pipelines, one or several.
+        column: score that ranks rows by certainty; None for the table's default.
+        label: column of classes; None for ``label``, if it exists.
+        sample: number of listed rows.
+        points: number of rows on the map; 0 for none.
+        measured: output of ``curate evaluate``; or None.
+        seed: of the sample and the map.
     """
 
     results: Results = None
@@ -122,13 +122,13 @@ class Facts:
 
     Attributes:
         dataset: the table.
-        decided: what became of its rows.
-        columns: that are shown.
-        drawn: rows of the sample, drawn by the hash of their keys.
-        galleries: by number of row.
+        decided: the decisions on its rows.
+        columns: the shown columns.
+        drawn: rows of the sample, by the hash of their keys.
+        galleries: with row indices.
         places: the map; None without one.
         results: policies, in the order applied.
-        counted: the parts of the document that need no row of the table.
+        counted: the parts of the document without rows.
     """
 
     dataset: Dataset
@@ -141,11 +141,11 @@ class Facts:
     counted: dict[str, Any]
 
     def served(self) -> dict[str, Any]:
-        """Return the document without rows and thumbnails; rows are identified by their number in the table."""
+        """Return the document without rows and thumbnails; rows are identified by their index in the table."""
         return self.counted | {"served": True, "sampled": None} | self._shown(int)
 
     def full_document(self, thumbs: Thumbs) -> dict[str, Any]:
-        """Return the document with rows and thumbnails; rows are identified by their position among its rows."""
+        """Return the document with rows and thumbnails; rows are identified by their index in the document."""
         rows = self.listed()
         place = {row: number for number, row in enumerate(rows.tolist())}
         return (
@@ -158,18 +158,18 @@ class Facts:
         )
 
     def listed(self) -> NDArray[np.int64]:
-        """Return the rows that a document lists: from the sample, the galleries and the map."""
+        """Return the rows listed in a document: from the sample, the galleries and the map."""
         of_map = self.places.row if self.places is not None else np.zeros(0, np.int64)
         return np.unique(np.concatenate([self.drawn, np.array(self.in_galleries(), np.int64), of_map]))
 
     def in_galleries(self) -> list[int]:
-        """Return every row of a gallery once; first a few of each gallery."""
+        """Return every row of a gallery once, starting with a few of each gallery."""
         turns = [gallery.all_rows() for gallery in self.galleries]
         mixed = [rows[at] for at in range(max(map(len, turns), default=0)) for rows in turns if at < len(rows)]
         return list(dict.fromkeys(mixed))
 
     def to_thumb(self, n: int) -> list[int]:
-        """Return the first n rows of the galleries, then of the map, then of the sample, without missing ones."""
+        """Return the first n rows of the galleries, then of the map, then of the sample, without missing images."""
         of_map = self.places.row.tolist() if self.places is not None else []
         rows = dict.fromkeys([*self.in_galleries(), *of_map, *self.drawn.tolist()])
         status = self.dataset.status
@@ -185,7 +185,7 @@ class Facts:
 
 @dataclass
 class _Counted:
-    """The result of one pass over the number columns."""
+    """The result of one pass over the numeric columns."""
 
     sizes: dict[str, Any] = field(default_factory=dict)
     distributions: list[dict[str, Any]] = field(default_factory=list)
@@ -194,14 +194,14 @@ class _Counted:
 
 
 def gather(table: Table, request: FactsRequest) -> Facts:
-    """Count the facts of a table over all its rows, and choose the rows to show.
+    """Compute the facts of a table over all rows, and choose the rows to show.
 
     Args:
         table: with a unique ``key``.
-        request: what is requested.
+        request: with its parameters.
 
     Raises:
-        InputError: for a table, column or file that cannot be used, or a policy's file that is not of the table.
+        InputError: for an unusable table, column or file, or a policy's file that belongs to another table.
     """
     measured = None if request.measured is None else read_measured(request.measured)
     label = request.label or (LABEL if LABEL in table.schema.names else None)
@@ -274,12 +274,12 @@ def listed(facts: Facts, source: str | None = None, *, thumbs: int = THUMBS) -> 
     """Return a full report as one JSON value.
 
     Args:
-        facts: of the table.
-        source: what was scored, where the table names no images.
-        thumbs: the most thumbnails.
+        facts: the facts of the table.
+        source: the scored source, if the table has no paths of images.
+        thumbs: maximal number of thumbnails.
 
     Raises:
-        InputError: for a source that cannot be opened or is of other rows.
+        InputError: for a source that cannot be opened or has other rows.
     """
     made = thumbnails(facts.dataset.table, facts.to_thumb(thumbs), source=source)
     return facts.full_document(made)
@@ -326,7 +326,7 @@ def _places(
 
 
 def _title(table: Table) -> str:
-    """Return the name of the folder that curate clean wrote around a table, else the table's."""
+    """Return the name of the folder that ``curate clean`` wrote around a table, else the table's name."""
     if isinstance(table.path, Path) and (table.path.parent.parent / CLEANED).is_file():
         return table.path.parent.parent.resolve().name
     return table.path.stem
@@ -359,7 +359,7 @@ def _sampled(dataset: Dataset, drawn: NDArray[np.int64], seed: int) -> dict[str,
 
 
 def _tally(codes: Codes, n: int, otherwise: str) -> list[list[Any]]:
-    """Return names with their row counts, largest first; if the column is missing, one name for all rows."""
+    """Return names with their row counts, largest first; for a missing column, one name for all rows."""
     if not len(codes.codes):
         return [[otherwise, n]] if n else []
     return [[shortened(name), n_rows] for _, name, n_rows in codes.largest("none")[:50]]

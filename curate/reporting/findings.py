@@ -46,14 +46,14 @@ class Finding:
 
     Attributes:
         kind: its name.
-        words: what it is, in words.
-        rows: numbers in the table, the worst first, shape (M,).
-        value: by which they are sorted, shape (M,); NaN for none.
-        texts: what was found of each row.
-        parts: what part of the finding each row belongs to, in words; none where it has no parts.
-        beside: the row that each is to be compared with, shape (M,); -1 for none. Empty where no row has one.
-        labels: the label suggested for each; none where nothing is suggested.
-        current: the label that each has; none where labels are not suspected.
+        words: description.
+        rows: indices in the table, worst first, shape (M,).
+        value: the sort key, shape (M,); NaN for none.
+        texts: description of each row.
+        parts: the part of the finding of each row; empty without parts.
+        beside: row to compare each row with, shape (M,); -1 for none; empty if no row has one.
+        labels: suggested labels; empty for none.
+        current: present labels; empty for findings other than labels.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Finding:
         return self.at(np.flatnonzero(inside).tolist())
 
     def at(self, places: Sequence[int]) -> "Finding":
-        """Return the finding for its rows at some positions, in that order."""
+        """Return the finding for its rows at the given positions, in that order."""
         some = {
             name: [values[place] for place in places] if values else ()
             for name, values in vars(self).items()
@@ -87,17 +87,17 @@ def findings_of(
 ) -> list[Finding]:
     """Return the findings on kept rows, most consequential first.
 
-    Leaks distort every measurement, wrong labels are learned, junk, near copies and foreign groups take the place of
-    images; the other kinds describe how an image looks. A kind without a row is left out.
+    The order: leaks distort every measurement, wrong labels are learned, junk, near copies and foreign groups displace
+    images; the other kinds describe how an image looks. Empty kinds are omitted.
 
     Args:
         dataset: the table.
-        decided: what became of its rows; rows that nothing decided count as kept where nothing was decided at all.
+        decided: the decisions on its rows; without any decision all rows count as kept.
         results: policies, in the order applied.
-        near: the near copies, where they are known; None to look for them, which takes as long as a deduplication.
+        near: the near copies, if known; None to compute them, which takes as long as a deduplication.
 
     Raises:
-        InputError: for a file of leaks that is not as curate wrote it.
+        InputError: for a malformed file of leaks.
     """
     kept = decided.outcome == KEEP if decided.policies else dataset.ok
     near = [*(_near_copies(dataset, results) if near is None else near)]
@@ -128,7 +128,7 @@ def of_findings(findings: Sequence[Finding]) -> Gallery:
 
 
 def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
-    """Return rows that also occur in another table, as a deduplication listed them."""
+    """Yield the rows that also occur in another table, from the leaks of deduplications."""
     for result in results:
         entry = result.receipt["outputs"].get(LEAKS)
         path = result.path.with_name(entry["file"]) if entry else None
@@ -146,7 +146,7 @@ def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
 
 
 def _conflicts(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
-    """Return kept rows whose copies have another label."""
+    """Yield the kept rows whose copies have another label."""
     for result in results:
         if result.groups is None or not result.groups.n_rows:
             continue
@@ -161,7 +161,7 @@ def _conflicts(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding
 
 
 def _labels(decided: Decided) -> Iterator[Finding]:
-    """Return rows with a suspected label, least certain label first."""
+    """Yield the rows with a suspected label, lowest quality first."""
     for policy in decided.policies:
         table = policy.applied.decisions
         if policy.applied.name != LABELS or table is None:
@@ -178,7 +178,7 @@ def _labels(decided: Decided) -> Iterator[Finding]:
 
 
 def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
-    """Return pairs kept at a strict threshold that are duplicates at the default one."""
+    """Yield the pairs kept at a strict threshold that are duplicates at the default one."""
     for result in results:
         if result.name != DEDUP or not isinstance(result.subset, Path) or not result.subset.is_file():
             continue
@@ -198,7 +198,7 @@ def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Findi
 
 
 def _waiting(dataset: Dataset, decided: Decided, near: Sequence[Finding]) -> Iterator[Finding]:
-    """Return rows kept for review by a deduplication, each next to the image it resembles, unless ``near`` has them."""
+    """Yield the rows that a deduplication kept for review, next to the similar image, unless in ``near``."""
     listed = np.concatenate([np.zeros(0, np.int64), *(finding.rows for finding in near)])
     for policy in decided.policies:
         table = policy.applied.decisions
@@ -225,10 +225,10 @@ def paired(
 
     Args:
         dataset: the table.
-        keys: of the rows that could be dropped, P.
-        owners: of the rows that they are like.
-        value: how alike they are, in the unit of a finder, shape (P,).
-        by: the finder and that number in words, P.
+        keys: of the P rows that could be dropped.
+        owners: keys of the similar rows.
+        value: similarities, in the unit of a finder, shape (P,).
+        by: P texts with the finder and the similarity.
     """
     nearest: dict[str, tuple[float, str]] = {}
     for key, owner, alike, how in zip(keys, owners, value.tolist(), by, strict=True):
@@ -245,7 +245,7 @@ def paired(
 
 
 def _issues(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
-    """Return rows of every kind of issue."""
+    """Yield the rows of every kind of issue."""
     for name, kind, values, has, cut in issues_in(dataset, results):
         rows = np.flatnonzero(has)
         value = values[rows].astype(np.float64)
@@ -263,5 +263,5 @@ def _rows_of(dataset: Dataset, keys: Sequence[str]) -> Rows:
 
 
 def _in_order(finding: Finding, order: NDArray[np.float64]) -> Finding:
-    """Return the rows of a finding that are in the table, sorted by ``order``, shape (M,), lowest first."""
+    """Return a finding restricted to rows of the table, sorted by ``order``, shape (M,), lowest first."""
     return finding.at([place for place in np.argsort(order, kind="stable").tolist() if finding.rows[place] >= 0])

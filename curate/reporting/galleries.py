@@ -1,4 +1,4 @@
-"""Galleries for review: of a score, of decisions, duplicates, labels, issues and failures."""
+"""Galleries for review: by score, decisions, duplicates, labels, issues and failures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that belong together, as row numbers; ``kept`` is the one that stays."""
+    """Row indices that belong together; ``kept`` is the kept one."""
 
     words: str
     rows: Sequence[int]
@@ -48,15 +48,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Rows to look at, as a list or in groups.
+    """Rows to show, as a list or in groups.
 
     Attributes:
-        id: in a page.
-        title: its heading.
+        id: in the page.
+        title: the heading.
         words: how the rows were chosen.
-        rows: of a flat one, numbers of the table.
-        groups: of one in groups.
-        most: rows of it, or of each of its groups, of which equal images are shown once; None where all are shown.
+        rows: row indices of a gallery without groups.
+        groups: of a gallery with groups.
+        most: maximal number of rows, or of rows per group, with equal images once; None for all.
     """
 
     id: str
@@ -87,12 +87,12 @@ class Gallery:
 
 
 def of_score(column: str, certain_first: Rows, classes: ByClass) -> list[Gallery]:
-    """Return both ends of a score, overall and in the largest classes.
+    """Return the most and least certain rows by a score, overall and in the largest classes.
 
     Args:
-        column: its name.
-        certain_first: the rows that have a value, the most certain first.
-        classes: of the same table.
+        column: name of the score.
+        certain_first: the rows with a value, most certain first.
+        classes: of the table.
     """
     n = counted(len(certain_first), "row")
     by_class = [
@@ -112,7 +112,7 @@ def of_score(column: str, certain_first: Rows, classes: ByClass) -> list[Gallery
 
 
 def without_copies(table: Table, galleries: Sequence[Gallery]) -> list[Gallery]:
-    """Return galleries that show images of equal bytes once, cut to their allowed rows."""
+    """Return galleries with bit-identical images once, cut to their maximal number of rows."""
     rows = np.unique([row for each in galleries if each.most is not None for row in each.all_rows()]).astype(np.int64)
     digests = table.take(rows, [SHA256]).column(0).to_pylist() if SHA256 in table.schema.names else rows.tolist()
     digest = {row: row if value is None else value for row, value in zip(rows.tolist(), digests, strict=True)}
@@ -136,7 +136,7 @@ def without_copies(table: Table, galleries: Sequence[Gallery]) -> list[Gallery]:
 
 
 def of_decisions(dataset: Dataset, decided: Decided) -> list[Gallery]:
-    """Return rows on both sides of every threshold, dropped rows by reason, and undecided rows."""
+    """Return the rows on both sides of every threshold, dropped rows by reason, and undecided rows."""
     cut = [group for policy in decided.policies if policy.applied.name == FILTER for group in _sides(policy)]
     dropped = [
         group for number, policy in enumerate(decided.policies) for group in _dropped(dataset, decided, number, policy)
@@ -151,7 +151,7 @@ def of_decisions(dataset: Dataset, decided: Decided) -> list[Gallery]:
 
 
 def lowest(dataset: Dataset, rows: Rows, n: int) -> Rows:
-    """Return n of some rows, drawn by the hash of their keys."""
+    """Return the n given rows with the lowest key hashes, as a random sample."""
     if len(rows) > n:
         rows = rows[np.argpartition(dataset.draw[rows], n)[:n]]
     return rows[np.argsort(dataset.draw[rows], kind="stable")]
@@ -172,7 +172,7 @@ def _sides(decisions: Decisions) -> list[Group]:
 
 
 def _dropped(dataset: Dataset, decided: Decided, number: int, decisions: Decisions) -> list[Group]:
-    """Return rows dropped by a policy, by rule, most rows first, without rows that a later policy dropped too."""
+    """Return the rows dropped by a policy, by rule, most rows first, without rows that a later policy drops too."""
     gone = (decisions.outcome == DROP) & (decided.by[decisions.row] == number)
     return [
         Group(
@@ -217,7 +217,7 @@ def of_failures(dataset: Dataset) -> list[Gallery]:
 
 
 def of_labels(decided: Decided) -> list[Gallery]:
-    """Return the most suspected labels by pair of given and suggested label, worst pair first."""
+    """Return the most suspected labels by pair of present and suggested label, worst pair first."""
     parts = [pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(PAIR, pl.String)})]
     n_suspected = 0
     for policy in decided.policies:
@@ -252,11 +252,8 @@ def issues_in(
 ) -> Iterator[tuple[str, Kind, Values, NDArray[np.bool_], float]]:
     """Yield every kind of issue with its measure, its rows, and its threshold.
 
-    Kinds are looked for as a policy did, where one of the results is of one. A table without measures has no kind.
-
-    Args:
-        dataset: the table, N rows.
-        results: of policies.
+    The settings of an issues policy are used if it is among the results. Nothing is yielded for a table without
+    measures.
     """
     table = dataset.table
     receipts = [result for result in results if result.name == ISSUES]
@@ -276,7 +273,7 @@ def issues_in(
 
 
 def _read_together(kinds: Mapping[str, Kind], table: Table, most: int) -> Iterator[dict[str, Kind]]:
-    """Yield the kinds in groups that read at most so many columns, or one kind alone."""
+    """Yield the kinds in groups that read at most this many columns together, or single kinds."""
     some: dict[str, Kind] = {}
     for name, kind in kinds.items():
         if some and len(columns_of({**some, name: kind}, table)) > most:

@@ -12,13 +12,9 @@ MOST = 100  # measures, and columns of scores
 
 
 def read_measured(path: str | Path) -> list[dict[str, Any]]:
-    """Read the measures of each score column: a table of values, and one of their meanings.
+    """Read the measures of each score column as two tables: of values, and of their meanings.
 
-    Args:
-        path: what ``curate evaluate --json`` printed, or ``-o`` wrote.
-
-    Raises:
-        InputError: if the file is missing, too large, or not that.
+    ``path`` is the output of ``curate evaluate``; InputError if it is missing, too large or malformed.
     """
     report = read_json(Path(path), what="the JSON of curate evaluate for --measured", most=MAX_BYTES)
     try:

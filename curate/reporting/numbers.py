@@ -1,4 +1,4 @@
-"""Number columns over all rows in batches: histograms, quantiles by class, and rank correlations."""
+"""Numeric columns over all rows, in batches: histograms, quantiles by class, and rank correlations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -28,13 +28,12 @@ FEWEST_RANKED = 3  # rows that both columns have
 def histogram(values: NDArray[Any]) -> dict[str, Any]:
     """Return bin edges and counts; the counts add up to the number of finite values.
 
-    A value is in bin i where ``edges[i] <= value < edges[i + 1]``, in the last also at its right edge. Whole numbers
-    of few values have a bin each. A single value is in the middle of empty bins. Where a few values lie far from all
-    others, the bins span the others, and the first and the last bin count what lies beyond them: ``clipped`` says how
-    many.
+    A value is in bin i if ``edges[i] <= value < edges[i + 1]``, in the last one also at its right edge. Integers with
+    few distinct values have a bin each. A single value is in the middle of empty bins. If a few values are far from all
+    others, the bins span the others, and the outer bins also count the values beyond; ``clipped`` is their number.
 
     Args:
-        values: shape (N,); NaN and infinities are left out.
+        values: shape (N,); NaN and infinities are ignored.
     """
     finite = values[np.isfinite(values)]
     edges, is_log = bin_edges(finite)
@@ -78,9 +77,9 @@ def _ascending(edges: NDArray[np.float64], low: float, high: float) -> NDArray[n
 
 
 def is_steep(finite: NDArray[Any]) -> bool:
-    """Return whether finite values need a logarithmic axis: positive, of a wide range, and mostly low.
+    """Return whether finite values need a logarithmic axis: positive, with a wide range, and mostly low.
 
-    Values that are even between 0 and 1 are far apart, too, and no more of them are low than high.
+    Uniform values between 0 and 1 have a wide range too, but are not mostly low.
     """
     if not len(finite) or not finite.min() > 0 or float(finite.max()) > LARGE:
         return False
@@ -101,12 +100,12 @@ def _quantile(values: NDArray[Any], shares: Sequence[float]) -> NDArray[np.float
 
 
 def columns_at_once(dataset: Dataset) -> int:
-    """Return how many number columns of a table fit in memory."""
+    """Return how many numeric columns of a table fit in memory."""
     return max(1, MEMORY // max(1, BYTES * dataset.n))
 
 
 def columns_in_turn(dataset: Dataset, names: Sequence[str]) -> Iterator[tuple[str, Numbers]]:
-    """Yield number columns of a table, reading as many per pass as fit in memory."""
+    """Yield the numeric columns of a table, reading as many per pass as fit in memory."""
     width = columns_at_once(dataset)
     for start in range(0, len(names), width):
         read = read_rows(dataset.table, Needs(exact=tuple(names[start : start + width]), keys=False))
@@ -115,7 +114,7 @@ def columns_in_turn(dataset: Dataset, names: Sequence[str]) -> Iterator[tuple[st
 
 
 def finite(numbers: Numbers) -> NDArray[np.bool_]:
-    """Return where a column is finite, shape (N,)."""
+    """Return a mask of the finite values of a column, shape (N,)."""
     return numbers.valid & np.isfinite(numbers.values)
 
 
@@ -123,9 +122,9 @@ class ByClass:
     """The rows of the largest classes of a table.
 
     Attributes:
-        shown: code, name and rows of each, the largest first.
+        shown: code, name and number of rows of each class, largest first.
         n_classes: of the table.
-        others: rows of the classes that are not shown.
+        others: number of rows of the other classes.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -148,7 +147,7 @@ class ByClass:
             start += n
 
     def of(self, rows: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
-        """Yield the name of each class and which of the given rows it contains."""
+        """Yield the name of each class and the given rows that it contains."""
         if len(self._place):
             places = self._place[rows]
             yield from ((name, rows[places == number]) for number, (_, name, _) in enumerate(self.shown))
@@ -167,7 +166,7 @@ def distribution(
         shown: the column.
         numbers: its values.
         classes: of the same table.
-        cuts: column -> where policies cut it.
+        cuts: column -> thresholds of policies.
     """
     is_known = finite(numbers)
     if not is_known.any():
@@ -189,7 +188,7 @@ def rank_correlations(columns: Mapping[str, NDArray[np.float64]]) -> dict[str, A
     """Return Spearman's rank correlation of every pair of columns, over rows that have both.
 
     Args:
-        columns: by name, shape (N,), NaN where there is no value.
+        columns: by name, shape (N,), NaN if missing.
 
     Returns:
         ``columns``, the symmetric matrix ``rho`` (null for fewer than three rows or a constant column), and ``n``.

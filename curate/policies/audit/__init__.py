@@ -1,1 +1,1 @@
-"""Samples to judge for a filter with a guarantee, and the guarantees that follow from the verdicts."""
+"""Guarantees for a filter: samples for reviewers, and the bounds that follow from their verdicts."""

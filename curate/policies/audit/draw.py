@@ -1,4 +1,4 @@
-"""How many images a reviewer must judge, and which: a simple random sample of the rows that could be kept."""
+"""The number of images that reviewers must judge, and a simple random sample of the rows that could be kept."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -31,8 +31,8 @@ class Population:
     """Rows with a score, most certain first; ties are never split.
 
     Attributes:
-        column: of the score.
-        ordered: the scores, ascending in doubt, shape (N,): negated where high is certain.
+        column: name of the score.
+        ordered: the scores by descending certainty, shape (N,): ascending, negated if higher is more certain.
     """
 
     column: str
@@ -49,11 +49,11 @@ class Population:
         return len(self.ordered)
 
     def first(self, n: int) -> int:
-        """Return how many rows are at least as certain as the n-th, n in [1, N]."""
+        """Return the number of rows at least as certain as the n-th, n in [1, N]."""
         return int(np.searchsorted(self.ordered, self.ordered[n - 1], side="right"))
 
     def ranks(self, values: NDArray) -> NDArray[np.int64]:
-        """Return how many rows are at least as certain as each of these values, shape (M,)."""
+        """Return the number of rows at least as certain as each value, shape (M,)."""
         return np.searchsorted(self.ordered, in_doubt(values, self.column), side="right").astype(np.int64)
 
     def value_at(self, rank: int) -> float:
@@ -67,7 +67,7 @@ class Population:
 
 
 def in_doubt(values: NDArray, column: str) -> NDArray:
-    """Return scores turned so that low is certain, in a type that can be negated."""
+    """Return scores with a sign such that lower is more certain, in a signed type."""
     if is_less_certain(column):
         return values
     if np.issubdtype(values.dtype, np.integer):
@@ -85,11 +85,11 @@ ENDING = ".audit.csv"
 def run_review_plan(options: ReviewPlanOptions) -> AuditPlan:
     """Compute how many images must be judged to bound the share of bad ones, and draw them.
 
-    The sample is a simple random one, without replacement, of the rows that could be kept, so for every stricter
-    cut it is one too, and the test of each cut is exact. Rows of equal score are never parted.
+    The sample is a simple random one without replacement from the rows that could be kept. It is also one for every
+    stricter cut, so the test of each cut is exact. Rows of equal score are never separated.
 
     Raises:
-        InputError: for a table, column, share or place that cannot be used, or too few rows to show it at all.
+        InputError: for an unusable table, column, share or output, or too few rows for the requested bound.
     """
     goal = parse_goal(options.max_bad_rate, options.confidence)
     opened = open_table(options.table, require=[KEY, *([options.label] if options.label else [])])
@@ -167,7 +167,7 @@ def _place(out: str | Path) -> Path:
 def _lines(
     table: Table, rows: np.ndarray, values: np.ndarray, population: Population, among: int, label: str | None
 ) -> list[list[str]]:
-    """Return the CSV lines: each image to judge, its position in the file, and its rank."""
+    """Return the CSV lines: each image to judge, its position in the table, and its rank."""
     labels = [None] * len(rows) if label is None else table.take(rows, [label]).column(label).to_pylist()
     zone = [str(among), repr(population.value_at(among)), population.column]
     columns = (keys_at(table, rows), labels, values.tolist(), population.ranks(values).tolist())

@@ -1,4 +1,4 @@
-"""What verdicts show about images, pairs or labels: `curate.review_verdicts`."""
+"""Results of verdicts on images, pairs or labels: ``curate.review_verdicts``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,15 +26,12 @@ RATES = (0.01, 0.02, 0.05, 0.1)
 
 
 def read_verdicts(files: Sequence[str | Path], *, confidence: str | float = "95%", judges: str = ANY) -> AuditReading:
-    """Read an audit, and return its results.
+    """Read the verdicts of an audit, and return its results; InputError as ``read_audit``.
 
     Args:
-        files: of ``curate review plan``, with answers; see ``read_audit``.
-        confidence: of what would be kept.
-        judges: how several answers are joined.
-
-    Raises:
-        InputError: as ``read_audit``.
+        files: of ``curate review plan``, with verdicts; see ``read_audit``.
+        confidence: level of the bounds.
+        judges: how several verdicts are combined.
     """
     share = parse_share(confidence, "--confidence")
     verdicts = read_audit(files, judges=judges)
@@ -54,27 +51,23 @@ def read_verdicts(files: Sequence[str | Path], *, confidence: str | float = "95%
 
 @dataclass(frozen=True)
 class PairReading:
-    """The results of answers on pairs of `curate dedup --audit`.
+    """The results of verdicts on pairs of `curate dedup --audit`.
 
     Attributes:
-        precision: share of pairs that are the same, with its intervals.
-        suggestions: the loosest threshold of each finder that keeps a precision; none unless one is requested.
+        precision: share of duplicates among the pairs, with its intervals.
+        suggestions: the loosest threshold of each finder with the requested precision; empty if none is requested.
     """
 
     precision: Precision
     suggestions: tuple[Suggestion, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the results as plain JSON."""
         return {**self.precision.to_json(), "suggestions": [each.to_json() for each in self.suggestions]}
 
 
 def run_review_verdicts(options: ReviewVerdictsOptions) -> AuditReading | PairReading | Verdicts:
-    """Return what verdicts show about images, pairs or labels.
-
-    Raises:
-        InputError: for a file that is no audit, or options that it cannot have.
-    """
+    """Return the results of verdicts on images, pairs or labels; InputError for a wrong file or unused options."""
     files, target_precision = several(options.answers), options.target_precision
     if not files:
         raise InputError("expected the answers of an audit, got no file; pass NAME.audit.csv")

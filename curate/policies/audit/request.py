@@ -1,4 +1,4 @@
-"""The request of an audit, checked."""
+"""The validated request of an audit."""
 
 import math
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Goal:
 
     Attributes:
         rate: the bound, in (0, 1).
-        confidence: that it holds, in (0, 1).
+        confidence: probability that it holds, in (0, 1).
     """
 
     rate: float
@@ -34,11 +34,7 @@ class Goal:
 
 
 def parse_share(value: str | float, flag: str) -> float:
-    """Return a share typed as 0.02 or 2%, above 0 and below 1.
-
-    Raises:
-        InputError: for anything else.
-    """
+    """Return a share typed as 0.02 or 2%, between 0 and 1, exclusive; InputError for anything else."""
     text = str(value).strip()
     try:
         share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)

@@ -18,20 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AuditPlan(Printed):
-    """The sample to be judged.
+    """The sample for reviewers.
 
     Attributes:
-        table: that is drawn from.
-        column: by which rows are cut.
-        rows: that have a score.
-        among: of them, the most certain, which could be kept and are drawn from.
-        images: to judge.
-        rate: share of bad rows that is to be shown.
-        confidence: of it.
-        needed: share that is bad in truth of the more certain half of ``among`` -> images to show the rate for that
-            half with a probability of more than one half; None where no number does. The share 0 is what is needed
-            where not one is bad.
-        csv: to judge.
+        table: the population.
+        column: the score.
+        rows: number of rows with a score.
+        among: number of the most certain rows, which could be kept, that are sampled.
+        images: number of images to judge.
+        rate: bound on the share of bad rows.
+        confidence: of the bound.
+        needed: true share of bad rows in the more certain half of ``among`` -> images needed to prove the bound for
+            that half with a probability above one half; None if impossible. For the share 0 no sampled row may be bad.
+        csv: the sample.
     """
 
     table: str
@@ -52,7 +51,7 @@ class AuditPlan(Printed):
         }
 
     def lines(self) -> list[str | Grid]:
-        """Return lines on a plan: its goal, the images to judge for several bad rates, and the next steps."""
+        """Return lines for the terminal: the goal, images to judge for several shares of bad rows, and next steps."""
         part = "all" if self.among == self.rows else f"the {self.among:,} most certain of"
         lines: list[str | Grid] = [
             f"to show that at most {_share(self.rate)} is bad of {part} {counted(self.rows, 'row')} with "
@@ -79,16 +78,16 @@ class AuditPlan(Printed):
 
 @dataclass(frozen=True)
 class AuditReading(Printed):
-    """The reading of verdicts.
+    """The results of verdicts.
 
     Attributes:
-        column: by which rows are cut.
-        among: rows that the sample was drawn from.
+        column: the score.
+        among: number of rows that the sample was drawn from.
         counts: rows by verdict: good, bad, between, blank.
-        bad: share of these rows that is bad, with its 95 % interval; NaN where a range has no verdict yet.
-        kept: rate -> how many of the most certain rows have at most that share of bad ones at ``confidence``; 0 for
-            none. Each on its own.
-        confidence: of each.
+        bad: share of bad rows, with its 95 % interval; NaN if a range has no verdict yet.
+        kept: rate -> number of the most certain rows with at most that share of bad ones at ``confidence``; 0 for none.
+            Not simultaneous.
+        confidence: of each bound.
     """
 
     column: str
@@ -104,7 +103,7 @@ class AuditReading(Printed):
         return {**asdict(self), "bad": plain_json(self.bad), "kept": kept}
 
     def lines(self) -> list[str | Grid]:
-        """Return lines on the sampled population, and how many rows each bad rate would keep."""
+        """Return lines for the terminal: the sampled population, and how many rows each bound would keep."""
         count = self.counts
         lines: list[str | Grid] = [
             f"{sum(count.values()):,} drawn: {count['good']:,} good, {count['bad']:,} bad, {count['between']:,} unsure "
@@ -129,11 +128,11 @@ class Promise:
     """The guarantee on the kept rows.
 
     Attributes:
-        kept: rows.
-        of: rows that could have stayed.
-        judged: of the kept rows.
-        bad: of the judged rows, as a sum of badness.
-        rate: that was requested. A lower bound than that is not promised: the cut was chosen by the verdicts.
+        kept: number of kept rows.
+        of: number of rows that could have been kept.
+        judged: number of judged kept rows.
+        bad: sum of the badness of the judged rows.
+        rate: the requested bound. A lower one is not guaranteed, since the cut was chosen by the verdicts.
         cut: score of the last kept row.
     """
 

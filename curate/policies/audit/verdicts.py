@@ -1,4 +1,4 @@
-"""Verdicts of an audit: read, combined over reviewers, and all accounted for."""
+"""Verdicts of an audit: reading, and combining over reviewers."""
 
 import math
 from collections.abc import Sequence
@@ -41,10 +41,10 @@ class Judged:
 
     Attributes:
         key: of the row.
-        value: its score when it was drawn.
-        rank: its rank then, from 1 for the most certain.
-        answers: of all judges: good, bad or unsure.
-        badness: of all together, 0 for good to 1 for bad; NaN until they are joined.
+        value: its score when drawn.
+        rank: its rank when drawn, from 1 for the most certain.
+        answers: of all reviewers: good, bad or unsure.
+        badness: of all answers together, 0 for good to 1 for bad; NaN until combined.
     """
 
     key: str
@@ -59,12 +59,12 @@ class Verdicts:
     """Verdicts on random samples of the rows that could be kept.
 
     Attributes:
-        files: that were read.
-        column: by which rows are cut.
-        zones: that samples were drawn from, the strictest first.
+        files: the files read.
+        column: the score.
+        zones: populations of the samples, strictest first.
         judged: rows with an answer, in the order of the files.
-        blank: rows that were drawn and have none, or are behind the last block that is judged whole.
-        judges: how answers of several were joined.
+        blank: number of drawn rows without an answer, or after the last completely judged block.
+        judges: how several answers were combined.
     """
 
     files: tuple[str, ...]
@@ -81,13 +81,13 @@ class Verdicts:
         return {GOOD: good, BAD: bad, "between": len(answers) - good - bad, "blank": self.blank}
 
     def badness(self) -> np.ndarray:
-        """Return how bad each judged row is, shape (n,), in [0, 1]."""
+        """Return the badness of each judged row, shape (n,), in [0, 1]."""
         return np.array([row.badness for row in self.judged], np.float64)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A sample: zone, score, rows, whether labels are judged, and the number of verdicts that do not count."""
+    """A sample: its population and rows, whether labels are judged, and the number of ignored verdicts."""
 
     zone: Zone
     column: str
@@ -99,19 +99,19 @@ class Plan:
 def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
     """Read the verdicts on sampled rows.
 
-    Each file is a NAME.audit.csv of ``curate review plan``, whose verdicts are next to it, as ``curate review`` writes
-    them. The reviewers of one file are several judges, as are copies of it; files that were drawn with other seeds or
-    from other zones add to the sample. A ``.json`` file is an export of Label Studio, whose choices are good, bad and
-    unsure, for rows of the CSV files next to it. An unsure verdict counts as bad. A row without one,
-    or behind the last block that is judged whole, counts as not drawn.
+    Each file is a NAME.audit.csv of ``curate review plan``, with the verdicts of ``curate review`` next to it. Verdicts
+    of several reviewers, or in copies of a file, are combined; files drawn with other seeds or from other zones add to
+    the sample. A ``.json`` file is an export of Label Studio, with choices good, bad and unsure, for rows of the CSV
+    files next to it. An unsure verdict counts as bad. A row without a verdict, or after the last completely judged
+    block, counts as not drawn.
 
     Args:
         files: at least one CSV.
-        judges: how several answers are joined, a name in ``JUDGES``.
+        judges: how several answers are combined, a name in ``JUDGES``.
 
     Raises:
-        InputError: for a file, column or line that is missing or wrong, a key that is judged twice in a file,
-            files of different tables or columns, or no verdict at all.
+        InputError: for a missing or malformed file, column or line, a key with two verdicts in a file, files of
+            different tables or columns, or no verdict.
     """
     lookup(JUDGES, judges, kind="way of joining judges")
     paths = [path_on_disk(file, "--audit") for file in files]
@@ -150,7 +150,7 @@ def is_audit(path: str | Path) -> bool:
 
 
 def joined(answers: Sequence[str], judges: str) -> float:
-    """Return how bad a row is by the verdicts of several reviewers, in [0, 1]; unsure counts as bad."""
+    """Return the badness of a row from the verdicts of several reviewers, in [0, 1]; unsure counts as bad."""
     share = sum(answer != GOOD for answer in answers) / len(answers)
     if judges == SHARE:
         return share
@@ -158,11 +158,7 @@ def joined(answers: Sequence[str], judges: str) -> float:
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the sample, with the verdicts next to it.
-
-    Raises:
-        InputError: for a file, column or line that is missing or wrong.
-    """
+    """Return a sample with its verdicts; InputError for a missing or malformed file, column or line."""
     lines = drawn_rows(path, COLUMNS, "NAME.audit.csv of curate review plan", _parsed, most=MOST)
     rows = [row for row, _, _ in lines]
     heads = {head for _, head, _ in lines}
@@ -181,7 +177,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def _parsed(cells: dict[str, str]) -> tuple[Judged, tuple[int, float, str], bool]:
-    """Return a row, the population that it was drawn from, and whether labels are judged."""
+    """Return a row, the population it was drawn from, and whether labels are judged."""
     value, cut, column = number_in(cells, "value"), number_in(cells, "cut"), cells["column"].strip()
     rank, among = int(number_in(cells, "rank")), int(number_in(cells, "among"))
     if not 1 <= rank <= among:

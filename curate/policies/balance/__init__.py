@@ -1,1 +1,1 @@
-"""Balancing of cells (classes or clusters) towards a distribution."""
+"""Balancing of cells (classes or clusters) towards a target distribution."""

@@ -1,4 +1,4 @@
-"""How many rows of each cell to keep: integers close to the target shares, or why there are none."""
+"""The number of rows to keep of each cell: integers close to the target shares."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,15 +33,15 @@ N_NAMED = 3
 
 
 def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
-    """Return the cluster of each row by spherical k-means; empty clusters have no name.
+    """Return the cluster of each unit row (M, D) by spherical k-means, without empty clusters.
 
     Args:
         vectors: unit rows, shape (M, D).
-        k: clusters; None for 100, or for a tenth of the rows where those are fewer.
-        seed: of the rows that it starts from.
+        k: number of clusters; None for the smaller of 100 and a tenth of the rows.
+        seed: of the initial centres.
 
     Raises:
-        InputError: for more clusters than rows, or none.
+        InputError: for more clusters than rows, or less than one.
     """
     from curate.selectors.clusters import grouped  # loads torch, which a balance of classes has no need of
 
@@ -55,7 +55,7 @@ def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
 
 
 def typical(vectors: NDArray[np.floating], codes: NDArray[np.int32], seed: int) -> NDArray[np.float64]:
-    """Return the density at each row within its cell, shape (M,); higher is denser."""
+    """Return the density around each row within its cell, shape (M,)."""
     from curate.selectors.clusters import typicality  # loads torch, which a balance of classes has no need of
 
     density = np.empty(len(codes))
@@ -68,13 +68,11 @@ def typical(vectors: NDArray[np.floating], codes: NDArray[np.int32], seed: int) 
 
 @dataclass(frozen=True)
 class BalanceRequest(Request):
-    """A balance, as requested.
-
-    Fields are as in ``BalanceOptions``, but for these.
+    """The validated request of a balance; fields are as in ``BalanceOptions`` except for these.
 
     Attributes:
-        alpha: power of the size of a cell that its share uses: 0 uniform, 1 as it is.
-        shares: class -> share, instead of the power; empty for none.
+        alpha: exponent of the cell sizes that gives the shares: 0 is uniform, 1 unchanged.
+        shares: class -> share, instead of the exponent; empty for none.
     """
 
     rule: ClassVar[str] = "balance"
@@ -104,7 +102,7 @@ class BalanceRequest(Request):
             raise InputError(f"--seed must be between 0 and 2^63 - 1, got {self.seed}; choose another")
 
     def by_clusters(self, table: Table) -> bool:
-        """Return whether cells are clusters by k-means: if a number is given, or no column has the name."""
+        """Return whether cells are k-means clusters: if their number is given, or no column has the name."""
         return self.per == CLUSTERS and (self.clusters is not None or CLUSTERS not in table.schema.names)
 
     def by_embedding(self, table: Table) -> bool:
@@ -112,21 +110,13 @@ class BalanceRequest(Request):
         return self.within == TYPICAL or self.by_clusters(table)
 
     def signal(self, table: Table) -> Signal | None:
-        """Return the score column and its direction; None if no score is requested.
-
-        Raises:
-            InputError: for a column that is missing or of no known direction, or where there is no score.
-        """
+        """Return the score column and its direction; None if no score is requested; InputError if it cannot be used."""
         if self.within != CERTAIN:
             return None
         return signal(self.column or default_column(table), table, certain_first=True, flag="--column")
 
     def needs(self, table: Table) -> Needs:
-        """Return the columns and facts to read of the table.
-
-        Raises:
-            InputError: for a column that is missing.
-        """
+        """Return the columns and facts to read from the table; InputError for a missing column."""
         by_clusters, score = self.by_clusters(table), self.signal(table)
         if self.by_embedding(table) and EMBEDDING not in table.schema.names:
             option = f"--per {CLUSTERS}" if by_clusters else f"--within {TYPICAL}"
@@ -146,10 +136,10 @@ class Amounts:
     """The numbers of rows from C cells.
 
     Attributes:
-        taken: rows of each, shape (C,), never more than it has.
-        quota: rows of each that the shares ask for of so many rows in all, shape (C,).
-        limit: the cell that has the fewest rows for its share.
-        most: rows in all at which no share asks for more than there is.
+        taken: rows to keep of each cell, shape (C,), at most its size.
+        quota: target rows of each cell for this total, shape (C,).
+        limit: the cell with the fewest rows relative to its share.
+        most: largest total that all cells can fulfil.
     """
 
     taken: Counts
@@ -170,15 +160,14 @@ class Amounts:
 
 
 def amounts(sizes: Counts, shares: Floats, total: int | None = None) -> Amounts:
-    """Return how many rows of each cell to keep, as close to the shares as integers allow.
+    """Return the number of rows to keep of each cell, as close to the shares as integers allow.
 
-    Where a cell has fewer rows than its share asks for, it gives all, and the others give more, in proportion to their
-    shares.
+    A cell with too few rows for its share is kept completely, and the others get more in proportion to their shares.
 
     Args:
         sizes: rows of each cell, shape (C,).
-        shares: of each, shape (C,), 0 or more; they sum to 1 and those above 0 have rows.
-        total: rows in all, at most the rows of cells with a share; None for as many as the shares allow.
+        shares: of each cell, shape (C,), >= 0, with sum 1; cells with a share have rows.
+        total: total number of rows, at most the rows of cells with a share; None for the maximum that the shares allow.
     """
     requested = shares > 0
     room = np.full(len(sizes), np.inf)
@@ -195,11 +184,7 @@ def amounts(sizes: Counts, shares: Floats, total: int | None = None) -> Amounts:
 def apportioned(quotas: Floats, total: int) -> Counts:
     """Return integers that sum to ``total``: quotas rounded down, plus one for the largest remainders.
 
-    Equal remainders go to the earlier cell.
-
-    Args:
-        quotas: shape (C,), 0 or more; they sum to ``total`` up to rounding.
-        total: rows in all.
+    Equal remainders go to the earlier cell. Quotas, shape (C,), are >= 0 and sum to ``total`` up to rounding.
 
     >>> apportioned(np.array([1.5, 1.25, 0.25]), 3).tolist()
     [2, 1, 0]
@@ -224,15 +209,15 @@ def _filled(sizes: Counts, shares: Floats, room: Floats, total: int) -> Floats:
 
 
 def planned(request: BalanceRequest, names: Sequence[str], sizes: NDArray[np.int64]) -> Amounts:
-    """Return how many rows of each cell to keep.
+    """Return the number of rows to keep of each cell.
 
     Args:
-        request: what is requested.
-        names: of the cells, C of them.
-        sizes: rows of each, shape (C,), 1 or more.
+        request: of the balance.
+        names: of the C cells.
+        sizes: rows of each, shape (C,), >= 1.
 
     Raises:
-        InputError: for a class that no row has, more rows than there are, or shares that were named and cannot be met.
+        InputError: for a class without rows, more rows than there are, or named shares that cannot be met.
     """
     shares = shares_in(request.alpha, request.shares, names, sizes, what=request.per)
     n = int(sizes[shares > 0].sum())
@@ -258,7 +243,7 @@ def planned(request: BalanceRequest, names: Sequence[str], sizes: NDArray[np.int
 
 
 def _lack(names: Sequence[str], sizes: NDArray[np.int64], plan: Amounts) -> str:
-    """Return a message on the cells with too few rows, and by how much."""
+    """Return a message on the cells with too few rows, and how many are missing."""
     lacking = np.flatnonzero(plan.short)
     worst = lacking[np.argsort(-plan.short[lacking], kind="stable")]
     listed = ", ".join(

@@ -1,4 +1,4 @@
-"""Balance a table by class or cluster: uniformly, by a power of the sizes, or to given shares."""
+"""Balancing a table by class or cluster: uniformly, by a power of the sizes, or to given shares."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,20 +44,20 @@ OVER, NO_SHARE = "beyond the share of its cell", "in a cell without a share"
 
 @dataclass(frozen=True)
 class BalanceWords:
-    """Turns places in cells into rows of the decisions table, a slice at a time.
+    """Writes the reasons of the decisions, a slice of rows at a time.
 
     Attributes:
         outcome: codes of ``curate.policies.outcomes``, shape (N,).
-        cell: of each row, shape (N,), a place in ``names``; -1 where it has none.
-        place: rows of its cell before each, shape (N,).
-        score: as the column has it, shape (N,); NaN if absent.
-        lacks: number of what is missing, shape (N,), a place in ``reasons``; -1 for nothing.
+        cell: of each row, shape (N,), an index into ``names``; -1 for none.
+        place: rank of each row in its cell, from 0, shape (N,).
+        score: value of the column, shape (N,); NaN if absent.
+        lacks: index into ``reasons`` of a missing value, shape (N,); -1 for none.
         names: of the cells.
-        sizes: rows of each.
-        taken: rows of each that stay.
-        cuts: last score that stays in each cell; NaN if absent.
-        reasons: what is missing, in words.
-        what: the cells are: the column, or ``cluster``.
+        sizes: rows of each cell.
+        taken: kept rows of each cell.
+        cuts: last kept score of each cell; NaN if absent.
+        reasons: texts on missing values.
+        what: the column of the cells, or ``cluster``.
         within: the order of rows in a cell.
     """
 
@@ -75,7 +75,7 @@ class BalanceWords:
     within: str
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
-        """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
+        """Return the decisions of rows from ``start``; see ``curate.policies.decided.Words``."""
         part = slice(start, start + len(keys))
         outcome, cell, score = self.outcome[part], self.cell[part], self.score[part]
         judged = (outcome == KEEP) | (outcome == DROP)
@@ -112,11 +112,11 @@ class BalanceResult(Result):
     """The result of a balance, as ``curate balance`` prints it.
 
     Attributes:
-        cells: name -> rows in, rows kept, rows that its share asks for; in the order of their names.
-        limit: the cell with the fewest rows for its share.
-        most: rows in all that every share can be met with.
-        short: rows that cells lack for their shares, in all.
-        apart: half the sum of the differences of shares kept and requested, from 0 to 1.
+        cells: name -> input rows, kept rows, target rows; in the order of names.
+        limit: the cell with the fewest rows relative to its share.
+        most: largest total that all cells can fulfil.
+        short: total number of rows missing in cells.
+        apart: total variation distance between actual and target shares, in [0, 1].
     """
 
     cells: dict[str, tuple[int, int, int]] = field(default_factory=dict)
@@ -132,9 +132,9 @@ def result_of(request: amounts.BalanceRequest, words: BalanceWords, plan: amount
     """Return the counts and notes.
 
     Args:
-        request: what was requested.
-        words: what became of every row.
-        plan: what the cells give.
+        request: of the balance.
+        words: the decisions.
+        plan: numbers of rows of the cells.
     """
     dropped = words.cell[words.outcome == DROP]
     without = int((plan.quota[dropped] + plan.taken[dropped] == 0).sum())
@@ -179,18 +179,18 @@ def _notes(request: amounts.BalanceRequest, words: BalanceWords, plan: amounts.A
 
 @dataclass(frozen=True)
 class Balance:
-    """Rows of each cell of a table, towards a distribution; a ``Policy``."""
+    """A balance of the cells of a table towards a distribution; a ``Policy``."""
 
     request: amounts.BalanceRequest
     files: ClassVar[Files] = Files()
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, object]]) -> Self:
-        """Return the balance that a receipt holds; InputError if it holds something else."""
+        """Return the balance in a receipt; InputError for another policy."""
         return cls(amounts.BalanceRequest.from_json(rules[0]))
 
     def decide(self, table: Table) -> Decided[BalanceResult]:
-        """Decide every row of a table; InputError for a column, key, share or amount that cannot be used."""
+        """Decide every row of a table; InputError for an invalid column, key, share or amount."""
         request, signal = self.request, self.request.signal(table)
         needs = request.needs(table)
         needs.refuse_unread_embeddings(table, f"--per {amounts.CLUSTERS} and --within {amounts.TYPICAL}")
@@ -251,7 +251,7 @@ class Balance:
 def _lacking(
     request: amounts.BalanceRequest, rows: Rows, signal: Signal | None, *, by_clusters: bool
 ) -> tuple[NDArray[np.int8], tuple[str, ...]]:
-    """Return the reason for which each row is excluded, shape (N,), as an index, -1 for none; and the reasons."""
+    """Return the index of the reason for which each row is excluded, shape (N,), -1 for none; and the reasons."""
     lacking: dict[str, NDArray[np.bool_]] = {}
     if rows.embedding is not None:
         problems = enumerate(EMBEDDING_PROBLEMS, 1)
@@ -264,7 +264,7 @@ def _lacking(
 
 
 def _cells(request: amounts.BalanceRequest, rows: Rows, inside: NDArray[np.int64], *, by_clusters: bool) -> Codes:
-    """Return the cell of each row that can be used, and the cells that have such a row."""
+    """Return the cell of each usable row, and the names of the cells."""
     if by_clusters:
         return amounts.clustered(_vectors(rows, inside), request.clusters, request.seed)
     column = rows.names[request.per]
@@ -292,7 +292,7 @@ def run_balance(options: BalanceOptions) -> BalanceResult:
         counts, notes and paths.
 
     Raises:
-        InputError: for a table, option or output that cannot be used; nothing is written then.
+        InputError: for an unusable table, option or output; nothing is written.
     """
     power, shares = target_of(options.to, options.alpha)
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)

@@ -1,4 +1,4 @@
-"""The target of a balance, as typed: a power of the sizes of its cells, or a share of each."""
+"""Parsing of the target of a balance: a power of the cell sizes, or a share of each cell."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,10 +21,10 @@ HOW = f"{', '.join(NAMED)}, a file of classes and shares ({', '.join(FILES)}), o
 
 
 def target_of(to: To, alpha: float | None) -> tuple[float, dict[str, float]]:
-    """Return the power of the sizes, and the share of each named class; these take precedence.
+    """Return the power of the sizes, and the share of each named class, which takes precedence.
 
     Args:
-        to: as typed, once or more; a mapping of class -> share; None for uniform.
+        to: as typed, once or more; a mapping class -> share; None for uniform.
         alpha: the power; None for none.
 
     Raises:
@@ -51,17 +51,14 @@ def target_of(to: To, alpha: float | None) -> tuple[float, dict[str, float]]:
 def shares_in(
     alpha: float, named: Mapping[str, float], names: Sequence[str], sizes: NDArray[np.int64], *, what: str
 ) -> NDArray[np.float64]:
-    """Return the share of each cell, shape (C,), which sum to 1.
+    """Return the share of each cell, shape (C,), with sum 1; InputError for a named class without rows.
 
     Args:
-        alpha: power of the sizes, where no shares are named.
+        alpha: power of the sizes, used if no shares are named.
         named: class -> share.
         names: of the cells.
-        sizes: rows of each, shape (C,), 1 or more.
-        what: the cells are, for messages.
-
-    Raises:
-        InputError: for a class that no row has.
+        sizes: rows of each, shape (C,), >= 1.
+        what: name of the cells in messages.
     """
     if not named:
         weight = sizes.astype(np.float64) ** alpha

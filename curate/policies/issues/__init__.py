@@ -1,1 +1,1 @@
-"""Images with a problem, by kind, with thresholds that adapt to the dataset."""
+"""Detection of image issues, by kind, with thresholds that adapt to the dataset."""

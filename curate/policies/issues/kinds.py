@@ -40,7 +40,7 @@ def _itself(value: Values) -> Values:
 
 
 def _aspect(width: Values, height: Values) -> Values:
-    """Long side over short side, from 1 on."""
+    """Return the long side over the short side, at least 1."""
     return (np.maximum(width, height) / np.minimum(width, height)).astype(np.float32)
 
 
@@ -58,10 +58,10 @@ class Witness:
     """A second measure that must confirm a kind, since the first also flags drawings, scans and products on white.
 
     Attributes:
-        columns: of which those that the table has are looked at.
-        confirms: their values by name, shape (N,) each -> which rows they confirm, shape (N,).
-        needed: whether a table without them has no row of the kind; otherwise the measure alone decides there.
-        words: what it is, in words.
+        columns: its columns; those in the table are used.
+        confirms: values by name, shape (N,) each -> mask of confirmed rows, shape (N,).
+        needed: whether a table without the columns has no issue of the kind; otherwise the measure alone decides.
+        words: its description.
     """
 
     columns: tuple[str, ...]
@@ -87,7 +87,7 @@ def _compressed(values: Mapping[str, Values]) -> Flags:
 
 
 def _gridded(values: Mapping[str, Values]) -> Flags:
-    """As ``_compressed``, or with the colours of a photograph; but no drawing, whose lines may lie on the grid.
+    """Return images that pass ``_compressed`` or have the colours of a photograph, without drawings on the grid.
 
     Without p_junk and JPEGs, all but drawings.
     """
@@ -179,18 +179,18 @@ class Kind:
     """One kind of issue: a tail of one measure.
 
     Attributes:
-        meaning: in words.
-        columns: that the measure is made of.
+        meaning: a description.
+        columns: columns of the measure.
         low: whether the low tail is the issue, or the high one.
-        strict: a value beyond it is an issue in any dataset.
-        loose: a value short of it is one in none.
-        log: whether the spread is the logarithm's, for measures that are ratios.
+        strict: values beyond it are issues in any dataset.
+        loose: values short of it are never issues.
+        log: whether the spread is measured on a log scale, for ratios.
         measure: columns as float32 -> the measure, shape (N,).
-        what: the measure in words.
-        witness: what must confirm it; None where the measure is enough.
+        what: description of the measure.
+        witness: the confirming measure; None if not needed.
         unusable: whether such an image is unusable in every domain.
-        style: whether a large share of the dataset speaks of its style, so that no row is flagged then.
-        always: but those beyond this are, whatever their share; None for no such bound.
+        style: whether a large share of such rows means the style of the dataset, so that none is flagged.
+        always: values beyond it are flagged for any share; None for no such bound.
     """
 
     meaning: str
@@ -208,21 +208,21 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """The measure, in words."""
+        """The description of the measure."""
         return self.what or self.columns[0]
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns from which it can be computed, the witness's included."""
+        """The columns needed to compute it, including the witness's."""
         return (*self.columns, *(self.witness.columns if self.witness else ()))
 
     def beyond(self, values: Values, cut: float) -> Flags:
-        """Return where the measure lies beyond a threshold; False without a value."""
+        """Return a mask of the values beyond a threshold; False without a value."""
         limit = np.float32(cut)
         return values < limit if self.low else values > limit
 
     def confirmed(self, columns: Mapping[str, Values], n: int) -> Flags:
-        """Return which of N rows the witness confirms; all without a witness."""
+        """Return a mask of the N rows that the witness confirms; all without a witness."""
         if self.witness is None:
             return np.ones(n, bool)
         present = {name: columns[name] for name in self.witness.columns if name in columns}
@@ -283,16 +283,13 @@ UNUSABLE_KINDS = tuple(name for name, kind in KINDS.items() if kind.unusable)
 def cut_of(kind: Kind, values: Values) -> float:
     """Return the threshold of a kind in this dataset.
 
-    It begins 3.5 robust standard deviations (1.4826 median absolute deviations) from the median, but never short of
-    ``loose`` nor beyond ``strict``: so a clean dataset has few issues however wide it spreads, and a dataset that is
-    mostly dark has its dark images found.
+    It is 3.5 robust standard deviations (1.4826 median absolute deviations) from the median, clipped to the range from
+    ``loose`` to ``strict``: so a clean dataset has few issues however wide it spreads, and in a mostly dark dataset the
+    dark images are still found.
 
     Args:
-        kind: which tail of what.
-        values: of the scored rows, shape (N,); NaN for none.
-
-    Returns:
-        In the unit of the measure.
+        kind: the kind.
+        values: of the scored rows, shape (N,); NaN if missing.
 
     >>> cut_of(KINDS["dark"], np.full(9, 0.9, np.float32))
     0.27

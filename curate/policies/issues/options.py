@@ -1,4 +1,4 @@
-"""The options of ``curate issues``: which kinds it looks for, and which it drops."""
+"""The options of ``curate issues``: kinds to find, and kinds to drop."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass

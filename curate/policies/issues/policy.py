@@ -1,4 +1,4 @@
-"""Issues of a table: which rows have a finding, of which kind; rows are dropped only by named kinds."""
+"""Detection of image issues in a table; rows are only dropped by named kinds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,16 +31,16 @@ class IssuesResult(Result):
     """The issues of a table, as ``curate issues`` prints them.
 
     Attributes:
-        kinds: by kind that was looked for: ``n`` rows, ``begins`` at, ``median`` of the measure, whether its rows are
-            to be ``dropped``; of one that describes the style of the dataset, and so is ``off``, how many rows are so.
-        n_issues: rows with any, groups of images unlike the rest aside.
-        overlaps: pairs of kinds and the rows that have both, the most first.
-        not_looked: kinds whose columns the table lacks, or that hold no value.
-        worst: by kind, numbers of the worst rows in the table, the worst first.
-        groups: of images unlike the rest: ``group``, ``rows``, ``examples`` (row numbers), whether it is
-            ``dropped``, and what the table reports for each.
+        kinds: by checked kind: ``n`` rows, threshold ``begins``, ``median`` of the measure, whether its rows are
+            ``dropped``; ``off`` is the number of rows of a kind that is the style of the dataset.
+        n_issues: rows with any issue, without groups of images unlike the rest.
+        overlaps: pairs of kinds and the number of rows with both, most rows first.
+        not_looked: kinds whose columns are missing or empty.
+        worst: by kind, indices of the worst rows, worst first.
+        groups: of images unlike the rest: ``group``, ``rows``, ``examples`` (row indices), whether it is ``dropped``,
+            and the facts in the table.
         n_unlike: rows in these groups.
-        no_junk: why ``p_junk`` does not apply to the dataset; empty where it does, or where that was not noted.
+        no_junk: why ``p_junk`` does not apply to the dataset; empty if it does, or unknown.
     """
 
     kinds: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class IssuesResult(Result):
     IN_RECEIPT: ClassVar[tuple[str, ...]] = ("kinds", "groups")
 
     def lines(self) -> list[str | Grid]:
-        """Return the rows of each kind of issue, the account of all rows, and the paths of files."""
+        """Return the rows of each kind of issue, the account of all rows, and the written files, as lines."""
         by_kind = [(name, about["n"]) for name, about in self.kinds.items() if about["n"]]
         return [*([Grid(by_kind, header=("kind", "rows"), right=1)] if by_kind else []), *super().lines()]
 
@@ -67,14 +67,14 @@ class Issues(Request):
     Attributes:
         only: kinds to look for; all without one.
         without: kinds not to look for.
-        drop: kinds whose rows are dropped; ``unusable`` and ``all`` represent several.
-        force: kinds whose rows are flagged however many there are.
+        drop: kinds whose rows are dropped; ``unusable`` and ``all`` stand for several.
+        force: kinds that are flagged even if they are the style of the dataset.
         drop_group: numbers of groups of images unlike the rest, whose rows are dropped.
-        set: kind -> where it begins, instead of where the dataset says.
-        show: rows of each kind that are named as its worst.
+        set: kind -> threshold, instead of the adaptive one.
+        show: number of worst rows to list for each kind.
 
     Raises:
-        InputError: for a kind that does not exist, or none left to look for.
+        InputError: for an unknown kind, or if no kind is left.
     """
 
     rule: ClassVar[str] = "issues"
@@ -104,7 +104,7 @@ class Issues(Request):
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """The kinds to look for."""
+        """The kinds to find."""
         return {
             name: kind
             for name, kind in KINDS.items()
@@ -117,11 +117,11 @@ class Issues(Request):
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the request of a receipt; InputError if it holds something else."""
+        """Return the request of a receipt; InputError for another policy."""
         return cls.from_json(rules[0])
 
     def decide(self, table: Table) -> Decided[IssuesResult]:
-        """Decide every row of a table; InputError for one without the columns that kinds need."""
+        """Decide every row of a table; InputError if it lacks the columns of the kinds."""
         kinds, absent = self.kinds_in(table)
         names = columns_of(kinds, table)
         rows = read_rows(table, Needs(exact=names, advice="score the images again"))
@@ -167,13 +167,7 @@ class Issues(Request):
         )
 
     def look(self, kinds: Mapping[str, Kind], columns: Mapping[str, Values], ok: np.ndarray) -> Looked:
-        """Look for kinds of issues.
-
-        Args:
-            kinds: which.
-            columns: that they are determined by, shape (N,) each, NaN where there is no value.
-            ok: whether the image was scored, shape (N,).
-        """
+        """Find issues of the given kinds, from columns (N,), NaN if missing, for scored images ``ok`` (N,)."""
         measures = {name: kind.measure(*(columns[each] for each in kind.columns)) for name, kind in kinds.items()}
         cuts = {name: self.set.get(name, cut_of(kind, measures[name])) for name, kind in kinds.items()}
         has = {
@@ -190,7 +184,7 @@ class Issues(Request):
         return Looked(measures, cuts, has, off)
 
     def kinds_in(self, table: Table) -> tuple[dict[str, Kind], list[str]]:
-        """Return the kinds whose columns a table has, and those it cannot check; InputError if those were named."""
+        """Return the kinds whose columns a table has, and the other kinds; InputError if those were requested."""
         schema = table.schema
         numbers = {name for name in schema.names if is_number(schema.field(name).type)}
 
@@ -266,7 +260,7 @@ class Issues(Request):
         return outcome
 
     def _first(self, has: Mapping[str, np.ndarray], outcome: np.ndarray, in_groups: np.ndarray) -> np.ndarray:
-        """The index of the first kind that drops each row; -1 for none."""
+        """Return the index of the first kind that drops each row; -1 for none."""
         first = np.full(len(outcome), -1, np.int8)
         for number, (name, each) in reversed([*enumerate(has.items())]):
             drops = each & (in_groups | self.drops(name)) if name == GROUPS else each & self.drops(name)
@@ -274,7 +268,7 @@ class Issues(Request):
         return first
 
     def _dropped_by(self, has: Mapping[str, np.ndarray], outcome: np.ndarray, first: np.ndarray) -> dict[str, int]:
-        """Return the rows that each kind dropped, of kinds that drop any."""
+        """Return the number of rows that each kind dropped, for kinds that drop any."""
         return {
             name: int(((first == number) & (outcome == DROP)).sum())
             for number, name in enumerate(has)
@@ -288,10 +282,10 @@ def run_issues(options: IssuesOptions) -> IssuesResult:
     The table is never changed.
 
     Returns:
-        counts by kind, where each begins, overlaps, the worst rows, and paths.
+        counts and thresholds by kind, overlaps, the worst rows, and paths.
 
     Raises:
-        InputError: for a table, kind or output that cannot be used; nothing is written then.
+        InputError: for an unusable table, kind or output; nothing is written.
     """
     cuts = {name: _number(name, value) for name, value in (options.set or {}).items()}
     dropped = tuple(each.strip() for text in several(options.drop) for each in text.split(",") if each.strip())
@@ -335,7 +329,7 @@ def values_of(rows: Rows, name: str, ok: np.ndarray) -> Values:
 
 
 def worst_of(kind: Kind, values: Values, has: np.ndarray, n: int) -> np.ndarray:
-    """Return up to n rows that have an issue, the worst first."""
+    """Return up to n rows that have an issue, worst first."""
     rows = np.flatnonzero(has)
     order = np.argsort(values[rows] if kind.low else -values[rows], kind="stable")
     return rows[order[:n]]

@@ -1,4 +1,4 @@
-"""The decisions of an issues run: every kind of every row, with reasons."""
+"""The decisions of an issues run: all kinds of each row, with reasons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ class Looked:
     """The findings on N rows, by kind.
 
     Attributes:
-        measures: shape (N,).
-        cuts: where each kind begins.
-        has: shape (N,) bool; nowhere for a kind that is off.
-        off: kinds that describe the style of the dataset -> rows that are so.
+        measures: kind -> values, shape (N,).
+        cuts: kind -> threshold.
+        has: kind -> mask of issues, shape (N,); all False for a kind in ``off``.
+        off: kinds that are the style of the dataset -> their number of rows.
     """
 
     measures: dict[str, Values]
@@ -40,13 +40,13 @@ class Looked:
 
 @dataclass(frozen=True)
 class IssueWords:
-    """Turns findings into rows of the decisions table, a slice at a time.
+    """Writes the reasons of the decisions, a slice of rows at a time.
 
     Attributes:
-        kinds: that were looked for.
-        looked: what was found of N rows.
+        kinds: the checked kinds.
+        looked: the findings on N rows.
         outcome: shape (N,).
-        first: the kind that decided, shape (N,): a place among the kinds, or -1.
+        first: index of the deciding kind, shape (N,), or -1.
     """
 
     kinds: Mapping[str, Kind]
@@ -55,7 +55,7 @@ class IssueWords:
     first: np.ndarray
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
-        """Return the decisions of the rows from ``start`` on, M rows of ``SCHEMA``; see ``DecisionWords.rows``."""
+        """Return the decisions of M rows from ``start``, in ``SCHEMA``; see ``DecisionWords.rows``."""
         stop = start + len(keys)
         outcome, first, looked = self.outcome[start:stop], self.first[start:stop], self.looked
         score, threshold, margin = (np.full(len(keys), np.nan) for _ in range(3))

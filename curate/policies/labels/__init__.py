@@ -1,1 +1,1 @@
-"""Which labels are wrong, as a policy."""
+"""Detection of wrong labels, as a policy."""

@@ -1,4 +1,4 @@
-"""The labels of a table, judged row by row."""
+"""Estimation of the quality of the labels in a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,10 +53,10 @@ WITNESSES = {PROBE: "probe", NEIGHBOURS: "neighbours", JOINT: "joint", COPY: "co
 
 @dataclass(frozen=True)
 class LabelsRequest(Request):
-    """The request; fields are as in ``LabelsOptions``, but for these.
+    """The validated request; fields are as in ``LabelsOptions`` except for these.
 
     Attributes:
-        drop: whether rows whose label is suspected leave the subset.
+        drop: whether rows with a suspected label are dropped.
 
     Raises:
         InputError: for values out of range.
@@ -95,15 +95,11 @@ class LabelsRequest(Request):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of labels of the table."""
+        """The label columns of the table."""
         return () if self.labelled is not None else self.label
 
     def check(self, table: Table) -> None:
-        """Refuse a table without embeddings, a column to add that it has, or one of labels that it lacks.
-
-        Raises:
-            InputError: naming it.
-        """
+        """Raise InputError for missing embeddings or label columns, or an added column that exists."""
         table.require(self.columns)
         if EMBEDDING not in table.schema.names:
             raise InputError(
@@ -126,23 +122,23 @@ class Examined:
         table: whose labels were examined.
         request: what was requested.
         rows: as read, in the order of the hashes of their keys.
-        hashes: of the keys, shape (N,).
+        hashes: hashes of the keys, shape (N,).
         ok: whether the image was scored, shape (N,).
-        classes: C names, in their own order.
-        labels: the label, or that with most votes, shape (N,) int32; -1 for none.
-        quality: shape (N,) float32; NaN where the label cannot be judged.
+        classes: names of the C classes, sorted.
+        labels: the label, or the majority of votes, shape (N,) int32; -1 for none.
+        quality: shape (N,) float32; NaN if unknown.
         suggested: shape (N,) int32; -1 without an embedding.
-        rival: the most likely other class, shape (N,) int32; -1 where the label cannot be judged.
-        against: what contradicts the label, shape (N,) uint8, a sum of ``WITNESSES``.
-        reason: why the label cannot be judged, shape (N,) int8, a place in ``REASONS``; -1 where it can.
+        rival: the most likely other class, shape (N,) int32; -1 if unknown.
+        against: evidence against the label, shape (N,) uint8, a sum of ``WITNESSES``.
+        reason: why the quality is unknown, shape (N,) int8, an index into ``REASONS``; -1 if known.
         shares: of wrong labels.
         agreement: of annotators, shape (N,) float32; None for a single column.
-        annotators: accuracy of each; empty for a single column.
-        alike: share of pairs of annotators' labels that are alike; NaN for a single column.
-        named: the annotators, or their columns.
-        votes_digest: of the labels that a file or rounds gave; empty without.
-        reviewed: what reviewers decided; None without verdicts.
-        settled: rows whose label a reviewer kept or gave, of quality 1, shape (N,).
+        annotators: accuracy of each annotator; empty for a single column.
+        alike: share of pairs of annotators' labels that agree; NaN for a single column.
+        named: names of the annotators, or their columns.
+        votes_digest: of labels from a file or rounds; empty without.
+        reviewed: the reviewers' decisions; None without verdicts.
+        settled: mask of rows whose label a reviewer confirmed or changed, which have quality 1, shape (N,).
     """
 
     table: Table
@@ -168,12 +164,12 @@ class Examined:
 
     @cached_property
     def suspected(self) -> NDArray[np.bool_]:
-        """Whether each label is suspected, shape (N,); any value for rows that a reviewer dropped."""
+        """Whether each label is suspected, shape (N,); undefined for rows that a reviewer dropped."""
         is_suspected = np.asarray(self.quality < self.request.below)  # NaN is not
         return is_suspected if self.reviewed is None else is_suspected & ~self.reviewed.drop
 
     def why(self) -> pa.Array:
-        """Return the evidence against each label in words; null for none, shape (N,)."""
+        """Return the evidence against each label as text; null for none, shape (N,)."""
         words = [", ".join(word for bit, word in WITNESSES.items() if code & bit) or None for code in range(16)]
         return pa.array(words, pa.string()).take(pa.array(self.against))
 
@@ -193,7 +189,7 @@ class Examined:
 
     @property
     def same_classes(self) -> dict[str, str]:
-        """Columns that hold the same classes as a column of the table, and which one; none if there are several."""
+        """Return added column -> the column of the table with the same classes; empty if there are several."""
         if len(self.request.columns) != 1 or (self.reviewed is not None and self.reviewed.labels):
             return {}
         added = (SUGGESTED, *([self.request.relabel] if self.request.relabel else []))
@@ -204,7 +200,7 @@ class Examined:
         return self.typed_classes.take(pa.array(codes, mask=codes < 0))
 
     def columns(self, rows: NDArray[np.int64]) -> pa.Table:
-        """Return the added columns, for some rows of the table."""
+        """Return the added columns for the given rows."""
         quality, request = self.quality[rows], self.request
         columns = {
             QUALITY: pa.array(quality, mask=np.isnan(quality)),
@@ -221,21 +217,22 @@ class Examined:
         return pa.table(columns)
 
     def expected(self, rows: NDArray[np.int64]) -> Expected:
-        """Return the expected content of a subset of some rows of the table."""
+        """Return the expected subset of the given rows."""
         return Expected(self.columns(rows), self.hashes[rows], rows, ordered=False)
 
 
 def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None = None) -> Examined:
-    """Judge every label of a table by the other rows, independent of the order of the table.
+    """Estimate the quality of every label of a table from the other rows, independent of the row order.
 
     Args:
         table: with embeddings.
-        request: what is requested.
-        verdicts: what reviewers decided: labels that they kept or gave are right, and count so for other rows.
+        request: with its parameters.
+        verdicts: decisions of reviewers: labels that they confirmed or changed are correct, and used as such for other
+            rows.
 
     Raises:
-        InputError: for a table without embeddings, a column that is missing or of lists, labels that say nothing, or
-            verdicts of another table.
+        InputError: for a table without embeddings, a missing column or one of lists, uninformative labels, or verdicts
+            of another table.
     """
     request.check(table)
     reviewed = None if verdicts is None else _reviewed(table, request, verdicts)
@@ -288,14 +285,14 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
 
 
 def _reviewed(table: Table, request: LabelsRequest, verdicts: VerdictLines) -> Reviewed:
-    """Return the decisions of reviewers, by the rows of the table in their order."""
+    """Return the decisions of reviewers, in the row order of the table."""
     if len(request.columns) != 1:
         raise InputError(f"{OPTION} settles the labels of one column of the table; pass only that as --label")
     return verdicts.reviewed(read_rows(table, with_images(Needs(), table)))
 
 
 def _relabel(votes: NDArray[np.int64], classes: list[str], new: Mapping[int, str], rows: Rows) -> list[str]:
-    """Give rows of the table the reviewers' labels instead of ``votes``, shape (N, 1); return all classes."""
+    """Replace ``votes``, shape (N, 1), by the reviewers' labels in place; return all classes."""
     more = sorted(set(new.values()) - set(classes))
     place = {name: code for code, name in enumerate([*classes, *more])}
     at = np.empty(len(rows), np.int64)
@@ -308,7 +305,7 @@ def _relabel(votes: NDArray[np.int64], classes: list[str], new: Mapping[int, str
 def _settled(
     rows: Rows, labels: NDArray[np.int64], reviewed: Reviewed | None, request: LabelsRequest
 ) -> NDArray[np.bool_]:
-    """Return which labels a reviewer kept or corrected, shape (N,), of rows with an embedding."""
+    """Return a mask of the labels that a reviewer confirmed or corrected, shape (N,), for rows with an embedding."""
     if reviewed is None:
         return np.zeros(len(rows), bool)
     settled = reviewed.answered(LABELS, KEEP)
@@ -317,14 +314,14 @@ def _settled(
 
 
 def _place(request: LabelsRequest, table: Table) -> str:
-    """Return where labels are, for messages."""
+    """Return where the labels are stored, for messages."""
     if request.labelled is not None:
         return f"{request.labelled}, of rows of {table.path}"
     return f"column {', '.join(repr(name) for name in request.columns)} of {table.path}"
 
 
 def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
-    """Return the class that each column gives each row, shape (N, A), -1 for none, and the names of all classes."""
+    """Return the class in each column and row, shape (N, A), -1 for none, and the names of all classes."""
     read: list[Codes] = []
     for name in columns:
         codes = rows.names[name]
@@ -359,7 +356,7 @@ def _refuse(labels: NDArray[np.int64], classes: list[str], place: str) -> None:
 
 
 def _against(evidence: LabelEvidence, labels: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """Return the evidence against each label."""
+    """Return the evidence against each label, shape (N,), a sum of ``WITNESSES``."""
     other = labels[evidence.copy.clip(0)]
     against = np.where(evidence.probe != labels, PROBE, 0)
     against += np.where((evidence.voted >= 0) & (evidence.voted != labels), NEIGHBOURS, 0)
@@ -369,7 +366,7 @@ def _against(evidence: LabelEvidence, labels: NDArray[np.int64], confident: NDAr
 
 
 def _reasons(rows: Rows, unknown: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Return why each label cannot be judged, shape (N,): no label, no other row of its class, or no embedding."""
+    """Return why each quality is unknown, shape (N,): no label, no other row of its class, or no embedding."""
     reason = np.full(len(rows), -1, np.int8)
     problem = rows.embedding_problem.astype(np.int8)
     reason[problem > 0] = problem[problem > 0] + 1

@@ -1,4 +1,4 @@
-"""The result of checking labels: plain values, and the decisions with reasons, one row per input row."""
+"""The result of checking labels, and the decisions with reasons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,8 +45,8 @@ def schema_of(examined: Examined) -> pa.Schema:
 def outcomes(examined: Examined) -> NDArray[np.uint8]:
     """Return the outcome of each row, shape (N,).
 
-    Rows are dropped only where that was requested, and then rows whose label cannot be judged are undecided, or where a
-    reviewer dropped them; else every scored row is kept.
+    Rows are only dropped if requested, or by a reviewer. If rows are dropped, those whose quality is unknown are
+    undecided; otherwise all scored rows are kept.
     """
     kept = np.full(len(examined.ok), KEEP, np.uint8)
     if examined.request.drop:
@@ -60,10 +60,10 @@ def outcomes(examined: Examined) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class LabelWords:
-    """The outcomes of N rows, in words.
+    """Writes the reasons of the decisions, a slice of rows at a time.
 
     Attributes:
-        examined: what is thought of their labels.
+        examined: quality of the labels.
         outcome: shape (N,).
     """
 
@@ -71,7 +71,7 @@ class LabelWords:
     outcome: NDArray[np.uint8]
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
-        """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
+        """Return the decisions of rows from ``start``; see ``curate.policies.decided.Words``."""
         examined, below = self.examined, self.examined.request.below
         part = slice(start, start + len(keys))
         quality = examined.quality[part].astype(np.float64)
@@ -91,7 +91,7 @@ class LabelWords:
         )
 
     def _rules(self, part: slice) -> NDArray[np.int64]:
-        """Return what decided: nothing, the evidence, or a reviewer, shape (M,)."""
+        """Return the index of the deciding rule, shape (M,): none, the evidence, or a reviewer."""
         examined = self.examined
         rules = np.where(np.isnan(examined.quality[part]), 0, 1)
         if examined.reviewed is not None:
@@ -125,18 +125,18 @@ class LabelsResult(Result):
     """The result of examining labels, as ``curate labels`` prints it.
 
     Attributes:
-        judged: rows whose label could be judged.
-        suspected: of them, those whose label is suspected.
+        judged: rows whose label quality is known.
+        suspected: number of suspected labels.
         wrong: estimated share of wrong labels, with its interval: ``value``, ``low`` and ``high``.
-        of_class: one entry a class: ``label``, ``rows`` judged, ``suspected``, and ``wrong`` as above.
-        pairs: of a label and the class that its suspected rows are rather of: ``given``, ``true``, ``rows`` and
-            ``share`` of the rows with that label, the most rows first; at most 1,000.
-        contradicted_by: witness -> suspected rows that it speaks against.
+        of_class: one entry per class: ``label``, judged ``rows``, ``suspected``, and ``wrong`` as above.
+        pairs: pairs of a label and the likely true class: ``given``, ``true``, ``rows``, and ``share`` of the rows with
+            that label; most rows first, at most 1,000.
+        contradicted_by: kind of evidence -> number of suspected rows.
         worst: the rows with the lowest quality: ``key``, ``given``, ``suggested``, ``quality`` and ``why``.
-        suggestions: rows without a label that get a suggestion.
-        annotators: one entry a column, or a name of ``labelled``: ``column``, and ``accuracy`` as above; empty for one.
-        alike: share of pairs of annotators' labels that are alike; None for a single column.
-        review: CSV of rows to judge; None where none was requested.
+        suggestions: unlabelled rows with a suggestion.
+        annotators: one entry per column or annotator: ``column``, and ``accuracy`` as above; empty for one.
+        alike: share of pairs of annotators' labels that agree; None for a single column.
+        review: CSV of rows for reviewers; None if not requested.
     """
 
     judged: int = 0
@@ -155,7 +155,7 @@ class LabelsResult(Result):
     IN_RECEIPT: ClassVar[tuple[str, ...]] = ("judged", "suspected", "wrong")
 
     def summary(self, below: float | None = None) -> list[str]:
-        """Return how many labels are wrong, and how many are suspected, with a quality below a bound."""
+        """Return lines on the wrong labels, and on suspected ones with a quality below a bound."""
         of = "" if below is None else f" of a quality below {below:g}"
         by = ", ".join(f"{word} {n:,}" for word, n in self.contradicted_by.items())
         return [
@@ -164,12 +164,12 @@ class LabelsResult(Result):
         ]
 
     def lines(self) -> list[str | Grid]:
-        """Return the estimated share of wrong labels, the account of all rows, and where the files lie."""
+        """Return the estimated share of wrong labels, the account of all rows, and the written files, as lines."""
         return [*self.summary(), *super().lines()]
 
 
 def share_text(share: Mapping[str, Any]) -> str:
-    """Return a share with its interval.
+    """Return a share with its interval as text.
 
     >>> share_text({"value": 0.1, "low": 0.05, "high": 0.2})
     '10.0 % (5.0 to 20.0 %)'
@@ -186,13 +186,13 @@ def estimate(interval: Interval) -> dict[str, float | None]:
 
 
 def worst_rows(examined: Examined, n: int) -> NDArray[np.int64]:
-    """Return the rows with the lowest quality that are suspected, at most n, the lowest first; ties use hash."""
+    """Return up to n suspected rows, lowest quality first; ties are broken by hash."""
     rows = np.flatnonzero(examined.suspected)
     return rows[np.lexsort((examined.hashes[rows], examined.quality[rows]))[:n]]
 
 
 def label_facts(examined: Examined) -> dict[str, Any]:
-    """Return the facts of ``LabelsResult`` next to counts and files."""
+    """Return the facts of ``LabelsResult`` other than counts and files."""
     suspected, judged = examined.suspected, ~np.isnan(examined.quality)
     n_classes, shares = len(examined.classes), examined.shares
     rows = np.bincount(examined.labels[judged], minlength=n_classes).tolist()

@@ -1,4 +1,4 @@
-"""Find wrong labels of a table, and drop them, correct them or have them reviewed."""
+"""Finds wrong labels of a table, and drops or corrects them, or samples them for review."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,9 +47,9 @@ class Labels:
     """An examination of labels; a ``Policy``.
 
     Attributes:
-        request: what is requested.
-        review: rows for a reviewer to judge; or None.
-        verdicts: what reviewers decided; or None.
+        request: with its parameters.
+        review: sample for reviewers; or None.
+        verdicts: the reviewers' decisions; or None.
     """
 
     request: LabelsRequest
@@ -58,7 +58,7 @@ class Labels:
 
     @property
     def files(self) -> Files:
-        """Files that name labels, and rows to be judged."""
+        """Files that contain labels or verdicts, and the sample for reviewers."""
         read = {} if self.request.labelled is None else {"--labelled": self.request.labelled}
         texts = {} if self.review is None else {REVIEW: "review.csv"}
         quoted = () if self.verdicts is None else ((OPTION, self.verdicts.file),)
@@ -66,11 +66,11 @@ class Labels:
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the examination that a receipt holds; InputError if it holds something else."""
+        """Return the examination in a receipt; InputError for another policy."""
         return cls(LabelsRequest.from_json(rules[0]), verdicts=VerdictLines.in_rule(rules[0]))
 
     def decide(self, table: Table) -> Decided[LabelsResult]:
-        """Decide every row of a table; InputError for a column or labels that cannot be used."""
+        """Decide every row of a table; InputError for an unusable column or labels."""
         examined = examine(table, self.request, self.verdicts)
         outcome = outcomes(examined)
         kept = np.flatnonzero(outcome == KEEP)
@@ -118,21 +118,21 @@ class Labels:
         )
 
     def _texts(self, examined: Examined, paths: Mapping[str, Path]) -> dict[str, bytes]:
-        """Return the rows to judge."""
+        """Return the sample for reviewers as a file."""
         return {REVIEW: drawn_text(COLUMNS, (row.cells() for row in draw_rows(examined, self.review or 0)))}
 
 
 def run_labels(options: LabelsOptions) -> LabelsResult:
     """Find wrong labels of a scored table; with ``out``, write table, decisions and receipt.
 
-    The table that is written has all rows that were scored, with the columns ``label_quality``, ``suggested_label`` and
-    ``label_why``. Nothing of the input is changed.
+    The written table has all scored rows, with the columns ``label_quality``, ``suggested_label`` and ``label_why``.
+    The input is not changed.
 
     Returns:
         the share of wrong labels with its interval, classes, pairs, the worst rows, counts and paths.
 
     Raises:
-        InputError: for a table, column or output that cannot be used; nothing is written then.
+        InputError: for an unusable table, column or output; nothing is written.
     """
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)
     columns = several(options.label)

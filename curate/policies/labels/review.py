@@ -1,4 +1,4 @@
-"""Labels sampled for review by strata of quality, and estimates for all labels from the verdicts."""
+"""Sampling of labels for review, stratified by quality, and estimates from the verdicts."""
 
 import hashlib
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ WRONG = (SUGGESTED, OTHER)
 
 @dataclass(frozen=True)
 class Drawn:
-    """A row for a reviewer: its number in the sample, and the stratum that it represents."""
+    """A sampled row: its position in the sample, and its stratum."""
 
     place: str
     key: str
@@ -46,10 +46,10 @@ class Drawn:
 
 
 def draw_rows(examined: Examined, n: int) -> list[Drawn]:
-    """Sample rows whose label was judged, from every stratum: half by size and half evenly.
+    """Sample rows with a known label quality from every stratum: half by size and half evenly.
 
-    Strata are quarters of the suspected and of the other rows, by quality. Within one it is a simple random sample,
-    by a hash of key and seed. Rows come in a random order.
+    Strata are quarters by quality of the suspected and of the other rows. Within a stratum the sample is simple random,
+    by a hash of key and seed. The order is random.
 
     Raises:
         InputError: if ``n`` is out of range, or no label was judged.
@@ -93,9 +93,9 @@ class Share:
     """A share of rows with its 95 % interval, in both readings of an unsure answer.
 
     Attributes:
-        rows: that it is a share of.
-        strict: an unsure label counts as right.
-        lenient: an unsure label counts as wrong.
+        rows: size of the population.
+        strict: with unsure labels counted as right.
+        lenient: with unsure labels counted as wrong.
     """
 
     rows: int
@@ -109,14 +109,14 @@ class Share:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The reading of answers.
+    """The results of verdicts.
 
     Attributes:
-        counts: answer -> rows; ``blank`` are those that count as not drawn.
+        counts: answer -> rows; ``blank`` rows count as not drawn.
         wrong: share of all judged labels that are wrong.
-        suspected: of the suspected ones; None where none was drawn.
-        trusted: of the others; None where none was drawn.
-        corrected: share of the suspected rows whose suggested label is right; None too.
+        suspected: the same for suspected labels; None if none was drawn.
+        trusted: the same for the other labels; None if none was drawn.
+        corrected: share of the suspected rows whose suggested label is right; None if none was drawn.
     """
 
     counts: dict[str, int]
@@ -137,16 +137,16 @@ def is_review(path: Path) -> bool:
 
 
 def read_verdicts(path: str | Path) -> Verdicts:
-    """Weight the verdicts on sampled labels by the number of labels that each represents.
+    """Return shares of wrong labels, with each verdict weighted by the number of labels that it represents.
 
-    The intervals hold for every population: see ``scoring.metrics.proportions``. Rows behind the last block that is
-    judged whole count as not drawn; where reviewers differ, a label is unsure.
+    The intervals hold for every population: see ``scoring.metrics.proportions``. Rows after the last completely judged
+    block count as not drawn; if reviewers differ, a label is unsure.
 
     Args:
         path: NAME.review.csv, as drawn; the verdicts are next to it.
 
     Raises:
-        InputError: for a file that cannot be read, a column or row that is missing or wrong, or no verdict at all.
+        InputError: for an unreadable file, a missing or malformed column or row, or no verdict.
     """
     path = Path(path)
     answers: dict[str, tuple[int, list[str | None]]] = {}
@@ -174,18 +174,14 @@ def read_verdicts(path: str | Path) -> Verdicts:
 
 
 def _answer(line: Line, suggested: str) -> str:
-    """Return the class that a verdict gives a label: its own, the suggested, another, or unclear."""
+    """Return the class of a verdict on a label: its own, the suggested, another, or unclear."""
     if line.verdict == RELABEL:
         return SUGGESTED if line.label == suggested else OTHER
     return {KEEP: LABELLED, DROP: OTHER}.get(line.verdict, UNSURE)
 
 
 def read_rows(path: str | Path) -> list[Drawn]:
-    """Return the rows that were drawn, in the order drawn.
-
-    Raises:
-        InputError: for a file that cannot be read, or a column or row that is missing or wrong.
-    """
+    """Return the drawn rows in order; InputError for an unreadable file, or a malformed column or row."""
     path = Path(path)
     rows = drawn_rows(path, COLUMNS, "NAME.review.csv of curate labels --review", _parsed, most=MOST)
     sizes: dict[str, int] = {}

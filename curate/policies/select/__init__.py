@@ -1,1 +1,1 @@
-"""Which rows to label next, or to train on."""
+"""Selection of rows to label next, or to train on."""

@@ -1,4 +1,4 @@
-"""Picks that are copies of an earlier pick or a labelled row, which strategies do not avoid."""
+"""Detection of picks that are copies of an earlier pick or a labelled row, which strategies do not avoid."""
 
 from dataclasses import dataclass
 
@@ -26,10 +26,10 @@ class PickedCopies:
     """Picks that are copies of an earlier pick or a labelled row.
 
     Attributes:
-        n: how many.
-        of: picks in all.
-        key: of the first of them; None if absent.
-        earlier: of the row that it is a copy of; the same.
+        n: number of such picks.
+        of: number of all picks.
+        key: of the first copy; None if absent.
+        earlier: key of the row that it is a copy of; None if absent.
     """
 
     n: int
@@ -38,7 +38,7 @@ class PickedCopies:
     earlier: str | None = None
 
     def words(self) -> list[str]:
-        """Return a caution if picks are copies."""
+        """Return a warning if picks are copies."""
         if not self.n:
             return []
         copies = counted(self.n, f"of {self.of:,} picks is a copy", f"of {self.of:,} picks are copies")
@@ -49,15 +49,15 @@ class PickedCopies:
 
 
 def find_picked_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray[np.int64]) -> PickedCopies | None:
-    """Return how many picks are copies, as ``curate dedup`` finds them by default.
+    """Return the picks that are copies, by the default finders of ``curate dedup``.
 
     Args:
-        table: that was picked from.
+        table: the input.
         picks: rows in the order picked, shape (K,).
-        labelled: rows that are labelled already, shape (L,).
+        labelled: labelled rows, shape (L,).
 
     Returns:
-        None where the table shows no copies, or there are more than 20,000 rows to compare.
+        None if the table has no column for finding copies, or there are more than 20,000 rows to compare.
     """
     columns = [name for name in (SHA256, SIGNATURE) if name in table.schema.names]
     rows = np.concatenate([labelled, picks])
@@ -79,7 +79,7 @@ def find_picked_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray
 
 
 def _by_signature(signatures: NDArray[np.int8], start: int) -> NDArray[np.int64]:
-    """Return the first row before each of the rows from ``start`` on of which it is a copy, -1 for none; shape (N,)."""
+    """Return the first earlier row that each row from ``start`` is a copy of, -1 for none; shape (N,)."""
     units = unit(signatures)
     owner = np.full(len(units), -1)
     for low in range(start, len(units), BLOCK):

@@ -1,4 +1,4 @@
-"""A selection applied to a table: which rows are picked, and why the others are not; nothing is written."""
+"""Selection of rows of a table, with reasons for the others; nothing is written."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -33,15 +33,15 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Picked:
-    """A choice from a table.
+    """A selection from a table.
 
     Attributes:
         chosen: rows of the pool, in the order picked.
         ready: the pool.
         rows: the table.
         picks: row of the table of each pick, shape (K,) int64.
-        verdict: what became of every row.
-        files: further files that were read: option -> path and digest.
+        verdict: the outcomes of all rows.
+        files: other input files: option -> path and digest.
         notes: notes for the user.
     """
 
@@ -54,7 +54,7 @@ class Picked:
     notes: list[str]
 
     def pick_columns(self) -> tuple[pa.Table, dict[str, str]]:
-        """Return the columns of the batch for each pick, K rows, and the meaning of these columns."""
+        """Return the columns of the batch for each pick, K rows, and the meanings of these columns."""
         k = len(self.picks)
         columns: dict[str, Any] = {
             RANK: pa.array(np.arange(1, k + 1)),
@@ -74,11 +74,11 @@ class Picked:
         return pa.table(columns), meanings
 
     def labelled(self) -> NDArray[np.int64]:
-        """Return the labelled rows of the pool, as rows of the table."""
+        """Return the labelled rows of the pool, as indices into the table."""
         return self.rows.place[self.ready.table_row[self.ready.pool.labelled]]
 
     def expected(self) -> Expected:
-        """Return the expected batch, to compare it with."""
+        """Return the expected batch, for verification."""
         hashes = self.rows.hashes[self.ready.table_row[self.chosen.rows]]
         return Expected(self.pick_columns()[0], hashes, self.picks, ordered=True, file="batch")
 
@@ -89,15 +89,15 @@ def pick(
     *,
     picked: ReportPicks = lambda done, total: None,
 ) -> Picked:
-    """Choose rows of a table.
+    """Select rows of a table.
 
     Args:
         table: with a unique ``key``.
-        request: what is requested.
-        picked: called with rows picked, of all, where they are picked one after another.
+        request: with its parameters.
+        picked: called with the numbers of picked and all rows, if they are picked sequentially.
 
     Raises:
-        InputError: for a column, key, label or budget that cannot be used.
+        InputError: for a column, key, label or budget that is not usable.
     """
     signals = request.signals(table)
     known = spelled_as(read_known(request.labelled, request.label), table) if request.labelled else None
@@ -123,7 +123,7 @@ def pick(
 
 
 def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -> list[str]:
-    """Note that no row counts as labelled, which is expected before the first batch and a mistake after it."""
+    """Return a note if no row counts as labelled, which is expected only before the first batch."""
     notes = [known.note] if known is not None and known.note else []
     if known is not None and not len(known.keys):
         notes.append(f"--labelled {request.labelled} holds no key: no row counts as labelled")
@@ -134,7 +134,7 @@ def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -
 
 
 def _excluded(left_out: Known | None, rows: Rows, labelled: Labelled, notes: list[str]) -> NDArray[np.bool_]:
-    """Return which rows a file excludes, shape (N,), and note how many; labelled rows count as labelled."""
+    """Return a mask of the rows that a file excludes, shape (N,), and add a note; labelled rows are not excluded."""
     excluded = np.zeros(len(rows), bool)
     if left_out is not None:
         at = left_out.rows(rows)
@@ -147,7 +147,7 @@ def _excluded(left_out: Known | None, rows: Rows, labelled: Labelled, notes: lis
 
 
 def _labelled(table: Table, request: SelectRequest, rows: Rows, known: Known | None) -> Labelled:
-    """Return which rows are labelled, and their classes: from the file if it has them, else from the table."""
+    """Return the labelled rows and their classes, from the file if it has classes, else from the table."""
     label: dict[int, str | None] = {}
     column = rows.names.get(request.label_column(table) or "") if rows.names else None
     truths = rows.holds(request.labelled_where)
@@ -168,7 +168,7 @@ def _labelled(table: Table, request: SelectRequest, rows: Rows, known: Known | N
 def _refuse_budget(
     request: SelectRequest, rows: Rows, ready: Ready, labelled: Labelled, excluded: NDArray[np.bool_]
 ) -> None:
-    """Refuse a budget larger than the number of candidates, with the reasons."""
+    """Raise InputError, with the reasons, for a budget larger than the number of candidates."""
     amount, n = Amount.parse(request.budget, "--budget"), len(ready.pool.candidates)
     if n and (amount.count is None or amount.count <= n or request.per):
         return
@@ -189,7 +189,7 @@ def _refuse_budget(
 
 
 def table_words(n: int, why: str) -> str:
-    """Return how many rows there are, and why some are not candidates.
+    """Return a text on the number of rows, and why some are not candidates.
 
     >>> table_words(10, "2 labelled")
     'of 10 rows 2 labelled'

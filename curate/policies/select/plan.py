@@ -1,4 +1,4 @@
-"""The selection from arrays alone, shared by rounds and the command."""
+"""Selection from arrays alone, shared by rounds and ``curate select``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -29,18 +29,18 @@ def pick_in_groups(
     labelled: Mapping[str, NDArray[np.int64]],
     seed: int,
 ) -> Selection:
-    """Pick a group's quota among its candidates, group by group, as if there were no other candidates.
+    """Pick the quota of each group from its candidates, independently of the other groups' candidates.
 
-    Every group sees all labelled rows, but where that would be more than five million in all groups together, only
-    its own: that is reported in a note.
+    Every group uses all labelled rows; only its labelled rows, with a note, if that would be more than five million
+    over all groups.
 
     Args:
-        pool: with what the selector needs.
-        selector: that picks.
-        by_group: candidates of each group, groups in the order in which they take turns.
-        quotas: how many of each.
-        labelled: labelled rows of each group that has some.
-        seed: of everything that is drawn; a group's draws depend on its name and not on the other groups.
+        pool: with the data that the selector needs.
+        selector: the strategy.
+        by_group: candidates of each group, in the order of their turns.
+        quotas: picks of each group.
+        labelled: labelled rows of groups that have any.
+        seed: of random draws; a group's draws depend on its name, not on the other groups.
     """
     names = [name for name in by_group if quotas[name]]
     in_group_only = len(names) * len(pool.labelled) > MEETINGS
@@ -67,7 +67,7 @@ def pick_in_groups(
 
 
 def part_of(pool: Pool, candidates: NDArray[np.int64], labelled: NDArray[np.int64]) -> tuple[Pool, NDArray[np.int64]]:
-    """Return the pool of some candidates and labelled rows, and which rows of the pool these are, shape (M,)."""
+    """Return the pool restricted to candidates and labelled rows, and the indices of these rows, shape (M,)."""
     rows = members(candidates, labelled)
     taken: dict[str, Any] = {}
     for each in fields(Pool):
@@ -79,13 +79,9 @@ def part_of(pool: Pool, candidates: NDArray[np.int64], labelled: NDArray[np.int6
 
 
 def water_fill(sizes: Sequence[int], budget: int) -> list[int]:
-    """Return the picks of each group: equal shares, with the remainder of small groups taken from the others.
+    """Return the picks of each group: equal shares, with the remainder of small groups distributed over the others.
 
-    Groups that come first give one more where it does not come out even.
-
-    Args:
-        sizes: rows of each group.
-        budget: in [0, sum of the sizes].
+    Earlier groups get one more if the budget does not divide evenly. The budget is in [0, sum of the sizes].
 
     >>> water_fill([2, 10, 10], 13)
     [2, 6, 5]
@@ -106,7 +102,7 @@ def water_fill(sizes: Sequence[int], budget: int) -> list[int]:
 
 
 def group_order(names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the groups in an order independent of the files: by a hash of their names."""
+    """Return the groups sorted by a hash of their names, independent of the input order."""
     hashes = tie_breaks([name.encode("utf-8", "backslashreplace") for name in names])
     return np.lexsort((np.array(names, object).astype(str), hashes)) if len(names) else np.zeros(0, np.int64)
 
@@ -114,7 +110,7 @@ def group_order(names: Sequence[str]) -> NDArray[np.int64]:
 def in_turns(quotas: Sequence[int]) -> NDArray[np.int64]:
     """Return the indices of picks sorted by group, in turns: the first of each group, then the second.
 
-    So the start of a balanced batch is a balanced batch.
+    So the start of a balanced batch is also balanced.
 
     >>> in_turns([1, 3, 2]).tolist()
     [0, 1, 4, 2, 5, 3]
@@ -137,11 +133,11 @@ class Chosen(Selection):
     """Rows of a pool in the order picked, with notes.
 
     Attributes:
-        budget: rows that it came to; K, unless ``stopped``.
-        stopped: distance of the pick that came too near, or None.
-        quotas: rows by group, where there are groups.
-        gated: candidates that the gate left out.
-        least: the gate.
+        budget: resolved number of rows; K, unless ``stopped``.
+        stopped: distance of the first pick that is too near, or None.
+        quotas: rows by group, if there are groups.
+        gated: number of candidates excluded by the quality gate.
+        least: share of the quality gate.
     """
 
     budget: int = 0
@@ -154,20 +150,20 @@ class Chosen(Selection):
 def choose(
     pool: Pool, request: SelectRequest, groups: Groups | None = None, *, picked: ReportPicks = lambda done, total: None
 ) -> Chosen:
-    """Choose rows of a pool; the same pool, request and groups give the same choice.
+    """Select rows of a pool, deterministically.
 
-    In groups, each group's rows are picked as if there were no other candidates, with all labelled rows
-    (``pick_in_groups``), and the picks then take turns: the first of each group, the second, and so on.
+    With groups, each group's rows are picked independently (``pick_in_groups``), and the picks then alternate: the
+    first of each group, the second of each, and so on.
 
     Args:
-        pool: rows sorted by a hash of their keys; has what the strategy needs.
-        request: what to choose and how.
-        groups: of the pool's rows, where the request has groups.
-        picked: called with rows picked, of all, where they are picked one after another.
+        pool: rows sorted by a hash of their keys, with the data that the strategy needs.
+        request: strategy and budget.
+        groups: of the pool's rows, if the request has groups.
+        picked: called with the numbers of picked and all rows, if they are picked sequentially.
 
     Raises:
-        InputError: if the pool lacks what the strategy needs, or has fewer candidates than the budget.
-        ValueError: if there are no groups and the request has some.
+        InputError: if the pool lacks data for the strategy, or has fewer candidates than the budget.
+        ValueError: if groups are missing.
     """
     if request.group and groups is None:
         raise ValueError("a selection in groups needs groups")
@@ -207,7 +203,7 @@ def choose(
 def _guarded(
     pool: Pool, request: SelectRequest, selector: Selector, least: float, budget: int
 ) -> tuple[Pool, Selector, list[str]]:
-    """Return the candidates that pass the gate, a selector that uses quality as requested, and notes."""
+    """Return the candidates that pass the quality gate, a selector that uses quality as requested, and notes."""
     n = len(pool.candidates)
     discount = request.discount or (request.noise_guard and can_discount(selector))
     pool, selector, notes = guard(pool, request.strategy, selector, least=least, discount=discount)
@@ -231,7 +227,7 @@ def _check_budget(amount: Amount, budget: int, most: int) -> None:
 
 
 def _by_group(rows: NDArray[np.int64], groups: Groups) -> dict[str, NDArray[np.int64]]:
-    """Return which of some rows are in each group that has some, groups in the order in which they take turns."""
+    """Return the rows in each non-empty group, in the order of their turns."""
     by_code = pl.DataFrame({"code": groups.codes[rows], "row": rows}).partition_by("code", as_dict=True)
     rows_of = {code: part["row"].to_numpy() for (code,), part in by_code.items()}
     return {groups.names[code]: rows_of[code] for code in group_order(groups.names).tolist() if code in rows_of}
@@ -275,14 +271,14 @@ def _short_groups(
 
 
 def _some(notes: Sequence[str]) -> list[str]:
-    """The first few notes, each once."""
+    """Return the first few distinct notes."""
     different = list(dict.fromkeys(notes))
     more = len(different) - N_NOTES
     return different if more <= 1 else [*different[:N_NOTES], f"and {more:,} more such notes"]
 
 
 def _stopped(pool: Pool, chosen: Chosen, least: float) -> Chosen:
-    """Return the picks before the first that is too near."""
+    """Return the picks before the first that is too near, if any."""
     n, distance = first_too_near(pool.array("vectors"), pool.labelled, chosen.rows, least)
     if n == len(chosen.rows):
         picks = "the one pick is" if n == 1 else f"all {n:,} picks are"
@@ -305,16 +301,16 @@ def _stopped(pool: Pool, chosen: Chosen, least: float) -> Chosen:
 def first_too_near(
     vectors: NDArray, labelled: NDArray[np.int64], picks: NDArray[np.int64], least: float
 ) -> tuple[int, float]:
-    """Return how many picks come before the first that is nearer than ``least`` to an earlier pick or labelled row.
+    """Return the number of picks before the first that is nearer than ``least`` to an earlier pick or labelled row.
 
     Args:
-        vectors: shape (N, D); scaled to unit length here.
-        labelled: rows, shape (L,).
+        vectors: shape (N, D); normalised here.
+        labelled: labelled rows, shape (L,).
         picks: rows in the order picked, shape (K,).
         least: Euclidean distance between unit rows, in (0, 2].
 
     Returns:
-        K and infinity where all picks are far enough; else the place of that pick, and its distance.
+        index of that pick and its distance; K and infinity if there is none.
     """
     for block in spans(len(picks)):
         rows = unit(vectors[picks[block]], np.float64)  # in float32 copies would be some 0.0003 apart

@@ -1,4 +1,4 @@
-"""Choose rows of a table, to label next or to train on."""
+"""Selection of rows of a table, to label next or to train on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -36,14 +36,14 @@ class SelectResult(Result):
     """The result of a selection, as ``curate select`` prints it.
 
     Attributes:
-        requested: rows that the budget came to; ``kept``, unless a least distance stopped the choice.
-        stopped_at: the distance at which it was stopped; or None.
-        gains: of every pick, in order; None where one is not finite.
+        requested: resolved budget; ``kept``, unless a minimal distance stopped the selection.
+        stopped_at: the distance of the first pick that was too near; or None.
+        gains: of every pick, in order; None if not finite.
         first: the first picks: key, rank and gain.
-        groups: rows picked by group, where the budget was shared.
+        groups: picked rows by group, if there are groups.
         model: the probe, as plain JSON; empty without one.
         strategy: its name; ``settings`` are all its parameters.
-        copies: picks that are copies of an earlier one, or of a labelled row; None where that is not known.
+        copies: picks that are copies of an earlier pick or a labelled row; None if unknown.
     """
 
     requested: int = 0
@@ -77,10 +77,10 @@ class SelectResult(Result):
 
 @dataclass(frozen=True)
 class Select:
-    """A choice of rows by a strategy; a ``Policy``.
+    """A selection of rows by a strategy; a ``Policy``.
 
     Raises:
-        InputError: for an unknown strategy, or parameters that it does not have.
+        InputError: for an unknown strategy, or unknown parameters.
     """
 
     request: SelectRequest
@@ -91,17 +91,17 @@ class Select:
 
     @property
     def files(self) -> Files:
-        """The files that name rows."""
+        """Files that contain keys of rows."""
         paths = {name: getattr(self.request, name) for name in FILES}
         return Files(read={f"--{name}": path for name, path in paths.items() if path is not None})
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the choice that a receipt holds; InputError if it holds something else."""
+        """Return the selection in a receipt; InputError for another policy."""
         return cls(SelectRequest.from_json(rules[0]))
 
     def decide(self, table: Table) -> Decided[SelectResult]:
-        """Decide every row of a table; InputError for a column, key, label or budget that cannot be used."""
+        """Decide every row of a table; InputError for an unusable column, key, label or budget."""
         picked = pick(table, self.request, picked=self.picked)
         rule = self.request.to_json()
         for name, known in picked.files.items():
@@ -149,15 +149,14 @@ class Select:
 def run_select(options: SelectOptions) -> SelectResult:
     """Pick rows of a scored table, to label next or to train on; write batch, decisions and receipt.
 
-    The same rows are picked, in the same order, whatever the order of the table: rows are sorted by a hash of their
-    keys first, and ties go to the lower hash. Every keyword but ``picked`` and ``announce``
-    is the option of ``curate select`` of that name.
+    Picks do not depend on the row order: rows are first sorted by a hash of their keys, and ties go to the lower hash.
+    Every keyword except ``picked`` and ``announce`` is an option of ``curate select``.
 
     Returns:
         counts, gains, notes and paths.
 
     Raises:
-        InputError: for a table, option or output that cannot be used; nothing is written then.
+        InputError: for an unusable table, option or output; nothing is written.
     """
     paths = {name: getattr(options, name) for name in FILES}  # in full, as the receipt has them: reasons name them
     files = {name: None if path is None else str(path_to_read(str(path)).resolve()) for name, path in paths.items()}

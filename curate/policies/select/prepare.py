@@ -1,4 +1,4 @@
-"""The pool of a strategy, from the rows of a table and the labels so far."""
+"""The pool of a strategy, from the rows and labels of a table."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,16 +25,16 @@ HOW_TO_LABEL = (
 
 @dataclass(frozen=True)
 class Ready:
-    """A pool, and where its rows are.
+    """A pool, and the table rows it consists of.
 
     Attributes:
         pool: rows in the order of ``Rows``.
-        table_row: row of ``Rows`` of each row of the pool, shape (M,) int64.
+        table_row: index into ``Rows`` of each row of the pool, shape (M,) int64.
         groups: of the pool's rows, or None.
         classes: names of the classes of the pool's labels and probabilities.
-        reasons: why some rows cannot be judged.
-        why: number of the reason of each row of ``Rows``, shape (N,) int8; -1 for none.
-        model: what is known of the probe, as plain JSON; empty without one.
+        reasons: why some rows are undecided.
+        why: index of the reason of each row of ``Rows``, shape (N,) int8; -1 for none.
+        model: facts on the probe, as plain JSON; empty without one.
         notes: notes for the user.
     """
 
@@ -59,19 +59,19 @@ def prepare(
 ) -> Ready:
     """Build the pool of a selection, with class probabilities if the strategy needs them.
 
-    Rows that were not scored are not in the pool, nor are those without a usable embedding where the choice uses
-    embeddings. Rows without a value in a column that the choice reads are in it, but no candidates.
+    Rows that were not scored are not in the pool, nor are rows without a usable embedding if embeddings are used. Rows
+    with a missing value in a used column are in the pool, but are no candidates.
 
     Args:
-        rows: with all that the request reads.
-        request: what will be chosen, and how.
-        labelled: what is labelled so far.
+        rows: with all columns that the request needs.
+        request: strategy and budget.
+        labelled: the labels so far.
         excluded: rows that may not be picked, shape (N,) bool.
-        signals: which columns say how good a row is.
-        class_column: of the classes of all rows, for strategies that use classes that are given.
+        signals: columns of score and quality.
+        class_column: column with classes of all rows, for strategies that need them.
 
     Raises:
-        InputError: if the strategy needs labels, or a column, and none is given.
+        InputError: if the strategy needs missing labels or a missing column.
     """
     labelled, signals = labelled or Labelled(), signals or Signals()
     selector, by_vectors = request.selector(), request.needs_vectors(signals)
@@ -110,14 +110,14 @@ def prepare(
 def _modelled(
     pool: Pool, labelled: Labelled, request: SelectRequest, judged: str | None, excluded: NDArray[np.bool_]
 ) -> tuple[Pool, dict[str, Any], list[str]]:
-    """Return the pool with the predictions of probes, if the strategy needs them; facts of the probes; and notes.
+    """Return the pool with the probe's predictions, if the strategy needs them; facts on the probe; and notes.
 
     Args:
         pool: the rows.
-        labelled: what is labelled so far, and the names of the classes.
-        request: what will be chosen.
-        judged: column of the classes whose rows get a loss, each of models of other rows; or None.
-        excluded: rows of the pool that are not learned from there, shape (M,) bool.
+        labelled: the labels so far, and the names of the classes.
+        request: strategy and budget.
+        judged: column of classes for out-of-fold losses; or None.
+        excluded: rows of the pool that are not trained on for losses, shape (M,) bool.
     """
     selector = request.selector()
     needed = "probabilities" in selector.needs
@@ -134,7 +134,7 @@ def _modelled(
 
 
 def _all_equal(pool: Pool, signals: Signals) -> list[str]:
-    """Note that a score is equal for all candidates, so that only the hash of the key ranks them."""
+    """Return a note if a score is equal for all candidates, so that only the hash of the key ranks them."""
     if signals.score is None or pool.uncertainty is None or len(pool.candidates) < 2:
         return []
     values = pool.uncertainty[pool.candidates]
@@ -149,10 +149,9 @@ def _all_equal(pool: Pool, signals: Signals) -> list[str]:
 
 
 def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list[str]:
-    """Say how many candidates have no class in a column, which are picked ``last`` or make their own class.
+    """Return a note on candidates without a class in a column, which are picked ``last``, or form a separate class.
 
-    Raises:
-        InputError: where none has one, for picks would be random.
+    Raises InputError if none has a class, since picks would be random.
     """
     without = int((codes < 0).sum())
     if len(codes) and without == len(codes):
@@ -167,7 +166,7 @@ def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list
 
 
 def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:
-    """Return the groups of the pool's rows by a column of names; rows without a value are their own group."""
+    """Return the groups of the pool's rows by a column; rows without a value form a separate group."""
     column = rows.names[name]
     codes = np.where(column.codes < 0, len(column.names), column.codes)[at]
     return Groups(codes, [*column.names, "(no value)"])
@@ -188,7 +187,7 @@ def _missing(strategy: str, need: str, labelled: Labelled) -> str:
 def _undecided(
     rows: Rows, strategy: str, signals: Signals, by_vectors: bool
 ) -> tuple[NDArray[np.int8], tuple[str, ...]]:
-    """Return the number of the reason why each row cannot be judged, -1 for none, and the reasons."""
+    """Return the index of the reason why each row is undecided, -1 for none, and the reasons."""
     lacking: dict[str, NDArray[np.bool_]] = {}
     if by_vectors:
         problems = enumerate(EMBEDDING_PROBLEMS, 1)
@@ -198,7 +197,7 @@ def _undecided(
 
 
 def _inside(rows: Rows, at: NDArray[np.int64]) -> NDArray[np.floating]:
-    """Return the vectors of the pool: all of them, or the usable ones moved together in blocks."""
+    """Return the vectors of the pool: all of them, or the usable ones, compacted in place by blocks."""
     if rows.embedding is None or not len(rows):
         raise InputError("expected a table with rows, got one without any; score some images first")
     return rows_of(rows.embedding, at)

@@ -1,4 +1,4 @@
-"""A request for a choice, checked against the table; also what the receipt records."""
+"""The validated request of a selection, as recorded in the receipt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -20,25 +20,22 @@ SAFE_GATE = 0.2  # of the noise guard
 
 
 def make_selector(name: str, settings: Mapping[str, object] | None = None) -> Selector:
-    """Return a selector with its own parameters.
+    """Return a selector with its parameters; InputError for an unknown strategy or parameter, or an invalid value.
 
     Args:
         name: a key of ``SELECTORS``.
         settings: parameter -> value, or its text as typed.
-
-    Raises:
-        InputError: for an unknown strategy or parameter, or a value that is not of its type or range.
     """
     return with_settings(selector_named(name), settings, name=name, what="strategy")
 
 
 def settings_of(selector: Selector) -> dict[str, object]:
-    """Return all parameters of a selector, defaults too, as plain JSON."""
+    """Return all parameters of a selector, including defaults, as plain JSON."""
     return {field.name: getattr(selector, field.name) for field in fields(selector)}  # type: ignore[arg-type]
 
 
 def can_discount(selector: Selector) -> bool:
-    """Return whether quality can lower the rank or the weight of a strategy's rows."""
+    """Return whether quality can reduce the rank or weight of rows in a strategy."""
     return "quality" in selector.optional or isinstance(selector, Ranked)
 
 
@@ -48,11 +45,11 @@ def guard(
     """Return the pool and the selector with quality used as requested.
 
     Args:
-        pool: with quality where ``least`` or ``discount`` asks for it.
+        pool: with quality if ``least`` or ``discount`` is set.
         name: of the strategy.
-        selector: what picks.
-        least: the gate: candidates whose quality is in this lowest share are left out; 0 for none.
-        discount: whether quality lowers ranks and weights.
+        selector: the strategy.
+        least: share of candidates with the lowest quality to exclude; 0 for none.
+        discount: whether quality reduces ranks and weights.
 
     Returns:
         pool, selector, notes.
@@ -79,9 +76,9 @@ def guard(
 
 @dataclass(frozen=True)
 class SelectRequest(Request):
-    """A choice, as requested: fields are as in ``SelectOptions``, but ``settings`` are of the strategy.
+    """The validated request of a selection: fields are as in ``SelectOptions``; ``settings`` are the strategy's.
 
-    A noise guard is the safe setting of two others: a gate at 0.2, and the discount where the strategy has one.
+    A noise guard sets two other fields: a quality gate at 0.2, and the discount if the strategy supports one.
     """
 
     rule: ClassVar[str] = "select"
@@ -128,11 +125,7 @@ class SelectRequest(Request):
             raise InputError(f"--quality {self.quality} is for --gate, --discount or --noise-guard; add one of them")
 
     def selector(self) -> Selector:
-        """Return the strategy with its parameters.
-
-        Raises:
-            InputError: for an unknown strategy or parameter, or a value out of range.
-        """
+        """Return the strategy with its parameters; InputError for an unknown one, or a value out of range."""
         return make_selector(self.strategy, self.settings)
 
     @property
@@ -146,11 +139,7 @@ class SelectRequest(Request):
         return self.per or self.balance
 
     def signals(self, table: Table) -> Signals:
-        """Return the columns of scores and quality.
-
-        Raises:
-            InputError: for a column that is missing, of no known direction, or of no use to the strategy.
-        """
+        """Return the columns of scores and quality; InputError if one is missing, has no direction or is unused."""
         needs = self.selector().needs
         if self.score and "uncertainty" not in needs:
             raise InputError(f"--score is for the strategy score; {self.strategy} has its own")
@@ -179,15 +168,11 @@ class SelectRequest(Request):
         return self.min_distance is not None or by_vectors or self.derives_losses(signals)
 
     def derives_losses(self, signals: Signals) -> bool:
-        """Return whether losses under models of other rows are computed from embeddings, without a column."""
+        """Return whether losses are computed out-of-fold from embeddings, since there is no column of losses."""
         return "holdout_loss" in self.selector().needs and signals.holdout_loss is None
 
     def class_column(self, table: Table) -> str | None:
-        """Return the column of the classes of all rows, where the strategy uses them; else None.
-
-        Raises:
-            InputError: if it uses them and there is no such column.
-        """
+        """Return the column of the classes of all rows; None if the strategy uses none; InputError if it is missing."""
         if "labels" not in self.selector().needs:
             return None
         column = self.label_column(table)
@@ -199,11 +184,7 @@ class SelectRequest(Request):
         return column
 
     def label_column(self, table: Table) -> str | None:
-        """Return the column of the table's own labels, or None.
-
-        Raises:
-            InputError: if one is named that is missing.
-        """
+        """Return the label column of the table, or None; InputError if the requested one is missing."""
         if self.label:
             table.require([self.label])
             return self.label

@@ -1,4 +1,4 @@
-"""The decisions of a choice: one row for every input row, and why, in words."""
+"""The decisions of a selection with reasons, one row for every input row."""
 
 from dataclasses import dataclass
 
@@ -28,12 +28,12 @@ class ChoiceVerdict:
     """The outcomes of N rows of a table, in its order.
 
     Attributes:
-        why: shape (N,) int8: a code above, ``MISSING`` + n for the n-th of ``reasons``.
-        rank: shape (N,) int64, from 1; 0 where not picked.
-        gain: shape (N,) float64; NaN where not picked.
-        reasons: what is missing, in words.
-        strategy: what picked.
-        rules: what decided, by code, as one would type it.
+        why: shape (N,) int8: one of the codes of this module, or ``MISSING`` + n for the n-th of ``reasons``.
+        rank: shape (N,) int64, from 1; 0 if not picked.
+        gain: shape (N,) float64; NaN if not picked.
+        reasons: texts on missing values.
+        strategy: name of the strategy.
+        rules: the deciding rule by code, as typed.
     """
 
     why: NDArray[np.int8]
@@ -51,7 +51,7 @@ class ChoiceVerdict:
         return by_code[self.why]
 
     def dropped_by(self) -> dict[str, int]:
-        """Return why rows were not picked -> how many, reasons that some rows have."""
+        """Return the number of unpicked rows by reason, without reasons that no row has."""
         names = {
             LABELLED: "labelled already",
             EXCLUDED: "excluded",
@@ -62,12 +62,12 @@ class ChoiceVerdict:
         return {name: counts[code] for code, name in names.items() if counts[code]}
 
     def undecided_by(self) -> dict[str, int]:
-        """Return how many rows lack each required value, by its name."""
+        """Return the number of rows that lack each required value, by its name."""
         counts = np.bincount(self.why, minlength=MISSING + len(self.reasons)).tolist()[MISSING:]
         return {reason: n for reason, n in zip(self.reasons, counts, strict=True) if n}
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
-        """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
+        """Return the decisions of rows from ``start``; see ``curate.policies.decided.Words``."""
         part = slice(start, start + len(keys))
         why, rank, gain = self.why[part], self.rank[part], self.gain[part]
         texts = [

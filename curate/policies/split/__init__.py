@@ -1,1 +1,1 @@
-"""Splits into train, validation and test that no group of rows, and no copy, crosses."""
+"""Splits into train, validation and test that keep groups of rows, and copies, together."""

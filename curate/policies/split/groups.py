@@ -1,4 +1,4 @@
-"""Rows that must stay together, by a column or as copies, and the side of each group."""
+"""Groups of rows that must stay together, by a column or as copies, and the side of each group."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,14 +34,11 @@ EXACT = np.uint64(11)  # bits of a hash that a float has no room for
 
 
 def sides_of(shares: Mapping[str, str | float | None], more: Sequence[str] | None) -> dict[str, str]:
-    """Return the share of each side as typed.
+    """Return the share of each side as typed; InputError for a repeated side, or a text other than ``NAME=SHARE``.
 
     Args:
-        shares: share of the sides that have their own options; None for none.
-        more: further ones as ``NAME=SHARE``.
-
-    Raises:
-        InputError: for a side that is there twice, or a text that is no ``NAME=SHARE``.
+        shares: share of the sides with separate options; None for none.
+        more: further sides as ``NAME=SHARE``.
     """
     sides = {name: str(share) for name, share in shares.items() if share is not None}
     for name, share in parse_settings(more or [], flag="--side", example="dev=5%").items():
@@ -52,11 +49,7 @@ def sides_of(shares: Mapping[str, str | float | None], more: Sequence[str] | Non
 
 
 def shares_of(sides: Mapping[str, str]) -> dict[str, Fraction]:
-    """Return the shares of sides, which sum to 1.
-
-    Raises:
-        InputError: for fewer than two sides, a share that is invalid, or shares that are no whole; says by how much.
-    """
+    """Return the shares of sides, which sum to 1; InputError for fewer than two, an invalid share, or another sum."""
     if not 2 <= len(sides) <= MOST_SIDES:
         raise InputError(
             f"expected shares of 2 to {MOST_SIDES} sides, got {len(sides)}; write them like: --train 80% --val 10% "
@@ -80,7 +73,7 @@ def _share(name: str, text: str) -> Fraction:
 
 
 def percent(share: Fraction | float) -> str:
-    """Return a share in words.
+    """Return a share as text in per cent.
 
     >>> percent(Fraction(1, 8))
     '12.5%'
@@ -90,11 +83,11 @@ def percent(share: Fraction | float) -> str:
 
 @dataclass(frozen=True)
 class SplitRequest(Request):
-    """A split, as requested; fields are as in ``SplitOptions``, but for these.
+    """The validated request of a split; fields are as in ``SplitOptions`` except for these.
 
     Attributes:
         sides: name -> share as typed, such as ``80%``.
-        thresholds: of the finders of copies, which stay on one side; none looks for no copies.
+        thresholds: finder of copies -> threshold; empty to not keep copies together.
         without_flat: images of one flat colour are not compared by embedding.
     """
 
@@ -119,7 +112,7 @@ class SplitRequest(Request):
 
     @property
     def in_strata(self) -> bool:
-        """Whether shares are held exactly, and not by the hash alone."""
+        """Whether shares are exact, not only in expectation by the hash."""
         return self.exact or bool(self.per)
 
     def needs(self) -> Needs:
@@ -136,16 +129,13 @@ def thresholds_in(
     duplicates: bool,
     mirrored: bool = False,
 ) -> tuple[dict[str, float], list[str]]:
-    """Return the finders of copies with their thresholds, and notes.
+    """Return the finders of copies with their thresholds, and notes; InputError if the table lacks their columns.
 
     Args:
         table: to split.
-        finder: as ``curate dedup`` takes it; None for the default ones.
-        duplicates: whether copies are looked for.
-        mirrored: whether mirrored ones are copies.
-
-    Raises:
-        InputError: for a finder that the table has not the columns of.
+        finder: as for ``curate dedup``; None for the default ones.
+        duplicates: whether to keep copies together.
+        mirrored: whether mirrored images are copies.
     """
     if not duplicates:
         if finder or mirrored:
@@ -160,13 +150,13 @@ def thresholds_in(
 
 @dataclass(frozen=True)
 class Together:
-    """Which of M rows are kept together.
+    """Groups of M rows that are kept together.
 
     Attributes:
-        of_row: group of each row, shape (M,), in [0, G), every one of which has a row.
-        sizes: rows of each, shape (G,).
-        hashes: of each, shape (G,) uint64: drawn from the lowest hash of a value of the column, or of a key, in it.
-        first: the row that has it, shape (G,).
+        of_row: group of each row, shape (M,), in [0, G); no group is empty.
+        sizes: rows of each group, shape (G,).
+        hashes: of each group, shape (G,) uint64: the lowest hash of a value of the column, or of a key, in it.
+        first: the row with this hash, shape (G,).
     """
 
     of_row: NDArray[np.int64]
@@ -176,12 +166,12 @@ class Together:
 
 
 def copies(rows: Rows, request: SplitRequest, open_rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return for each of N rows the lowest row of its chain of copies; itself without any.
+    """Return the lowest row of each row's chain of copies, shape (N,); the row itself if it has no copies.
 
     Args:
-        rows: with what the finders read.
-        request: has the finders; none finds no copies.
-        open_rows: rows that take part, shape (N,).
+        rows: with the columns of the finders.
+        request: with the finders.
+        open_rows: rows to compare, shape (N,) bool.
     """
     thresholds = request.thresholds
     if not thresholds or not open_rows.any():
@@ -193,13 +183,13 @@ def copies(rows: Rows, request: SplitRequest, open_rows: NDArray[np.bool_]) -> N
 def together(
     rows: NDArray[np.int64], hashes: NDArray[np.uint64], column: Codes | None, owner: NDArray[np.int64], seed: int
 ) -> Together:
-    """Return groups of rows joined by a column or an owner, merged if both join them.
+    """Return groups of rows joined by a column value or as copies; overlapping groups are merged.
 
     Args:
-        rows: which, shape (M,), ascending.
+        rows: indices, shape (M,), ascending.
         hashes: of the keys of all rows, shape (N,).
-        column: whose values hold rows together; a row without a value stands alone. None for no such column.
-        owner: row that each row is a copy of, shape (N,); itself where it is not one.
+        column: groups by value; a row without a value is a separate group. None for no column.
+        owner: the row that each row is a copy of, shape (N,); itself if none.
         seed: of the hashes of the groups.
     """
     names = hashes[rows]
@@ -225,10 +215,10 @@ def by_hash(hashes: NDArray[np.uint64], shares: Sequence[float]) -> tuple[NDArra
 
     Args:
         hashes: of the groups, shape (G,).
-        shares: of the sides; they sum to 1.
+        shares: of the sides, with sum 1.
 
     Returns:
-        Sides, shape (G,), and where on [0, 1) each group lies, of which each side has its share, in their order.
+        Sides, shape (G,), and the position of each group in [0, 1), which is divided by the shares in their order.
     """
     place = (hashes >> EXACT) / 2.0**53
     return _side_at(place, shares), place
@@ -241,23 +231,23 @@ def in_strata(
     starts: NDArray[np.float64],
     shares: Sequence[float],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the side of each group so that each side has its share of every stratum, as far as groups allow.
+    """Return the side of each group such that each side has its share of every stratum, as far as groups allow.
 
-    The groups of a stratum are in a row as long as they have rows, in the order of their hashes, and the row is cut
-    into sides, the largest first. Of groups of one row each side gets its share to within one row. A group goes where
-    it begins or ends, or between: as ``starts`` says. Groups of more than half of the smallest side come first, the
-    largest first and where they begin, so that they fall in the largest side and leave the cuts to the others.
+    The groups of a stratum are laid out as intervals whose length is their number of rows, sorted by hash, and the line
+    is cut into sides, the largest first. With groups of one row, shares are exact to within one row. A group gets the
+    side of its start, its end, or a point between, by ``starts``. Groups of more than half of the smallest side come
+    first, the largest first, and get the side of their start, so that they fall into the largest side.
 
     Args:
         hashes: of the groups, shape (G,).
-        sizes: rows of each, shape (G,).
-        strata: number of the stratum of each, shape (G,).
-        starts: in [0, 1), of each stratum: what part of a group is before what decides about it. One half rounds
-            what does not come out even; drawn, it makes the rounding of many small strata cancel.
-        shares: of the sides; they sum to 1.
+        sizes: rows of each group, shape (G,).
+        strata: stratum of each group, shape (G,).
+        starts: for each stratum, the deciding point of a group as a share of its length, in [0, 1). One half rounds to
+            nearest; random values make the rounding of many small strata cancel.
+        shares: of the sides, with sum 1.
 
     Returns:
-        Sides, shape (G,), and where on [0, 1) of its stratum each group lies, sides in the order of falling shares.
+        Sides, shape (G,), and the position of each group in [0, 1) of its stratum, with sides by descending shares.
     """
     rows = np.bincount(strata, sizes, minlength=len(starts))
     big = np.where(sizes > np.maximum(1, rows[strata] * min(shares) / 2), sizes, 0)
@@ -279,11 +269,9 @@ def _side_at(place: NDArray[np.float64], shares: Sequence[float]) -> NDArray[np.
 
 
 def commonest(groups: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the most frequent code of each group, the lowest of a tie, shape (G,).
+    """Return the most frequent code of each group, the lowest for ties, shape (G,).
 
-    Args:
-        groups: of each row, shape (N,), each of the G groups at least once.
-        codes: of each row, shape (N,).
+    From groups (N,), each of the G at least once, and codes (N,) of the rows.
     """
     pairs = pl.DataFrame({"group": groups, "code": codes}).group_by("group", "code").len()
     most_first = pairs.sort("group", "len", "code", descending=[False, True, False])
@@ -291,14 +279,14 @@ def commonest(groups: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np
 
 
 def find_chains(searches: Mapping[str, Search], open_rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the connected components of all pairs: for each row the lowest one of its component, shape (N,).
+    """Return the lowest row of each row's connected component of similar pairs, shape (N,).
 
-    Every pair is looked at, so the time for a group of n rows grows with n^2 (the memory does not); it does not in
-    ``find_stars``. Rows are queried in a random order: so a large group is spread over all of the work.
+    All pairs are visited, so the time for a group of n rows grows with n^2, unlike in ``find_stars``; the memory does
+    not. Rows are queried in a random order, which spreads a large group over all queries.
 
     Args:
         searches: finder by name.
-        open_rows: rows that take part, shape (N,) bool; any other is alone.
+        open_rows: rows to compare, shape (N,) bool; all others are alone.
     """
     parent = np.arange(len(open_rows))
     queried = np.random.default_rng(0).permutation(np.flatnonzero(open_rows))

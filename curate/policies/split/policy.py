@@ -1,4 +1,4 @@
-"""Split a table into sides, such as train, validation and test, that no group of rows and no copy crosses."""
+"""Splitting a table into sides, such as train, validation and test, without separating groups of rows or copies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,16 +61,16 @@ MEANING = "side of the split"
 
 @dataclass(frozen=True)
 class SplitWords:
-    """Turns sides into rows of the decisions table, a slice at a time.
+    """Writes the reasons of the decisions, a slice of rows at a time.
 
     Attributes:
         outcome: codes of ``curate.policies.outcomes``, shape (N,).
-        side: of each row, shape (N,), a place in ``names``; -1 where it failed.
-        group: of each row, shape (N,); -1 where it failed.
+        side: of each row, shape (N,), an index into ``names``; -1 if failed.
+        group: of each row, shape (N,); -1 if failed.
         sizes: rows of each group, shape (G,).
-        place: of each group on [0, 1), shape (G,).
+        place: position of each group in [0, 1), shape (G,).
         names: of the sides.
-        basis: what holds rows together, in words, such as ``patient or copies``.
+        basis: description of the groups, such as ``patient or copies``.
     """
 
     outcome: NDArray[np.uint8]
@@ -82,7 +82,7 @@ class SplitWords:
     basis: str
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
-        """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
+        """Return the decisions of rows from ``start``; see ``curate.policies.decided.Words``."""
         part = slice(start, start + len(keys))
         outcome, side, group = self.outcome[part], self.side[part], self.group[part]
         failed = outcome == FAILED
@@ -114,14 +114,14 @@ class SplitResult(Result):
     """The result of a split, as ``curate split`` prints it.
 
     Attributes:
-        sides: name -> rows there.
-        shares: name -> share requested.
+        sides: name -> number of rows.
+        shares: name -> requested share.
         strata: combination of values -> rows on each side, in the order of ``sides``.
-        n_groups: groups of two rows or more that stay together.
-        largest: rows of the largest.
-        n_copies: groups of copies among them.
-        would_leak: rows whose copies would be on another side had copies not been looked for; None if they were not.
-        leaks: rows whose copies are on another side; None if copies were not looked for.
+        n_groups: groups of at least two rows.
+        largest: rows of the largest group.
+        n_copies: number of groups of copies.
+        would_leak: rows whose copies would be on another side if copies were not kept together; None if they are not.
+        leaks: rows whose copies are on another side; None if copies were not compared.
     """
 
     sides: dict[str, int] = field(default_factory=dict)
@@ -158,14 +158,14 @@ def result_of(
     """Return the counts and notes.
 
     Args:
-        request: what was requested.
-        table: that is split.
+        request: with its parameters.
+        table: the input.
         rows: as read.
-        held: groups of the rows that have a side, M of them.
-        strata: of these.
-        side: of these, shape (M,).
+        held: groups of the M rows with a side.
+        strata: of these rows.
+        side: of these rows, shape (M,).
         owner: row that each is a copy of, shape (M,).
-        alone: side had copies not been looked for, shape (M,).
+        alone: side if copies were not kept together, shape (M,).
     """
     shares = shares_of(request.sides)
     n = len(shares)
@@ -192,7 +192,7 @@ def result_of(
 
 
 def _too_large(request: SplitRequest, table: Table, rows: Rows, held: Together, side: NDArray[np.int64]) -> list[str]:
-    """Return notes on groups that are larger than a whole side should be, and their sides."""
+    """Return notes on groups that are larger than the target size of a side, and their sides."""
     shares, n = shares_of(request.sides), len(side)
     names, counts = list(shares), np.bincount(side, minlength=len(shares))
     smallest = min(names, key=lambda name: shares[name])
@@ -217,7 +217,7 @@ def _too_large(request: SplitRequest, table: Table, rows: Rows, held: Together, 
 
 
 def _names(request: SplitRequest, table: Table, rows: Rows, first: NDArray[np.int64]) -> list[str]:
-    """Return the names of groups: the value of their column, else the key of a row."""
+    """Return the names of groups: the value of their column, else the key of the first row."""
     keys = [f"key {key!r}" for key in keys_at(table, first).tolist()]
     if request.group is None:
         return keys
@@ -228,18 +228,13 @@ def _names(request: SplitRequest, table: Table, rows: Rows, first: NDArray[np.in
 
 
 def crossing(owner: NDArray[np.int64], side: NDArray[np.int64]) -> int:
-    """Return how many rows have a copy on another side.
-
-    Args:
-        owner: row that each is a copy of, shape (M,).
-        side: of each, shape (M,).
-    """
+    """Return the number of rows with a copy on another side, from ``owner``, the row each is a copy of, shape (M,)."""
     low, high = (bound.over("owner") for bound in (pl.col("side").min(), pl.col("side").max()))
     return int(pl.DataFrame({"owner": owner, "side": side}).select((low < high).sum()).item())
 
 
 def _without(request: SplitRequest, rows: Rows) -> list[str]:
-    """Say how many rows have no value in the columns that are named."""
+    """Return a note on the rows without a value in the columns of the request."""
     notes = []
     for name in [*request.per, *([request.group] if request.group else [])]:
         n = int((rows.ok & (rows.names[name].codes < 0)).sum())
@@ -254,8 +249,8 @@ class Split:
     """A split of a table; a ``Policy``.
 
     Attributes:
-        request: what is requested.
-        notes: what is known before the table is read.
+        request: with its parameters.
+        notes: notes known before the table is read.
     """
 
     request: SplitRequest
@@ -264,11 +259,11 @@ class Split:
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the split that a receipt holds; InputError if it holds something else."""
+        """Return the split in a receipt; InputError for another policy."""
         return cls(SplitRequest.from_json(rules[0]))
 
     def decide(self, table: Table) -> Decided[SplitResult]:
-        """Decide every row of a table; InputError for a column or key that cannot be used."""
+        """Decide every row of a table; InputError for an unusable column or key."""
         request = self.request
         needs = request.needs()
         needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_EMBEDDINGS)}")
@@ -326,7 +321,7 @@ def assigned(request: SplitRequest, held: Together, strata: Codes) -> tuple[NDAr
 
 
 def strata_of(rows: Rows, per: Sequence[str], kept: NDArray[np.int64]) -> Codes:
-    """Return the combination of values that each of some rows has, and its name; all in one without columns."""
+    """Return the combination of values of each row in ``kept``, with names; a single one without columns."""
     codes, names = np.zeros(len(kept), np.int64), [""]
     for column in per:
         values = rows.names[column]
@@ -352,15 +347,15 @@ def _too_few(table: Table, held: Together, n: int, shares: Mapping[str, Any]) ->
 def run_split(options: SplitOptions) -> SplitResult:
     """Give every row of a table a side, in a column ``split``; write table, decisions and receipt.
 
-    On its own the hash of a key decides: a row keeps its side whatever comes or goes, and shares hold as probability
-    has it. With ``per`` or ``exact`` shares hold to within a row where groups allow, and rows near a cut may move as
-    the table grows. Copies, and rows of one ``group``, are never on two sides.
+    By default the hash of the key decides: a row keeps its side when other rows are added or removed, and shares hold
+    in expectation. With ``per`` or ``exact``, shares are exact to within a row if groups allow, and rows near a cut may
+    change sides as the table grows. Copies, and rows of one ``group``, are always on one side.
 
     Returns:
         counts, notes and paths.
 
     Raises:
-        InputError: for a table, option or output that cannot be used; nothing is written then.
+        InputError: for an unusable table, option or output; nothing is written.
     """
     sides = sides_of({"train": options.train, "val": options.val, "test": options.test}, several(options.side))
     shares_of(sides)
