@@ -18,11 +18,7 @@ ALL_DENIED = 16  # first answers after which a store or server that denied every
 
 
 class _Share:
-    """One request's share of the bytes read ahead; it never waits, since data that has arrived waits for others.
-
-    Args:
-        reading: that requests it.
-    """
+    """One request's share of the prefetch memory; never waits, since received bytes wait for other requests."""
 
     def __init__(self, reading: "ReadAhead") -> None:
         self._reading = reading
@@ -40,14 +36,13 @@ FutureBytes = Future[bytes | None]  # None: it is read when its turn comes
 
 
 class ReadAhead:
-    """Prefetches what remote readers will read while earlier ones are being processed.
+    """Prefetches what remote readers will read while earlier rows are processed; local readers pass through.
 
-    Readers of local files pass through. Order stays, and so does what a reader returns or raises. As a context manager
-    it ends by `stop`.
+    The order of readers, and what they return or raise, is unchanged. As a context manager it ends by `stop`.
 
     Args:
-        connections: requests at a time, >= 1.
-        held_bytes: bound on what has come and waits to be read, and on what is under way, by its stated size.
+        connections: concurrent requests, >= 1.
+        held_bytes: bound on received and requested bytes together, the latter by their stated size.
     """
 
     def __init__(self, connections: int, held_bytes: int = HELD_BYTES) -> None:
@@ -66,10 +61,9 @@ class ReadAhead:
         self.stop()
 
     def readers(self, readers: Iterable[Reader]) -> Iterator[Reader]:
-        """Yield a reader for each, in order; at most ``connections`` are taken before they are yielded.
+        """Yield a reader for each, in order; at most ``connections`` are taken ahead.
 
-        Raises (a reader does):
-            InputError: if the first answers of all, `ALL_DENIED` of them, are that access is denied.
+        A reader raises InputError if each of the first `ALL_DENIED` requests is denied.
         """
         waiting: deque[Reader] = deque()
         for reader in readers:
@@ -79,12 +73,12 @@ class ReadAhead:
         yield from waiting
 
     def finish(self) -> None:
-        """Let the threads go once all that was requested has come."""
+        """End the threads once all requested bytes have arrived."""
         for _ in range(self._threads):
             self._queue.put(None)
 
     def stop(self) -> None:
-        """Let the threads go without waiting for them; a reader that still waits is cancelled."""
+        """End the threads without waiting for them; a waiting reader is cancelled."""
         self._stopped.set()
         self.finish()
 
@@ -133,7 +127,7 @@ class ReadAhead:
         return data
 
     def may_hold(self, share: _Share, n_bytes: int) -> bool:
-        """Let a request hold so many bytes instead of those before, if they are free."""
+        """Let a request hold this many bytes instead of its previous number, if memory allows."""
         with self._lock:
             more = n_bytes - share.n_bytes
             if more > 0 and self._held + more > self._bound:
@@ -171,7 +165,7 @@ class ReadAhead:
         return data
 
     def _note(self, failure: ReadError | None) -> None:
-        """Count the answers, and end the run if the first ones all fail in the same way."""
+        """Count the results, and end the run if the first ones all fail in the same way."""
         denied = failure is not None and failure.status == "denied"
         with self._lock:
             self._answers, self._denied = self._answers + 1, self._denied + denied

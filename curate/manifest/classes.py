@@ -1,4 +1,4 @@
-"""Columns by the metadata of a Parquet file: classes, ours and Hugging Face's, and earlier scores."""
+"""Columns described by a Parquet file's metadata: classes, ours and Hugging Face's, and earlier scores."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ ClassLists = dict[str, tuple[str, ...]]
 
 
 def missing_note(names: Iterable[object], where: str) -> str:
-    """Return a line on names of classes that look like a missing value, which an empty cell alone is; empty for none.
+    """Return a line on class names that look like a missing value; empty for none. Only an empty cell is missing.
 
     >>> missing_note(["cat", "NaN"], "column 'label'")
     "column 'label': 'NaN' is read as a class; leave the cell empty if there is none"
@@ -30,15 +30,7 @@ def missing_note(names: Iterable[object], where: str) -> str:
 
 
 def class_lists(schema: pa.Schema, where: object) -> ClassLists:
-    """Return the names of the classes by column, for every column of which the file lists them.
-
-    Args:
-        schema: of the file, with its metadata.
-        where: the file, for messages.
-
-    Raises:
-        InputError: if our own list is not one.
-    """
+    """Return the class names by column, if the file's metadata lists them; InputError if curate's list is invalid."""
     noted = _json(schema, OUR_KEY).get(CLASSES, {})
     lists = {name: _names(names) for name, names in noted.items()} if isinstance(noted, dict) else {"": ()}
     if not all(lists.values()):
@@ -48,18 +40,14 @@ def class_lists(schema: pa.Schema, where: object) -> ClassLists:
 
 
 def earlier_scores(schema: pa.Schema) -> tuple[str, ...]:
-    """Return the columns that `curate score` wrote when it made the file; none of another file.
-
-    Args:
-        schema: of the file, with its metadata.
-    """
+    """Return the columns that `curate score` added to the file; empty for another file."""
     return tuple(name for name in schema.names if "model" in _json(schema, OUR_KEY) and describe(name) != CUSTOM)
 
 
 def class_labels(schema: pa.Schema) -> ClassLists:
     """Return the class names by column, for integer columns whose values are indices into a list.
 
-    Metadata that is not as `datasets` writes it names nothing.
+    Metadata in another form than that of `datasets` is ignored.
 
     >>> features = {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}
     >>> note = json.dumps({"info": {"features": features}})
@@ -86,28 +74,22 @@ def _json(schema: pa.Schema, key: bytes) -> dict[str, object]:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    """Return a list of different names; empty for any other value."""
+    """Return a list of distinct names; empty for any other value."""
     if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
         return ()
     return tuple(value) if len(set(value)) == len(value) else ()
 
 
 def with_text(schema: pa.Schema, labels: Mapping[str, Sequence[str]]) -> pa.Schema:
-    """Return the schema with text instead of the numbers of classes."""
+    """Return the schema with text instead of class numbers."""
     return pa.schema([field.with_type(pa.string()) if field.name in labels else field for field in schema])
 
 
 def named(values: pa.Array | pa.ChunkedArray, names: Sequence[str], column: str, where: object) -> pa.Array:
-    """Return the names of classes by their numbers, as text; null for null and for -1.
-
-    Args:
-        values: whole numbers.
-        names: of the classes.
-        column: of the values, for messages.
-        where: the file, for messages.
+    """Return class names by their numbers, as text; null for null and -1.
 
     Raises:
-        InputError: for a number that is no place in the list.
+        InputError: for a number outside of the list; names ``column`` and ``where``.
 
     >>> named(pa.array([1, -1, None]), ["cat", "dog"], "label", "t.parquet").to_pylist()
     ['dog', None, None]

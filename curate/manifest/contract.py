@@ -21,9 +21,9 @@ class ReadError(Exception):
     """The bytes of one row could not be read: the row gets a status, and the run continues.
 
     Args:
-        status: "missing" (no such file, or the row names none), "io_error" (it is there, but reading it
-            failed), "too_large" (more bytes than the bound), "denied" (the server or store refuses) or "refused" (it
-            leads into a private network, or from another machine to a file of this one, or no scheme is opened so).
+        status: "missing" (no such file, or no path), "io_error" (exists, but reading failed), "too_large" (above the
+            size bound), "denied" (the server or store refuses) or "refused" (in a private network, a local path in a
+            remote source, or an unsupported URL).
         text: one sentence for display.
     """
 
@@ -33,7 +33,7 @@ class ReadError(Exception):
 
 
 def too_large(n_bytes: int | None, max_bytes: int) -> ReadError:
-    """Return the failure of an image of more bytes than the bound; None if its size is unknown."""
+    """Return the error for an image above the size bound; ``n_bytes`` is None if its size is unknown."""
     size = "more" if n_bytes is None else f"{n_bytes:,} bytes, more"
     return ReadError(
         "too_large",
@@ -47,7 +47,7 @@ class RemoteReader:
 
     Args:
         read: bound on the size in bytes -> the bytes.
-        max_bytes: the bound that holds.
+        max_bytes: the bound.
     """
 
     read: Callable[[int], bytes]
@@ -60,11 +60,7 @@ class RemoteReader:
 
 @dataclass(frozen=True, slots=True)
 class HeldReader:
-    """A reader of bytes held in memory together with other rows' bytes, as long as one of them is kept.
-
-    Args:
-        read: returns the bytes.
-    """
+    """A reader of bytes that share memory with other rows' bytes, which is freed when all are dropped."""
 
     read: Reader
 
@@ -75,22 +71,22 @@ class HeldReader:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The options of a user for a source.
+    """The user's options for a source.
 
     Args:
-        key: column that holds the key; "#" numbers the rows instead (`<file>#<row>`, rows from 0).
-        path_column: column with a path or URL; by default the first of `layout.PATH_NAMES` that holds text.
+        key: column of the keys; "#" numbers the rows instead (`<file>#<row>`, rows from 0).
+        path_column: column with a path or URL; by default the first text column of `layout.PATH_NAMES`.
         image_column: column with bytes, or a `{bytes, path}` struct; by default found by type and name.
-        label_from_folder: the name of each image's folder becomes the column `label`, and a side that a folder names
+        label_from_folder: the name of each image's folder becomes the column `label`, and a split named by a folder
             becomes `split` (folders and lists).
         follow_symlinks: follow links to folders, and links that leave the scanned folder.
         hidden: include files and folders whose name starts with a dot.
-        root: where relative paths of a list or table start; by default the folder of the list.
+        root: base of relative paths in a list or table; by default the folder of the list.
         limit: only the first n rows, n >= 1.
-        reserved: more names that the user's columns may not take (those that the caller will write).
+        reserved: further names that user columns may not have, since the caller will write them.
         max_bytes: bound on the size of one image, in bytes.
-        connections: requests at a time to stores and servers, 1 to `MOST_CONNECTIONS`.
-        allow_private_hosts: URLs inside the source may lead into private networks.
+        connections: concurrent requests to stores and servers, 1 to `MOST_CONNECTIONS`.
+        allow_private_hosts: URLs in the source may lead into private networks.
 
     Raises:
         InputError: if ``limit``, ``max_bytes`` or ``connections`` is below 1 or too large.
@@ -121,7 +117,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class NotedOptions(SourceOptions):
-    """How a source was read before; options that another form of it cannot use are ignored."""
+    """Recorded options of a source; options that another form of it does not support are ignored."""
 
     noted: ClassVar[bool] = True
 
@@ -131,7 +127,7 @@ class Manifest(Protocol):
 
     @property
     def description(self) -> str:
-        """One line for display: `folder photos: 1,204 files`, and what was left out."""
+        """One line for display: `folder photos: 1,204 files`, and the numbers of skipped files."""
 
     @property
     def n_rows(self) -> int:
@@ -143,13 +139,13 @@ class Manifest(Protocol):
 
     @property
     def digest(self) -> str:
-        """Hex sha256 that changes when the input does: order, keys, uris, sizes and times of files."""
+        """Hex sha256 that changes with the input: order, keys, uris, sizes and times of files."""
 
     def digest_without(self, absent: Set[int]) -> str:
-        """Return the `digest` that the source would have without the files of these rows."""
+        """Return the `digest` as if the files of these rows were missing."""
 
     def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
-        """Return (size in bytes, mtime in ns) of the file of each row of [start, stop), as looked up; -1 if unknown."""
+        """Return (size in bytes, mtime in ns) of the file of each row of [start, stop), as recorded; -1 if unknown."""
 
     @property
     def connections(self) -> int:
@@ -170,11 +166,10 @@ class Manifest(Protocol):
         """Yield some of the user's columns of all rows, in order, in batches."""
 
     def readers(self, start: int, stop: int) -> Iterator[Reader]:
-        """Yield for each row of [start, stop), in order, a callable that returns its bytes.
+        """Yield for each row of [start, stop), in order, a callable that returns its image or raises `ReadError`.
 
-        The callables may run in other threads, several at once and out of order. Each returns the encoded
-        image or raises `ReadError`. A table's with the bytes inside hold a part of it in memory, so
-        stay a bounded number of rows ahead.
+        The callables may run in other threads, concurrently and in any order. Readers of tables with embedded bytes
+        hold a part of the table in memory, so stay a bounded number of rows ahead.
         """
 
 

@@ -1,4 +1,4 @@
-"""Errors of drivers -> a status and one sentence, and whether trying again may help."""
+"""Converts errors of drivers to a status and one sentence, and whether a retry may help."""
 
 import errno
 from collections.abc import Iterator
@@ -50,12 +50,12 @@ class CredentialsError(InputError):
 
 
 class AnswerError(Exception):
-    """An HTTP server answers with a status from 400 up.
+    """An HTTP status of 400 or above.
 
     Args:
-        status: of HTTP.
-        retry_after: its header of that name.
-        longest: seconds that it may ask for.
+        status: HTTP status code.
+        retry_after: the Retry-After header.
+        longest: maximum wait in seconds.
     """
 
     def __init__(self, status: int, retry_after: str, longest: float = LONGEST_PAUSE) -> None:
@@ -66,15 +66,15 @@ class AnswerError(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed request: its status, its cause, and whether trying again may help.
+    """A failed request.
 
     Attributes:
         status: of the row: "missing", "denied", "refused" or "io_error".
         text: one sentence, without any URL.
-        passes: trying again may help.
-        wait: seconds that the server asks for before that.
-        taken: something is there where nothing was to be.
-        beyond_end: the server has no byte of what was requested, for the file ends before it.
+        passes: whether a retry may help.
+        wait: seconds that the server requests before a retry.
+        taken: whether an object already exists at the target.
+        beyond_end: whether the requested range starts after the end of the file.
     """
 
     status: str
@@ -86,11 +86,10 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the failure of a requested row from an error of a driver.
+    """Return the failure of a requested row from an error of a driver; an InputError is raised unchanged.
 
     Raises:
-        CredentialsError: if it is about who asks.
-        InputError: if it is one.
+        CredentialsError: if it concerns the credentials.
     """
     causes = list(_causes(error))
     for each in causes:
@@ -129,7 +128,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _retry_after(error: BaseException) -> float:
-    """Return the seconds that a server asks to wait, from an answer of ours or of aiohttp."""
+    """Return the seconds to wait according to the response, from our or aiohttp's error."""
     if isinstance(error, AnswerError):
         return error.wait
     headers: Any = getattr(error, "headers", None)
@@ -137,17 +136,17 @@ def _retry_after(error: BaseException) -> float:
 
 
 def _seconds(header: str, longest: float) -> float:
-    """Return the seconds in a `Retry-After` header; a date depends on clocks, which may differ."""
+    """Return the seconds in a `Retry-After` header; dates are ignored, since clocks may differ."""
     return min(float(header), longest) if header.isdecimal() else 0.0
 
 
 def _names(causes: list[BaseException]) -> set[str]:
-    """Return the names of the classes of errors, base classes included: most are of packages that may be missing."""
+    """Return the class names of errors with their base classes: their packages may not be installed."""
     return {kind.__name__ for each in causes for kind in type(each).__mro__}
 
 
 def _answer(causes: list[BaseException]) -> tuple[str, int | None]:
-    """Return the code and the HTTP status of a store's answer, if known."""
+    """Return the error code and the HTTP status of a store's response, if known."""
     for each in causes:
         response = getattr(each, "response", None)  # of botocore
         if isinstance(response, dict):
@@ -186,7 +185,7 @@ def _refuse_credentials(causes: list[BaseException], code: str, status: int | No
 
 
 def _is_answer(causes: list[BaseException]) -> bool:
-    """Whether the server reported a missing file: fsspec reports the same for an unreachable server."""
+    """Return whether the server reported a missing file: fsspec reports the same for an unreachable server."""
     return not _names(causes) & {"ClientConnectionError", "ClientPayloadError", "TimeoutError"}
 
 
@@ -202,18 +201,18 @@ def _reason(error: BaseException, causes: list[BaseException], code: str, status
 
 
 class TakenError(InputError):
-    """Something exists at a place that must be free."""
+    """An object already exists at a path that must be free."""
 
 
 @contextmanager
 def store_errors(place: object, what: str) -> Iterator[None]:
-    """Turn a driver's errors into one line; errors of missing and existing files pass unchanged.
+    """Convert a driver's errors to one line; errors of missing and existing files pass unchanged.
 
     Raises:
-        FileNotFoundError: as it is.
-        TakenError: where something is there.
+        FileNotFoundError: unchanged.
+        TakenError: if an object already exists.
         CredentialsError: if the credentials are missing or no longer valid.
-        InputError: for any other refusal, and where the store cannot be reached.
+        InputError: if the store refuses otherwise, or cannot be reached.
     """
     try:
         yield

@@ -1,13 +1,12 @@
-"""Files that belong together, here or in a store: written under temporary names, then renamed in order.
+"""Files that belong together, on disk or in a store: written under temporary names, then renamed in order.
 
-s3://bucket/kept.parquet, kept.decisions.parquet, ..., kept.receipt.json
+    s3://bucket/kept.parquet, kept.decisions.parquet, ..., kept.receipt.json
     s3://bucket/.kept.parquet.work/   meanwhile: lock-*, beat-*, and files.json
 
-`files.json` is there before the first of them: size and SHA-256 of each. Where a process died between the first and the
-last, the next one knows by it which objects are remains, takes them back, and begins again. The last represents all
-only with the bytes of the note: another's of that name keeps nothing of ours there. The note is not written where files
-    are
-replaced: then the old last file goes before anything else.
+`files.json`, with size and SHA-256 of each file, is written before the first upload. If a process dies between the
+first and the last upload, the next one removes the recorded objects and starts again. A last file with the recorded
+bytes shows that all are complete; another process's file of that name does not. When existing files are replaced,
+`files.json` is not written; the old last file is removed first instead.
 """
 
 import json
@@ -33,13 +32,13 @@ OF_A_RUN = "run.json"  # in the folder of a scoring run, which is the same for t
 
 
 def local_folder(place: StorePath) -> Path:
-    """Return the folder of this machine for a place in a store: always the same one."""
+    """Return the local folder for a path in a store: always the same one."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     return Path(tempfile.gettempdir()) / f"curate-{user}" / sha256(place.url.encode()).hexdigest()[:16]
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that no other user may enter, or check that an existing one is closed to them.
+    """Create a folder that other users cannot enter, or check an existing one.
 
     Raises:
         InputError: if an existing folder is open to others, or the file system refuses.
@@ -56,11 +55,11 @@ def make_private(folder: Path) -> None:
 
 @contextmanager
 def local_copy(path: AnyPath) -> Iterator[Path]:
-    """Yield a file of this machine with the bytes of an object, while it is needed; a path unchanged.
+    """Yield a temporary local copy of an object; a local path unchanged.
 
     Raises:
-        FileNotFoundError: if there is no such object.
-        InputError: if the store refuses, or a disk does.
+        FileNotFoundError: if the object does not exist.
+        InputError: if the store or the disk refuses.
     """
     if isinstance(path, Path):
         yield path
@@ -74,16 +73,16 @@ def local_copy(path: AnyPath) -> Iterator[Path]:
 
 
 class StoreSet:
-    """Files of a store that appear together: a context manager, which locks them against other processes.
+    """Files of a store that appear together: a context manager that locks them against other processes.
 
     Args:
-        paths: of the files, in one folder of a store, at least one. The first names the folder of the lock, the last
-            represents all of them.
-        overwrite: replace what is there.
+        paths: in one folder of a store, at least one. The first names the lock folder; the last shows that all are
+            complete.
+        overwrite: replace existing files.
 
     Raises:
-        InputError: for a name that is taken, another process that writes there, or a store that refuses: before any
-            work, and nothing is there then that was not.
+        InputError: on entering, before anything is written, if a name is taken, another process writes there, or the
+            store refuses.
     """
 
     def __init__(self, paths: Sequence[StorePath], *, overwrite: bool) -> None:
@@ -117,21 +116,21 @@ class StoreSet:
         self._held.__exit__(*error)
 
     def draft(self, path: AnyPath) -> Path:
-        """Return the path of this machine for which a file is to be made; which never gets that name."""
+        """Return the local path at which to write the file; it is uploaded from a temporary name."""
         if path not in self._paths:
             raise ValueError(f"{path} is not among these files")
         return self._here / path.name
 
     def commit(self, files: Sequence[AtomicFile]) -> None:
-        """Send the files in order: the last one, which stands for all, after the others.
+        """Upload the files in order: the last one, which shows that all are complete, after the others.
 
-        If one cannot be sent, those before it are taken back; what was replaced stays replaced.
+        If an upload fails, earlier ones are removed; replaced files stay replaced.
 
         Args:
-            files: made for ``draft``.
+            files: written at the paths of ``draft``.
 
         Raises:
-            InputError: if the store refuses, something appeared in the meantime, or another process has taken over.
+            InputError: if the store refuses, an object appeared in the meantime, or another process has taken over.
         """
         for file in files:
             file.seal()
@@ -174,7 +173,7 @@ class StoreSet:
             self._remains = False
 
     def _taken_back(self) -> bool:
-        """Whether the objects of this process were removed; otherwise the next process removes them."""
+        """Return whether the objects of this process were removed; otherwise the next process removes them."""
         try:
             self._lock.check()  # or what is there is another's
             self._take_back()
@@ -183,20 +182,20 @@ class StoreSet:
         return True
 
     def _take_back(self) -> None:
-        """Remove the objects recorded in the note, unless the last one is complete."""
+        """Remove the objects recorded in `files.json`, unless the last one is complete."""
         noted, last = self._noted()
         if not noted or self._has(last, noted[last]):
             return
         self._folder.remove([name for name, noted_file in noted.items() if self._has(name, noted_file)])
 
     def _has(self, name: str, noted_file: Noted) -> bool:
-        """Whether an object is there with this size and SHA-256."""
+        """Return whether an object exists with this size and SHA-256."""
         place = self._folder / name
         state = place.state()
         return state is not None and state[0] == noted_file[0] and sha256_of(place) == noted_file[1]
 
     def _noted(self) -> tuple[dict[str, Noted], str]:
-        """Return size and SHA-256 by name, and the name of the last; nothing without a note."""
+        """Return size and SHA-256 by name, and the name of the last; empty without `files.json`."""
         note = self._work / NOTE
         data = note.read()
         if data is None:
@@ -226,7 +225,7 @@ class StoreSet:
                 raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
 
     def _clear(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Remove the temporary files in the store and locally; while some remain, so does the note that lists them."""
+        """Remove the temporary files in the store and on disk; `files.json` is kept if some remain."""
         if self._remains:
             return
         try:
@@ -246,11 +245,11 @@ class StoreSet:
 class LocalSet:
     """Local files that are renamed together: a context manager; `StoreSet` does the same in a store.
 
-    Entering refuses what cannot be, before any work; what a dead process left of these files is taken back.
+    Entering checks the paths before any work, and removes leftovers of a dead process.
 
     Args:
-        paths: of the files; the last represents all of them. There may be none.
-        overwrite: replace what is there.
+        paths: of the files, possibly none; the last shows that all are complete.
+        overwrite: replace existing files.
 
     Raises:
         InputError: for a name that is taken, or a folder that is missing or cannot be written.
@@ -278,7 +277,7 @@ class LocalSet:
         return path
 
     def commit(self, files: Sequence[AtomicFile]) -> None:
-        """Give the files their names, in their order; see ``commit_together``."""
+        """Rename the files in order; see ``commit_together``."""
         commit_together(files)
 
 
@@ -286,12 +285,7 @@ FileSet = LocalSet | StoreSet
 
 
 def file_set(paths: Sequence[AnyPath], *, overwrite: bool) -> FileSet:
-    """Return a set of files that get their names together.
-
-    Args:
-        paths: all of this machine, or all of one folder of a store; the last represents all of them.
-        overwrite: replace what is there.
-    """
+    """Return a set of files that are renamed together: all local, or all in one folder of a store; see ``StoreSet``."""
     stored = [path for path in paths if isinstance(path, StorePath)]
     local = [path for path in paths if isinstance(path, Path)]
     if stored and local:
@@ -300,15 +294,12 @@ def file_set(paths: Sequence[AnyPath], *, overwrite: bool) -> FileSet:
 
 
 def refuse_two_places(out: AnyPath | None, apply: AnyPath | None, *, command: str) -> None:
-    """Refuse a local model with a table in a store: files in two places cannot be renamed together.
+    """Raise ``InputError`` if one path is local and the other in a store: such files cannot be renamed together.
 
     Args:
-        out: what is fitted.
-        apply: the table with its columns.
-        command: that applies afterwards what was fitted.
-
-    Raises:
-        InputError: if one is of this machine and the other is not.
+        out: path of the fit.
+        apply: path of the table with its columns.
+        command: that applies the fit afterwards.
     """
     if isinstance(out, Path) and isinstance(apply, StorePath):
         raise InputError(

@@ -1,6 +1,6 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
 # ruff: noqa: PTH100, PTH112, PTH116, PTH118, PTH119, PTH120
-"""A folder of images -> rows, in the order of the bytes of their paths, which is the same on any machine."""
+"""From a folder of images to rows, in the byte order of their paths, which is the same on any machine."""
 
 import os
 import stat
@@ -50,7 +50,7 @@ class Skipped:
     unread: int = 0  # without a suffix, and not to be opened
 
     def __str__(self) -> str:
-        """Return the parts of a description, or an empty text."""
+        """Return the skipped entries for a description; may be empty."""
         parts = []
         if n := self.not_images.total():
             files = "1 file of another kind" if n == 1 else f"{n:,} files of other kinds"
@@ -65,10 +65,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """One image file: relative path, size in bytes, mtime in ns, and location; empty if equal to that path.
-
-    A link is where the file is that it leads to.
-    """
+    """One image file: relative path, size in bytes, mtime in ns, and location if it differs from that path, else empty."""
 
     path: bytes
     size: int
@@ -79,16 +76,15 @@ class ImageFile:
 def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterator[ImageFile]:
     """Yield the image files under ``root``, sorted by the bytes of their relative paths.
 
-    A file whose name has no suffix is one if its first bytes are an image's.
-
-    One folder's names are held at a time. A folder sorts as its name with a slash, so walking in that order
-    gives the order of whole paths. A link to a file is listed if its target lies inside the root; links
-    elsewhere, and links to folders, only with ``follow_symlinks``. A folder is entered once, so loops end.
+    A file without a suffix is an image if its first bytes are an image's. Only one folder's names are in memory. A
+    folder is sorted as its name with a slash, so walking in that order gives the order of whole paths. A link to a file
+    is listed if its target is inside the root; other links only with ``follow_symlinks``. Each folder is entered once,
+    so loops end.
 
     Args:
         root: absolute path of a folder.
         options: `hidden` and `follow_symlinks` are used.
-        skipped: is filled with what was not listed.
+        skipped: skipped entries are counted here.
 
     Raises:
         InputError: if a folder cannot be listed.
@@ -148,7 +144,7 @@ def _enter(folder: bytes, visited: set[tuple[int, int]], skipped: Skipped) -> bo
 
 
 def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, skipped: Skipped) -> ImageFile | None:
-    """Return an image file's entry, or count why it is not listed."""
+    """Return an image file's entry, or count why it is skipped."""
     full = root + path
     try:
         status = os.lstat(full)
@@ -178,7 +174,7 @@ def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, sk
 
 
 def _begins_like_an_image(full: bytes, skipped: Skipped) -> bool:
-    """Look into a file without a known suffix; one that cannot be opened is counted."""
+    """Return whether a file without a known suffix is an image; an unreadable one is counted."""
     try:
         handle = os.open(full, READ)
         try:
@@ -191,7 +187,7 @@ def _begins_like_an_image(full: bytes, skipped: Skipped) -> bool:
 
 
 def _link_target(full: bytes, real_root: bytes, options: SourceOptions) -> tuple[os.stat_result, bytes] | None:
-    """Return the target of a link, and its path without links; None for a file that is not listed."""
+    """Return the target of a link, and its path without links; None for a file that is skipped."""
     try:
         target, place = os.stat(full), os.path.realpath(full)
     except OSError:  # dangling, or a loop of links
@@ -212,10 +208,10 @@ def open_folder(places: Sequence[str], options: SourceOptions) -> MemoryManifest
         options: `hidden`, `follow_symlinks`, `label_from_folder`, `limit`, `max_bytes` are used.
 
     Returns:
-        The manifest; or, for folders without images that hold shards, the sorted paths of those.
+        The manifest; or the sorted paths of shards in folders without images.
 
     Raises:
-        InputError: if there is nothing to score, or an image is named twice; the text says what was found instead.
+        InputError: if there is nothing to score, or an image is named twice; the message lists what exists instead.
     """
     paths = [os.path.abspath(os.fsencode(place)) for place in places]
     root = paths[0] if os.path.isdir(paths[0]) else os.path.dirname(paths[0])
@@ -263,7 +259,7 @@ def _refuse_overlap(paths: list[bytes]) -> None:
 
 
 def _files(path: bytes, root: bytes, options: SourceOptions, skipped: Skipped) -> Iterator[ImageFile]:
-    """Yield the image files of a folder, or the image, that lies below ``root``, with their paths from there."""
+    """Yield the image files of a folder, or the image, with their paths from ``root``."""
     if path == root:
         yield from scan_folder(root, options, skipped)
     elif os.path.isdir(path):
@@ -315,7 +311,7 @@ class _Columns:
 
 
 def folder_label(path: bytes) -> str | None:
-    """Return the folder that an image is in as its label; None at the top, in a folder of a side, or outside.
+    """Return the name of an image's folder as its label; None at the top, in a folder of a split, or outside.
 
     >>> folder_label(b"train/cats/1.jpg"), folder_label(b"train/1.jpg"), folder_label(b"1.jpg")
     ('cats', None, None)
@@ -325,7 +321,7 @@ def folder_label(path: bytes) -> str | None:
 
 
 def folder_side(path: bytes) -> str | None:
-    """Return the side that a folder of the path names: train, val or test; None without one.
+    """Return the split named by a folder of the path: train, val or test; None without one.
 
     >>> folder_side(b"data/Train/cats/1.jpg"), folder_side(b"valid/1.jpg"), folder_side(b"cats/1.jpg")
     ('train', 'val', None)
@@ -346,7 +342,7 @@ def folder_columns(paths: Sequence[bytes | None]) -> dict[str, pa.Array]:
 
 
 def without_empty_sides(rows: pa.Table) -> pa.Table:
-    """Return the rows without the column ``split`` if no folder names a side."""
+    """Return the rows without the column ``split`` if no folder names a split."""
     return rows.drop_columns(["split"]) if rows["split"].null_count == rows.num_rows else rows
 
 

@@ -1,8 +1,7 @@
-"""Reads the footers of Parquet files in a separate process, so that a damaged one cannot crash this one.
+"""Reads the footers of Parquet files in a separate process, so that a damaged one cannot crash this process.
 
-A footer that contradicts itself makes Arrow's C++ code throw where Python cannot catch it, and the process
-aborts (seen with pyarrow 26: level histograms of the wrong length). So everything that is read from footers here
-is read once over there first.
+An inconsistent footer makes Arrow's C++ code throw outside of Python's reach, and the process aborts (seen with pyarrow
+26: level histograms of the wrong length). So each footer is read once in another process first.
 """
 
 import struct
@@ -42,8 +41,8 @@ while head := sys.stdin.buffer.read(8):
 def check_footers(places: Iterable[Place]) -> None:
     """Check that the footers of Parquet files can be read safely.
 
-    Costs the start of a Python process (about 0.3 s), and a second look at each footer. Where no process can
-    be started the check is left out.
+    Starts a Python process (about 0.3 s), and reads each footer twice. If no process can be started, the check is
+    skipped.
 
     Raises:
         InputError: if a file has no footer, or reading it fails; names the file.
@@ -78,7 +77,7 @@ def _answers(footer: bytes, to_child: IO[bytes], from_child: IO[bytes]) -> bool:
 
 
 def _footer(place: Place) -> bytes:
-    """Return the smallest Parquet file with the footer of this one."""
+    """Return the smallest Parquet file with the same footer."""
     with place.open() as file:
         end = file.seek(0, 2)
         if end < 12:

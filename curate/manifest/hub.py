@@ -1,7 +1,7 @@
-"""The hub of Hugging Face: `HfFileSystem` resolves URLs and lists, and bytes are requested here.
+"""The hub of Hugging Face: `HfFileSystem` resolves URLs and lists folders; this module requests bytes.
 
-`HfFileSystem` would list the whole folder of a file before it opens it, once for each thread, keep what it saw for
-good, and ask as often as it likes. Here a range of bytes is one request, and so is what is known of a file.
+`HfFileSystem` would list the whole folder of a file before opening it, once per thread, cache it forever, and retry
+without limit. Here a range of bytes is one request, and so are the facts of a file.
 """
 
 import re
@@ -26,7 +26,7 @@ def is_hub(system: Any) -> bool:
 
 
 def read_range(system: Any, path: str, start: int, stop: int, seconds: float) -> bytes:
-    """Return the bytes [start, stop) of a file, fewer if it ends before, and one more if the hub does not serve parts.
+    """Return the bytes [start, stop) of a file, fewer at its end, and one more if the hub does not serve ranges.
 
     Args:
         system: of the hub.
@@ -36,7 +36,7 @@ def read_range(system: Any, path: str, start: int, stop: int, seconds: float) ->
         seconds: bound on the whole request.
 
     Raises:
-        AnswerError, OSError: what `failure_of` knows.
+        AnswerError, OSError: as handled by `failure_of`.
     """
     from huggingface_hub.utils import build_hf_headers, get_session
 
@@ -64,11 +64,7 @@ def read_range(system: Any, path: str, start: int, stop: int, seconds: float) ->
 
 
 def facts_of(system: Any, path: str) -> dict[str, Any]:
-    """Return the name, type, size in bytes and version of a file, as `info` of a file system does, by one request.
-
-    Raises:
-        FileNotFoundError: if absent.
-    """
+    """Return name, type, size in bytes and version of a file, as `info` of fsspec; FileNotFoundError if absent."""
     from huggingface_hub import HfApi
 
     resolved = _resolved(system, path)
@@ -88,7 +84,7 @@ def facts_of(system: Any, path: str) -> dict[str, Any]:
 
 
 def folder_of(system: Any, path: str) -> list[dict[str, Any]]:
-    """Return the files and folders of a folder with their facts, by its listing.
+    """Return the files and folders of a folder with their facts, from its listing.
 
     Raises:
         FileNotFoundError: if absent.
@@ -127,7 +123,7 @@ def _resolved(system: Any, path: str) -> Any:
 
 @contextmanager
 def _forgetting(system: Any) -> Iterator[None]:
-    """Clear a file system's cache of a missing repository, which would be permanent."""
+    """Clear a file system's cached absence of a repository, which would be permanent."""
     try:
         yield
     except FileNotFoundError:
@@ -136,7 +132,7 @@ def _forgetting(system: Any) -> Iterator[None]:
 
 
 def _refuse(answer: Any) -> None:
-    """Raise for an invalid answer."""
+    """Raise for an invalid response."""
     if answer.status_code < 400:
         return
     if answer.status_code in (408, 429) or answer.status_code >= 500:

@@ -24,16 +24,13 @@ def other_key(where: str) -> str:
 
 
 def check_keys(keys: pa.Array, first_row: int, column: str, where: str) -> None:
-    """Refuse keys that are null, empty, too long or not UTF-8.
+    """Raise ``InputError`` with the first row whose key is null, empty, too long or not UTF-8.
 
     Args:
         keys: a piece of the keys, string.
         first_row: row number of its first key, from 0.
         column: the user's name for it, in the message.
         where: the file, in the message.
-
-    Raises:
-        InputError: names the first bad row.
     """
     check_text(keys, first_row, column, where)
     absent = pc.fill_null(pc.equal(pc.binary_length(keys), 0), True)
@@ -45,11 +42,7 @@ def check_keys(keys: pa.Array, first_row: int, column: str, where: str) -> None:
 
 
 def check_text(texts: pa.Array, first_row: int, column: str, where: str) -> None:
-    """Refuse text that is not UTF-8 or longer than a path can be.
-
-    Raises:
-        InputError: names the column, and the first row that is too long.
-    """
+    """Raise ``InputError`` for text that is not UTF-8, or longer than a path can be; names the column, and the row."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -66,13 +59,7 @@ def check_text(texts: pa.Array, first_row: int, column: str, where: str) -> None
 
 
 def check_paths(paths: pa.Array, root: str, column: str, where: str) -> None:
-    """Refuse text that cannot be a path: images as base64, and Windows paths with backslashes.
-
-    The first text of the piece is looked at.
-
-    Raises:
-        InputError: with the way to what was meant.
-    """
+    """Raise ``InputError`` if the first text cannot be a path: images as base64, and Windows paths."""
     filled = paths.filter(pc.fill_null(pc.greater(pc.binary_length(paths), 0), False))
     first = str(filled[0].as_py()) if len(filled) else ""
     if _is_base64(first):
@@ -120,15 +107,12 @@ class UniqueCheck:
             self._hashes.append(series.hash().to_numpy())
 
     def finish(self, take: Callable[[np.ndarray], Sequence[str]], column: str, where: str) -> None:
-        """Refuse keys that repeat.
+        """Raise ``InputError`` with the first repeated keys and the number of surplus rows.
 
         Args:
             take: row numbers (int64, ascending) -> their keys.
             column: the user's name for the keys.
             where: the file or folder.
-
-        Raises:
-            InputError: names the first few keys that repeat and how many rows are too many.
         """
         if not self._hashes:
             return

@@ -1,4 +1,4 @@
-"""Which columns of a user's table hold key, path and image; and the rows made of them."""
+"""The roles of a user table's columns (key, path, image), and the rows made of them."""
 
 import re
 from collections.abc import Sequence
@@ -43,11 +43,11 @@ class Layout:
     """The columns of a table that curate needs.
 
     Args:
-        key: column that holds the key; None numbers the rows.
-        path: column that holds a path or URL, or None; `image.path` for a field of the image's struct.
-        image: column that holds the bytes, or None.
+        key: column of the keys; None numbers the rows.
+        path: column with a path or URL, or None; `image.path` for a field of the image's struct.
+        image: column with the bytes, or None.
         in_struct: whether ``image`` is a struct with a field `bytes`.
-        user_columns: the user's columns that are passed on: (its name, what it is called in the rows).
+        user_columns: other columns: (name, name in the rows).
         fields: their types, by name in the rows.
     """
 
@@ -65,26 +65,26 @@ class Layout:
 
     @property
     def renamed(self) -> dict[str, str]:
-        """The user's columns whose name was taken."""
+        """The user's columns whose name was taken, with their new names."""
         return {name: new for name, new in self.user_columns if name != new}
 
     @property
     def bytes_leaf(self) -> str | None:
-        """Path of the Parquet leaf that holds the bytes."""
+        """Path of the Parquet leaf that contains the bytes."""
         return f"{self.image}.bytes" if self.in_struct else self.image
 
 
 def find_layout(schema: pa.Schema, options: SourceOptions, where: str) -> Layout:
-    """Decide the role of each column of a table.
+    """Determine the role of each column of a table.
 
     Args:
-        schema: the table's.
+        schema: of the table.
         options: `key`, `path_column`, `image_column`, `reserved` are used.
         where: the table's name, for messages.
 
     Raises:
-        InputError: if a named column is absent or of the wrong type, two columns share a name, or the table
-            has neither a path nor an image column; lists the columns that there are.
+        InputError: if a named column is missing or has the wrong type, two columns share a name, or the table has
+            neither a path nor an image column; lists the existing columns.
     """
     if twice := repeated(schema.names):
         raise InputError(f"expected column names to be unique in {where}, got {twice} twice; rename one")
@@ -108,7 +108,7 @@ def find_layout(schema: pa.Schema, options: SourceOptions, where: str) -> Layout
 
 
 def with_text_columns(layout: Layout, names: Sequence[str], reserved: Sequence[str]) -> Layout:
-    """Return the layout with more of the user's columns, which hold text; a taken name gets `source_` in front."""
+    """Return the layout with additional text columns; a taken name gets the prefix `source_`."""
     taken = {*COLUMNS, *reserved, *(field.name for field in layout.fields)}
     added: list[tuple[str, str]] = []
     for name in names:
@@ -122,7 +122,7 @@ def with_text_columns(layout: Layout, names: Sequence[str], reserved: Sequence[s
 
 
 def _present(options: SourceOptions, schema: pa.Schema) -> SourceOptions:
-    """Return options without columns that a table lacks or has of another type: these are found by default."""
+    """Return options without columns that a table lacks or has with another type: these are found by default."""
     holds = {"key": lambda kind: True, "path_column": _is_text, "image_column": _holds_bytes}
     absent: dict[str, Any] = {
         option: None
@@ -212,8 +212,8 @@ def _user_columns(
 ) -> tuple[tuple[str, str], ...]:
     """Return the user's columns and their names in the rows.
 
-    A taken name gets `source_` in front, as often as it takes. A column `key` of text that is the key is the
-    row's `key` already. Of a struct with the bytes, the other fields are passed on.
+    A taken name gets the prefix `source_`, repeatedly if needed. A text column `key` that is the key is not repeated.
+    Other fields of a struct with the bytes are included.
     """
     taken = {*COLUMNS, *options.reserved}
     name_pairs: list[tuple[str, str]] = []
@@ -266,7 +266,7 @@ def _struct_field(kind: pa.DataType, name: str) -> pa.DataType | None:
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with large text and bytes instead of views, which few functions of Arrow take."""
+    """Return the schema with large text and bytes instead of views, which few Arrow functions support."""
     return pa.schema([field.with_type(_without_view(field.type)) for field in schema], schema.metadata)
 
 
@@ -279,7 +279,7 @@ def _without_view(kind: pa.DataType) -> pa.DataType:
 def conformed(rows: Rows, schema: pa.Schema) -> Rows:
     """Return rows with the types of a schema of the same columns.
 
-    A column of the same type is passed on: Arrow casts no null among lists of fixed size whose items are never null.
+    A column of the same type is not cast: Arrow cannot cast nulls in lists of fixed size with non-null items.
     """
     if rows.schema == schema:
         return rows  # also rows without a column, which an empty list of arrays would lose
@@ -289,18 +289,13 @@ def conformed(rows: Rows, schema: pa.Schema) -> Rows:
 
 
 def text_of(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return text or whole numbers as one array of string; nulls stay null."""
+    """Return text or integers as one string array; nulls stay null."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return array if pa.types.is_string(array.type) else array.cast(pa.string())
 
 
 def resolve(paths: pa.Array, root: str) -> pa.Array:
-    """Return URIs: URLs and absolute paths unchanged, others under ``root``; empty and null become null.
-
-    Args:
-        paths: string.
-        root: absolute path or URL.
-    """
+    """Return URIs: URLs and absolute paths unchanged, others under ``root``, a path or URL; empty becomes null."""
     is_complete = pc.or_(pc.match_substring_regex(paths, URL_PATTERN), pc.starts_with(paths, "/"))
     joined = pc.binary_join_element_wise(pa.scalar(root.rstrip("/") + "/"), paths, "")
     uris = pc.if_else(is_complete, paths, joined)
@@ -308,7 +303,7 @@ def resolve(paths: pa.Array, root: str) -> pa.Array:
 
 
 def uri_of_each_scheme(uris: pa.Array) -> list[str]:
-    """Return one URL for each scheme that occurs in ``uris``, and one path if there is any, in a fixed order."""
+    """Return one URL for each scheme that occurs, and one path if there is any, in a fixed order."""
     is_url = pc.match_substring_regex(uris, URL_PATTERN)
     urls, paths = uris.filter(pc.fill_null(is_url, False)), uris.filter(pc.fill_null(pc.invert(is_url), False))
     schemes = pc.utf8_lower(pc.extract_regex(urls, "^(?P<scheme>[^:]+)://").field("scheme"))
@@ -317,13 +312,6 @@ def uri_of_each_scheme(uris: pa.Array) -> list[str]:
 
 
 def make_rows(keys: pa.Array, uris: pa.Array, table: pa.Table, layout: Layout) -> pa.Table:
-    """Return `key`, `uri` and the user's own columns as one table of the layout's schema.
-
-    Args:
-        keys: string, one a row.
-        uris: string, one a row, null where the table holds the bytes.
-        table: holds at least the user's columns that are passed on.
-        layout: says which those are.
-    """
+    """Return `key`, `uri` (null for embedded bytes) and the user's columns as one table of the layout's schema."""
     columns: Sequence[pa.ChunkedArray] = [table[name] for name, _ in layout.user_columns]
     return pa.Table.from_arrays([keys, uris, *columns], schema=layout.schema)

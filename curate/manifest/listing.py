@@ -1,4 +1,4 @@
-"""A list of paths or URLs (.txt, or a Python sequence) -> rows."""
+"""From a list of paths or URLs (.txt, or a Python sequence) to rows."""
 
 import io
 import os
@@ -64,13 +64,13 @@ def open_list(
     Args:
         lines: the entries.
         options: `limit`, `label_from_folder`, `max_bytes` are used.
-        root: absolute path or URL where relative paths start.
+        root: absolute path or URL to which relative paths refer.
         where: the list's name for display.
-        identity: goes into the digest.
-        reach: how far paths and URLs may lead.
+        identity: added to the digest.
+        reach: where paths and URLs may lead.
 
     Raises:
-        InputError: if the list is empty, repeats an entry, or names schemes alone that cannot be opened.
+        InputError: if the list is empty, repeats an entry, or has only unsupported schemes.
         MissingExtraError: if the driver of a scheme is not installed.
     """
     base = os.fsencode(root.rstrip("/")) + b"/"

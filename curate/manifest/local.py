@@ -23,11 +23,7 @@ def local_path(uri: str) -> bytes:
 
 
 def refuse_inside(out: Path, source: str | Path) -> None:
-    """Refuse an output that is a scored path, or inside a scored folder.
-
-    Raises:
-        InputError: naming both, and what to do.
-    """
+    """Raise ``InputError`` for an output that is a scored path, or inside a scored folder."""
     path, resolved = Path(source).resolve(), out.resolve()
     if path == resolved or (path.is_dir() and resolved.is_relative_to(path)):
         place = "the source itself" if path == resolved else f"inside {source}"
@@ -68,7 +64,7 @@ def read_local(path: bytes, max_bytes: int = MAX_FILE_BYTES, offset: int = 0, si
 
 
 def _read_exactly(handle: int, offset: int, n_bytes: int) -> bytes:
-    """Read ``wanted`` bytes; one call in the common case, so no copy."""
+    """Read ``n_bytes`` bytes; one call in the common case, so no copy."""
     data = read_at(handle, n_bytes, offset)
     if len(data) == n_bytes:
         return data

@@ -21,14 +21,12 @@ from curate.manifest.tar_index import read_member
 
 
 def read_uri(uri: str, max_bytes: int = MAX_FILE_BYTES, reach: Reach = Reach()) -> bytes:  # noqa: B008 (it is frozen)
-    """Return the bytes behind a uri: a path, `file://` (percent-decoded), another URL, or `x.tar::member`.
-
-    Safe to call from several threads. A path must lead to a regular file.
+    """Return the bytes behind a uri: a path, `file://` (percent-decoded), another URL, or `x.tar::member`; thread-safe.
 
     Args:
         uri: as in the `uri` column of a manifest.
         max_bytes: bound on the size.
-        reach: how far it may lead; by default to any file of this machine, and to no private network.
+        reach: where it may lead; by default to any local regular file, but not into private networks.
 
     Raises:
         ReadError, CredentialsError: as `fetch`.
@@ -40,7 +38,7 @@ def read_uri(uri: str, max_bytes: int = MAX_FILE_BYTES, reach: Reach = Reach()) 
 
 
 def uri_reader(uri: str | None, max_bytes: int = MAX_FILE_BYTES, reach: Reach = Reach()) -> Reader:  # noqa: B008
-    """Return a reader of a uri; for None, one that reports that the row names no file."""
+    """Return a reader of a uri; for None, one that reports a row without a file."""
     if uri is None:
         return partial(fail, "missing", "the row names no file")
     if scheme_of(uri) in (None, "file"):
@@ -54,21 +52,20 @@ Locate = Callable[[int], Reader]
 
 
 class MemoryManifest:
-    """Rows held as an Arrow table; see `Manifest` for the meaning of each member.
+    """Rows in an Arrow table; see `Manifest` for the meaning of each member.
 
     Args:
         description: one line for display.
-        table: `key`, `uri`, then the user's own columns.
+        table: `key`, `uri`, then the user's columns.
         options: `max_bytes` and `connections` are used.
-        reach: how far uris may lead.
-        identity: lines that go into the digest in addition to the rows (kind of source, digest of a list's bytes).
-        versions: two numbers of each row's file, each of shape (N,), that change with it; by default its size and
-            mtime in ns, read from the file system.
-        sizes: of the files in bytes, shape (N,), where the versions are another pair of numbers than size and time.
+        reach: where uris may lead.
+        identity: lines for the digest in addition to the rows (kind of source, digest of a list's bytes).
+        versions: two numbers per file that change with it, each of shape (N,); by default its size and mtime in ns.
+        sizes: of the files in bytes, shape (N,), if ``versions`` are not size and time.
         locate: row -> its reader; by default its uri is read.
 
     Attributes:
-        renamed: the user's columns that got another name; empty unless set by the code that renamed them.
+        renamed: renamed user columns; set by the code that renames them.
     """
 
     def __init__(
@@ -120,7 +117,7 @@ class MemoryManifest:
         return self._table["uri"].slice(start, stop - start).to_pylist()
 
     def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
-        """Return the size and the time of each row's file, -1 for an unknown one."""
+        """Return the size in bytes and the mtime in ns of each row's file, -1 if unknown."""
         check_range(start, stop, self.n_rows)
         if self._sizes is None:
             return self._pairs(start, stop)
@@ -139,7 +136,7 @@ class MemoryManifest:
         return self.digest_without(frozenset())
 
     def digest_without(self, absent: Set[int]) -> str:
-        """Return the `digest` that the source would have without the files of these rows."""
+        """Return the `digest` as if the files of these rows were missing."""
         digest = RowDigest(self._identity, self.schema)
         for low in range(0, self.n_rows, _BLOCK):
             high = min(low + _BLOCK, self.n_rows)
@@ -149,7 +146,7 @@ class MemoryManifest:
 
 
 class RowDigest:
-    """A sha256 over rows in order; every field is framed by its length, so no two inputs look alike."""
+    """A sha256 over rows in order; every field is framed by its length, so that different rows differ."""
 
     def __init__(self, identity: Iterable[str], schema: pa.Schema) -> None:
         self._hash = hashlib.sha256()
@@ -157,7 +154,7 @@ class RowDigest:
             self._hash.update(_framed(text))
 
     def add(self, keys: Iterable[str], uris: Iterable[str | None], versions: Iterable[tuple[int, int]]) -> None:
-        """Take the next rows; the three have the same length."""
+        """Add the next rows; the three have the same length."""
         for key, uri, (size, time) in zip(keys, uris, versions, strict=True):
             self._hash.update(_framed(key) + _framed(uri) + b"%d,%d;" % (size, time))
 
@@ -174,7 +171,7 @@ def _framed(text: str | None) -> bytes:
 
 
 def without(absent: Set[int], start: int, versions: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the versions of the rows from ``start`` on, of absent rows the version of a missing file."""
+    """Yield the versions of the rows from ``start`` on; absent rows get the version of a missing file."""
     return (ABSENT if row in absent else version for row, version in enumerate(versions, start))
 
 
@@ -191,11 +188,7 @@ def version_of(uri: str | None) -> tuple[int, int]:
 
 
 def check_unique(keys: pa.ChunkedArray, column: str, where: str) -> None:
-    """Refuse keys that repeat.
-
-    Raises:
-        InputError: as `UniqueCheck.finish`.
-    """
+    """Refuse keys that repeat; raises InputError as `UniqueCheck.finish`."""
     check = UniqueCheck()
     for chunk in keys.chunks:
         check.add(chunk)

@@ -1,4 +1,4 @@
-"""File names are bytes; keys are text. The conversion from one to the other, and to a URI."""
+"""File names are bytes; keys are text. Converts names to keys and URIs."""
 
 import re
 from urllib.parse import quote
@@ -66,7 +66,7 @@ def is_image_name(name: bytes | str) -> bool:
 
 
 def may_be_an_image(name: bytes | str) -> bool:
-    """Return whether the content decides what a file is: its name has no suffix, or an image suffix in the middle.
+    """Return whether only the content shows what a file is: no suffix, or an image suffix in the middle.
 
     >>> may_be_an_image("a1b2c3"), may_be_an_image("a.jpg.1"), may_be_an_image("a.jpeg?w=200"), may_be_an_image("a.txt")
     (True, True, True, False)
@@ -76,9 +76,9 @@ def may_be_an_image(name: bytes | str) -> bool:
 
 
 def begins_like_an_image(head: bytes) -> bool:
-    """Return whether the first `sniff.HEAD` bytes of a file belong to a decoded format.
+    """Return whether the first `sniff.HEAD` bytes of a file belong to a supported image format.
 
-    For names without a suffix, as crawls give them: `a1b2c3`, the hash of the image.
+    For names without a suffix, as in crawls: `a1b2c3`, the hash of the image.
     """
     return sniff(head) in DECODED
 

@@ -1,4 +1,4 @@
-"""Parquet tables, with the bytes inside or with paths: read in bounded pieces, never whole."""
+"""Parquet tables with embedded images or with paths: read in bounded pieces, never whole."""
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
@@ -40,15 +40,14 @@ MAX_ROWS_BYTES = 2 << 30  # the user's own columns of one call of `rows`
 class ParquetManifest:
     """Rows of Parquet files; see `Manifest` for the meaning of each member.
 
-    A row's bytes are the image column's; where they are null (or there is no such column), the bytes of
-    the file that the path column names. `uri` is null on the rows whose bytes are inside. Numbers of classes become
-    names, where the files carry these.
+    A row's bytes are in the image column; if null or without such a column, in the file at its path. `uri` is null for
+    rows with embedded bytes. Class numbers become names if the files list these.
 
     Args:
         places: the files, in order.
-        options: everything but the folder's options is used.
-        root: absolute path or URL where relative paths start.
-        reach: how far paths and URLs may lead.
+        options: all except the folder options are used.
+        root: absolute path or URL to which relative paths refer.
+        reach: where paths and URLs may lead.
 
     Raises:
         InputError: for unreadable files, no rows, no image or path column, null or repeated keys.
@@ -91,11 +90,7 @@ class ParquetManifest:
         return RowStream(self._files, leaves, max_rows)
 
     def rows(self, start: int, stop: int) -> pa.Table:
-        """Return rows [start, stop).
-
-        Raises:
-            InputError: if they cannot be read, or take more than `MAX_ROWS_BYTES`.
-        """
+        """Return rows [start, stop); raises InputError if they cannot be read, or take more than `MAX_ROWS_BYTES`."""
         check_range(start, stop, self.n_rows)
         table = self._named(self._read(self._row_stream, start, stop), start)
         return make_rows(self._keys(table, start), self._uris(table, start, stop), table, self._layout)
@@ -110,7 +105,7 @@ class ParquetManifest:
             yield self._named(table, start).select(in_file).rename_columns(list(names))
 
     def _named(self, table: pa.Table, start: int) -> pa.Table:
-        """Return rows with class names instead of numbers, and with the values from their folders."""
+        """Return rows with class names instead of numbers, and with values from folder names."""
         for name, classes in self._files.numbered.items():
             if (at := table.schema.get_field_index(name)) >= 0:
                 table = table.set_column(at, name, named(table[name], classes, name, self._where))
@@ -160,7 +155,7 @@ class ParquetManifest:
     def _bytes_inside(self, start: int, stop: int) -> bool | pa.Array:
         """Return which rows contain their bytes: all, none, or one boolean per row.
 
-        The file's statistics answer for most; only a row group that has both kinds is read.
+        Statistics in the file decide for most; only row groups with both kinds are read.
         """
         if self._nulls is None or self._layout.bytes_leaf is None:
             return False
@@ -183,7 +178,7 @@ class ParquetManifest:
 
     @cached_property
     def _group_nulls(self) -> dict[Group, str]:
-        """Return for each row group whether "none", "all" or "some" of its images are null ("some": unknown)."""
+        """Return for each row group whether "none", "all" or "some" (or unknown) of its images are null."""
         answers: dict[Group, str] = {}
         for index in sorted({group.file for group in self._files.groups}):
             with self._files.open(index) as file:
@@ -194,8 +189,8 @@ class ParquetManifest:
     def readers(self, start: int, stop: int) -> Iterator[Reader]:
         """Yield one reader per row.
 
-        Each holds its batch of images (about 64 MB) until it is dropped. A row group that cannot be read
-        gives readers that raise `ReadError` for the rest of its rows, and the next row group is tried.
+        Each holds its batch of images (about 64 MB) until it is dropped. If a row group cannot be read, the readers of
+        its remaining rows raise `ReadError`.
         """
         check_range(start, stop, self.n_rows)
         return self._readers(start, stop)
@@ -227,7 +222,7 @@ class ParquetManifest:
                 yield uri_reader(uri, self._options.max_bytes, self._reach)
 
     def _check(self) -> None:
-        """Check keys and paths once: present, short, unique, of a scheme that can be opened."""
+        """Check keys and paths once: present, short, unique, of a supported scheme."""
         layout = self._layout
         leaves = sorted({leaf for leaf in (layout.key, layout.path) if leaf is not None})
         if not leaves:
@@ -268,15 +263,15 @@ class ParquetManifest:
 
     @cached_property
     def digest(self) -> str:
-        """Hex sha256 over the files' names, sizes and times, the layout, and the files that paths name."""
+        """Hex sha256 over the names, sizes and times of the files, the layout, and the files at the paths."""
         return self.digest_without(frozenset())
 
     def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
-        """Return the size and the time of the file that each row's path names; -1 where no such file exists."""
+        """Return size and mtime of the file at each row's path; -1 if it does not exist."""
         return map(version_of, self.rows(start, stop).column("uri").to_pylist())
 
     def digest_without(self, absent: Set[int]) -> str:
-        """Return the `digest` that the source would have without the files of these rows."""
+        """Return the `digest` as if the files of these rows were missing."""
         layout = self._layout
         identity = ["parquet", *(place.identity for place in self._files.places)]
         identity += [repr((layout.key, layout.path, layout.image, self.n_rows))]

@@ -32,7 +32,7 @@ class BadGroup(Exception):
 
     Args:
         text: one sentence.
-        start: first row that could not be had.
+        start: first unreadable row.
         stop: the row after the row group.
     """
 
@@ -44,7 +44,7 @@ class BadGroup(Exception):
 
 @dataclass(frozen=True)
 class Group:
-    """One row group: its file, its number there, its first row over all files, and the row after its last."""
+    """One row group: its file, its index there, its first row over all files, and the row after its last."""
 
     file: int
     number: int
@@ -53,13 +53,13 @@ class Group:
 
 
 class ParquetFiles:
-    """Parquet files of one schema, seen as one run of rows.
+    """Parquet files of one schema, as one sequence of rows.
 
     Attributes:
-        classes: column -> names of its classes, where the files list them.
-        numbered: the part of ``classes`` whose column holds their numbers.
-        folders: what the folders of partitioned files say (`label=cat/part-0.parquet`): column -> its text in each
-            file, None for a null. A column that the files hold themselves is not among them.
+        classes: class names by column, if the files list them.
+        numbered: the part of ``classes`` for columns of class numbers.
+        folders: values from partition folders (`label=cat/part-0.parquet`): column -> its text in each file, None for
+            null; without columns that the files contain.
 
     Raises:
         InputError: if a file is not readable Parquet, or its columns differ from the first's.
@@ -118,11 +118,7 @@ class ParquetFiles:
             ) from None
 
     def open(self, index: int) -> pq.ParquetFile:
-        """Open a file again.
-
-        Raises:
-            InputError: if it is no longer there or no longer has the rows that it had.
-        """
+        """Open a file again; InputError if it is missing or has another number of rows."""
         self.places[index].check_unchanged()
         file = self._open(index)
         stop = self.file_starts[index + 1] if index + 1 < len(self.places) else self.n_rows
@@ -146,14 +142,14 @@ class ParquetFiles:
 
 
 def folder_values(places: list[Place]) -> dict[str, list[str | None]]:
-    """Return the columns in the names of the folders right above partitioned files, with one value a file."""
+    """Return the columns in the names of partition folders right above the files, with one value per file."""
     file_pairs = [dict(_folder_pairs(place.uri)) for place in places]
     names = dict.fromkeys(name for pairs in file_pairs for name in pairs)
     return {name: [pairs.get(name) for pairs in file_pairs] for name in names}
 
 
 def _folder_pairs(uri: str) -> Iterator[tuple[str, str | None]]:
-    """Yield names and values of the folders `name=value` that a file is in, the nearest first."""
+    """Yield names and values of the folders `name=value` that a file is in, innermost first."""
     for folder in reversed(uri.split("?")[0].split("/")[:-1]):
         name, equal, value = folder.partition("=")
         if not (name and equal):
@@ -174,13 +170,12 @@ def _difference(first: pa.Schema, other: pa.Schema) -> str:
 
 
 class RowStream:
-    """Reads columns in row order; a call that continues the previous one reads no row group twice.
+    """Reads columns in row order; a call that continues the previous one reads no row group twice. Thread-safe.
 
-    Parquet cannot be entered in the middle of a row group: a jump decodes from the group's first row. Safe to
-    use from several threads; each call has its own iterator.
+    A row group can only be decoded from its first row, so a jump decodes the rows before it.
 
     Args:
-        files: where from.
+        files: to read.
         columns: names of columns, or of fields inside structs (`image.bytes`).
         max_rows: bound on the rows of a batch; its bytes are bounded as well.
     """
@@ -193,11 +188,7 @@ class RowStream:
         self._idle: _Cursor | None = None
 
     def batches(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Yield rows [start, stop) as batches.
-
-        Raises:
-            BadGroup: if a row group cannot be read.
-        """
+        """Yield rows [start, stop) as batches; raises BadGroup if a row group cannot be read."""
         with self._lock:
             cursor, self._idle = self._idle, None
         row = start
@@ -227,7 +218,7 @@ class RowStream:
             ) from None
 
     def _batch_rows(self, group: pq.RowGroupMetaData, place: Place) -> int:
-        """Return how many rows to decode at once, from the sizes and encodings that the file states."""
+        """Return the number of rows to decode at once, from the sizes and encodings stated in the file."""
         plain, worst, columns = 1, 1, set(self._columns)
         for index in range(group.num_columns):
             chunk = group.column(index)
@@ -248,9 +239,9 @@ def _is_part_of(path: str, columns: Container[str]) -> bool:
 
 
 def _largest_value(chunk: pq.ColumnChunkMetaData, place: Place) -> int:
-    """Return a bound on the bytes of one value that few stored bytes may repeat.
+    """Return a bound on the bytes of one value, which a few stored bytes may repeat many times.
 
-    In a dictionary that is the size of the dictionary, which its page header states; else all of the chunk.
+    With a dictionary it is the dictionary's size in its page header; else the size of the chunk.
     """
     n_bytes = max(chunk.total_uncompressed_size, 1)
     if n_bytes <= _SMALL_CHUNK or not set(chunk.encodings) <= _PLAIN | _DICTIONARY or not chunk.has_dictionary_page:

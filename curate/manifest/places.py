@@ -24,17 +24,17 @@ BUFFER = 8 << 20  # bytes of a remote file that are requested at a time
 
 
 class MissingPlaceError(InputError):
-    """There is no such file, local or remote."""
+    """The file does not exist, locally or remotely."""
 
 
 def fetch(uri: str, max_bytes: int = MAX_FILE_BYTES, reach: Reach = Reach()) -> bytes:  # noqa: B008 (it is frozen)
-    """Return the bytes behind a path, a `file://` URL (percent-decoded) or another URL.
+    """Return the bytes behind a path, a `file://` URL (percent-decoded) or another URL; thread-safe.
 
-    Safe to call from several threads. A path must lead to a regular file.
+    A path must lead to a regular file.
 
     Raises:
-        ReadError: "missing", "io_error", "too_large", "denied" (the other end refuses) or "refused" (beyond
-            ``reach``, or a URL that is opened nowhere).
+        ReadError: "missing", "io_error", "too_large", "denied" (by the server) or "refused" (beyond ``reach``, or an
+            unsupported URL).
         CredentialsError: if the credentials of a store are missing or no longer valid.
     """
     if why := reach.bars(uri):
@@ -60,10 +60,10 @@ class Place:
 
     Args:
         uri: absolute path or URL.
-        name: what to call it in keys and messages.
-        size: bytes.
-        version: changes with the content: the time of the last change, or the server's tag.
-        reach: how far it may lead.
+        name: in keys and messages.
+        size: in bytes.
+        version: changes with the content: modification time, or the server's tag.
+        reach: where it may lead.
     """
 
     uri: str
@@ -79,7 +79,7 @@ class Place:
 
     @property
     def path(self) -> bytes | None:
-        """The local path, or None behind a URL."""
+        """Local path, or None for a URL."""
         scheme = scheme_of(self.uri)
         if scheme == "file":
             return local_path(self.uri)
@@ -105,11 +105,7 @@ class Place:
         return read_local(self.path, max_bytes, offset, size)
 
     def check_unchanged(self) -> None:
-        """Check that a local file has not changed since it was found.
-
-        Raises:
-            ReadError: "missing" if it is gone, "io_error" if it is another one now.
-        """
+        """Check that a local file has not changed; ReadError "missing" if it is gone, else "io_error"."""
         if self.path is None:
             return
         try:
@@ -131,11 +127,7 @@ class Place:
         return data
 
     def read_all(self, max_bytes: int, advice: str) -> bytes:
-        """Return the whole file.
-
-        Raises:
-            InputError: if it cannot be read or is larger than ``max_bytes``; ends with ``advice`` then.
-        """
+        """Return the whole file; InputError, with ``advice``, if it cannot be read or is larger than ``max_bytes``."""
         try:
             return fetch(self.uri, max_bytes, self.reach)
         except ReadError as error:
@@ -151,8 +143,8 @@ def find_place(
     """Return the place of a regular file or a URL.
 
     Raises:
-        MissingPlaceError: if there is no such file.
-        InputError: if it cannot be reached, or is not a regular one.
+        MissingPlaceError: if the file does not exist.
+        InputError: if it cannot be reached, or is not a regular file.
         MissingExtraError: if the driver of a URL's scheme is not installed.
     """
     text = os.fspath(source)
@@ -190,7 +182,7 @@ def _remote_place(url: str, name: str | None, reach: Reach) -> Place:
 
 
 class RemoteFile(io.RawIOBase):
-    """A file behind a URL, read in ranges; every range is one request with its own retries."""
+    """A file behind a URL, read in ranges; every range is one request with retries."""
 
     def __init__(self, place: Place) -> None:
         self._place, self._at = place, 0

@@ -23,16 +23,15 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 @dataclass(frozen=True)
 class Reach:
-    """The places that the URIs of a manifest may lead to.
+    """The places to which the URIs of a manifest may lead.
 
-    Stores (`s3`, `gs`, `hf`, ...) are requested at the address that the user's own configuration names, so they are
-    always within reach.
+    Stores (`s3`, `gs`, `hf`, ...) are requested at the address in the user's configuration, so they are always allowed.
 
     Args:
-        private: addresses of private networks too.
-        addresses: (address, port) of hosts that the user typed; always within reach.
+        private: allow addresses of private networks.
+        addresses: (address, port) of hosts that the user typed; always allowed.
         hosts: `scheme://host:port` of URLs that the user typed.
-        folder: local paths are read under it; None: none are, as in a source that came from elsewhere.
+        folder: allowed root of local paths; None allows none, as in a source from another machine.
     """
 
     private: bool = False
@@ -46,7 +45,7 @@ class Reach:
         return self.private or os.environ.get(VARIABLE, "") not in ("", "0")
 
     def bars(self, uri: str) -> str:
-        """Return why a path or URL of a row is not read; an empty text if it may be."""
+        """Return why a path or URL of a row is not allowed; empty if it is."""
         scheme = scheme_of(uri)
         if scheme in (None, "file"):
             if self.folder is None:
@@ -59,11 +58,11 @@ class Reach:
         return ""
 
     def open_socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """Return the socket of a new connection; every request of aiohttp passes through here.
+        """Return the socket of a new connection; every request of aiohttp uses this function.
 
         Raises:
-            OSError: if the address is out of reach. It is the very address of the connection, so that no second answer
-                of a name server and no redirection leads past this.
+            OSError: if the address is not allowed. It is the actual address of the connection, so name servers and
+                redirects cannot circumvent the check.
         """
         family, kind, protocol, _, place = info
         if not self.everywhere and not is_public(place[0]) and (place[0], place[1]) not in self.addresses:
@@ -72,7 +71,7 @@ class Reach:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is one of the public internet, IPv4 inside IPv6 included.
+    """Return whether an IP address is public, including IPv4 inside IPv6.
 
     >>> [is_public(text) for text in ("93.184.216.34", "10.0.0.1", "::ffff:127.0.0.1", "169.254.169.254", "224.0.0.1")]
     [True, False, False, False, False]
@@ -90,11 +89,11 @@ def is_public(address: str) -> bool:
 def reach_of(typed: Iterable[str], root: str | None, *, private: bool) -> Reach:
     """Return the allowed reach of a source.
 
-    What the user typed is the user's own word: a URL at a private address is read, and so is all else at that address.
+    A URL that the user typed is allowed at a private address, and so are all URLs at that address.
 
     Args:
         typed: paths and URLs of the source.
-        root: where relative paths start, as typed; local files under it may be named by a source that lies elsewhere.
+        root: base of relative paths, as typed; a remote source may name local files under it.
         private: whether the user allows private networks.
     """
     typed = list(typed)
@@ -115,7 +114,7 @@ def _host(url: str) -> str:
 
 
 def _addresses(url: str) -> set[tuple[str, int]]:
-    """Return the addresses of the host of an HTTP URL; none if it has none, which the request will report."""
+    """Return the addresses of the host of an HTTP URL; empty if there are none, which the request will report."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS[parts.scheme.lower()]

@@ -30,8 +30,8 @@ def ask(request: Callable[[], T]) -> T:
     """Return the result of a request, with retries after temporary failures.
 
     Raises:
-        ReadError: "missing", "denied", "refused" or "io_error"; the text holds no URL, which may be signed.
-        CredentialsError: if the credentials are missing or no longer valid, which no other row would survive either.
+        ReadError: "missing", "denied", "refused" or "io_error"; without the URL, which may be signed.
+        CredentialsError: if the credentials are missing or no longer valid, so that every other row would fail too.
     """
     for number in range(1, TRIES + 1):
         try:
@@ -108,10 +108,7 @@ def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
 
 
 def stat(uri: str, reach: Reach) -> tuple[int, str]:
-    """Return the size in bytes (-1 if unknown), and a version that changes with the content.
-
-    Raises: as `get`.
-    """
+    """Return the size in bytes (-1 if unknown), and a version that changes with the content. Raises: as `get`."""
     system, path = system_of(uri, reach)
     facts = ask(lambda: info_of(system, path))
     return size_of(facts), version_in(facts)
@@ -151,14 +148,14 @@ def info_of(system: Any, path: str) -> dict[str, Any]:
 
 
 def system_of(uri: str, reach: Reach) -> tuple[Any, str]:
-    """Return the file system of a URL and the path inside it; for HTTP, one that keeps within reach."""
+    """Return the file system of a URL and the path inside it; for HTTP, restricted to the reach."""
     if scheme_of(uri) in ("http", "https"):
         return file_system(uri, get_client=Client(reach))
     return file_system(uri)
 
 
 def no_part() -> ReadError:
-    """Return the failure of a request for a part of a file that was answered otherwise."""
+    """Return the failure of a range request that was answered with something else."""
     return ReadError("io_error", "the server does not serve parts of files; download it first")
 
 
@@ -170,7 +167,7 @@ def _sync(system: Any, make: Callable[[], Awaitable[T]]) -> T:
 
 
 def _seconds(n_bytes: int) -> float:
-    """Return how long a request for this many bytes may take."""
+    """Return the time limit of a request for this many bytes, in seconds."""
     return TIME_LIMIT + max(0, n_bytes - PIECE) / SLOWEST
 
 
@@ -186,20 +183,20 @@ async def _limited(request: Awaitable[T], n_bytes: int) -> T:
 
 @dataclass(frozen=True)
 class _Request:
-    """An HTTP request: for a complete file within a bound, or for a number of bytes from ``start`` on."""
+    """An HTTP request: for a whole file up to a bound, or for a number of bytes from ``start`` on."""
 
     url: str
     max_bytes: int
     start: int | None = None
 
     def check(self, n_bytes: int, *, is_size: bool) -> None:
-        """Raise ReadError if an answer has more bytes; ``is_size``: the stated size, else the received bytes."""
+        """Raise ReadError if a response is larger; ``is_size``: by its stated size, else by received bytes."""
         if n_bytes > self.max_bytes:
             raise too_large(n_bytes if is_size else None, self.max_bytes) if self.start is None else no_part()
 
 
 def _body(system: Any, request: _Request) -> bytes:
-    """Return the content of an HTTP URL; if memory must be waited for, it is requested again afterwards."""
+    """Return the content of an HTTP URL; if memory is short, waits for it and requests again."""
     holder, held = BODIES.holder(), 0
     while True:
         try:
@@ -213,7 +210,7 @@ def _body(system: Any, request: _Request) -> bytes:
 
 
 async def _stream(system: Any, request: _Request, holder: Holder, held: int) -> bytes:
-    """Return the body of a response; ``held`` bytes of it are already counted by the holder."""
+    """Return the body of a response; ``held`` bytes of it are already reserved at the holder."""
     import asyncio
 
     session = await system.set_session()
@@ -228,10 +225,10 @@ async def _stream(system: Any, request: _Request, holder: Holder, held: int) -> 
 
 
 async def _fill(body: io.BytesIO, answer: Any, request: _Request, holder: Holder, held: int, limit: Any) -> None:
-    """Write the pieces of an answer, within its bound, into a file in memory.
+    """Write the pieces of a response, within its bound, to a file in memory.
 
     Raises:
-        NeedsMemory: for what the holder cannot hold now, before it is held.
+        NeedsMemory: before a piece that the holder cannot reserve now.
     """
     import asyncio
 
@@ -258,11 +255,11 @@ def _options(system: Any, request: _Request) -> dict[str, Any]:
 
 
 def _stated_size(answer: Any, start: int | None) -> int | None:
-    """Return the stated size of an answer; None if missing, or if the content is compressed.
+    """Return the stated size of a response; None if missing, or if the content is compressed.
 
     Raises:
-        AnswerError: it is a failure.
-        ReadError: it is no part of the file although one was requested.
+        AnswerError: for an error status.
+        ReadError: if it is not the requested range.
     """
     if answer.status >= 400:
         raise AnswerError(answer.status, answer.headers.get("Retry-After", ""))
@@ -274,5 +271,5 @@ def _stated_size(answer: Any, start: int | None) -> int | None:
 
 
 def _next_step(have: int, most: int) -> int:
-    """Return how many bytes to reserve for a body of unknown size after a number has arrived."""
+    """Return how many bytes to reserve for a body of unknown size after ``have`` bytes were received."""
     return next((step for step in _STEPS if have <= step), most)

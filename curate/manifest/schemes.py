@@ -48,10 +48,10 @@ CHAIN = re.compile(r"::[A-Za-z][A-Za-z0-9+.\-]+://")
 
 
 def google_driver() -> Any:
-    """Return the class of the driver that speaks the JSON API.
+    """Return the class of the driver for the JSON API.
 
-    The one that gcsfs gives by default asks over gRPC, before each request, of what kind the bucket is. Where that is
-    not answered (an emulator, a proxy, a missing permission) it waits a minute each time and falls back to this one.
+    gcsfs's default driver first requests the bucket's kind over gRPC. If that fails (an emulator, a proxy, a missing
+    permission), it waits a minute each time before it falls back to this one.
     """
     from gcsfs.core import GCSFileSystem
 
@@ -66,14 +66,14 @@ def google_options() -> dict[str, Any]:
 
 
 def try_once(system: Any) -> None:
-    """Disable a file system's own retries (six, half a minute in all), because its caller retries."""
+    """Disable a file system's own retries (six, half a minute in total), because its caller retries."""
     plain = getattr(type(system)._request, "__wrapped__", None)
     if plain is not None:
         system._request = MethodType(plain, system)
 
 
 async def widen(system: Any, connections: int) -> None:
-    """Make the client with enough connections for the requests; one with a certificate is left unchanged."""
+    """Create the client with enough connections for the requests; one with a certificate is unchanged."""
     from aiohttp import TCPConnector
 
     certified = getattr(system, "_use_client_cert", False)
@@ -89,11 +89,7 @@ def names_repository(url: str) -> bool:
 
 
 def check_hub() -> None:
-    """Check that huggingface_hub can bound its requests.
-
-    Raises:
-        InputError: if it is too old.
-    """
+    """Check that huggingface_hub can bound its requests; raises InputError if it is too old."""
     import huggingface_hub
 
     if not hasattr(huggingface_hub.get_session(), "stream"):
@@ -113,13 +109,13 @@ def scheme_of(uri: str) -> str | None:
 
 
 class UrlError(InputError):
-    """A URL that cannot be opened anywhere: an unknown scheme, a chain, or no repository of the hub."""
+    """An unsupported URL: an unknown scheme, a chain, or outside of a hub repository."""
 
 
 class SchemeCheck:
-    """Checks one URL of each scheme that a source names.
+    """Checks one URL of each scheme in a source.
 
-    A URL that is opened nowhere is a row with a status, as long as there is another kind of row.
+    Unsupported URLs become rows with a status, if there are other rows.
     """
 
     def __init__(self) -> None:
@@ -128,7 +124,7 @@ class SchemeCheck:
         self._others = False
 
     def add(self, uri: str) -> None:
-        """Add a path or URL; raises as `check_scheme`, except for errors of this URL alone."""
+        """Add a path or URL; raises as `check_scheme`, except for errors of this URL only."""
         scheme = scheme_of(uri)
         if scheme in self._checked:
             return
@@ -141,18 +137,18 @@ class SchemeCheck:
             self._others = True
 
     def finish(self) -> None:
-        """Raise UrlError if none of the added can be opened."""
+        """Raise UrlError if no added URL can be opened."""
         if self._refused is not None and not self._others:
             raise self._refused
 
 
 def check_scheme(uri: str) -> None:
-    """Make sure that ``uri`` can be opened on this machine, without any request.
+    """Check, without any request, that ``uri`` can be opened on this machine.
 
     Raises:
-        UrlError: if its scheme is not one that curate opens, or it is a chain of URLs.
+        UrlError: if its scheme is unsupported, or it is a chain of URLs.
         InputError: if a package is missing.
-        MissingExtraError: if the driver of the scheme is not installed; names the pip line.
+        MissingExtraError: if the driver of the scheme is not installed; contains the pip line.
     """
     scheme = scheme_of(uri)
     if scheme is None:
@@ -214,8 +210,8 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
 
     Args:
         uri: a plain URL.
-        listing: for listing and writing: the driver tries again on its own what failed, and remembers nothing; else
-            trying again is for the caller (`remote.ask`).
+        listing: for listing and writing: the driver retries, and caches nothing; else the caller retries
+            (`remote.ask`).
         more: options of the driver.
 
     Raises:
@@ -231,7 +227,7 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
     with _SHARING:
         system = _SHARED.get(key)
         if system is None:
-            system = _made(driver, scheme, options, shared=shared)
+            system = _connected(driver, scheme, options, shared=shared)
             if not listing and scheme in ("s3", "s3a"):
                 system.retries = 1
             if not listing and scheme in GOOGLE:
@@ -241,7 +237,7 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
     return system, driver._strip_protocol(uri)
 
 
-def _made(driver: Any, scheme: str, options: dict[str, Any], *, shared: bool) -> Any:
+def _connected(driver: Any, scheme: str, options: dict[str, Any], *, shared: bool) -> Any:
     """Return a file system with its client, created now, since concurrent requests would each create one."""
     from fsspec.asyn import sync
 

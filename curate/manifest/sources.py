@@ -1,6 +1,6 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
 # ruff: noqa: PTH100, PTH109, PTH112, PTH119, PTH207
-"""A source as typed -> its manifest."""
+"""From a source as typed to its manifest."""
 
 import glob
 import hashlib
@@ -56,16 +56,16 @@ def open_manifest(source: str | Path | Sequence[str | Path], options: SourceOpti
     """Open a source of images: determine its kind and check its keys.
 
     Args:
-        source: a folder; a list (.txt), CSV, JSON lines, Parquet or .tar file; an image; a URL of one of
-            those (a folder too, where the store can list); a pattern (`*.parquet`, `shards-{000..012}.tar`);
-            or several in a sequence: files of one kind, or folders and images.
-        options: everything else that the user said.
+        source: a folder; a list (.txt), CSV, JSON lines, Parquet or .tar file; an image; a URL of one of these (also of
+            a folder, if the store can list); a pattern (`*.parquet`, `shards-{000..012}.tar`); or several in a
+            sequence: files of one kind, or folders and images.
+        options: how to read it.
 
     Returns:
         The manifest, with at least one row.
 
     Raises:
-        InputError: if it is missing, is of no known kind, holds no image, or its keys or columns are bad.
+        InputError: if it is missing, of unknown kind, contains no image, or has invalid keys or columns.
         MissingExtraError: if a URL's scheme needs a package that is not installed.
     """
     options = options or SourceOptions()
@@ -91,7 +91,7 @@ def _open_source(source: str, options: SourceOptions, reach: Reach) -> Manifest:
 
 
 def _open_folders(places: list[str], options: SourceOptions, reach: Reach) -> Manifest:
-    """Open folders and images of this machine, or the shards in the folders."""
+    """Open local folders and images, or the shards in the folders."""
     opened = open_folder(places, options)
     if isinstance(opened, list):
         return _open_files(opened, options, reach, places[0] if len(places) == 1 else None)
@@ -99,7 +99,7 @@ def _open_folders(places: list[str], options: SourceOptions, reach: Reach) -> Ma
 
 
 def _expand(source: str) -> list[str]:
-    """Return the paths that a pattern represents; a path that exists represents itself."""
+    """Return the paths that match a pattern; an existing path matches itself."""
     if os.path.lexists(source):
         return [source]
     paths: list[str] = []
@@ -121,7 +121,7 @@ def _is_pattern(url: str) -> bool:
 
 
 def _matching(url: str) -> list[str]:
-    """Return the URLs of the files of a store that a pattern represents, in the order of their names."""
+    """Return the URLs of the files of a store that match a pattern, sorted by name."""
     base = url[: url.index("*")].rpartition("/")[0]
     pattern = url[len(base) + 1 :]
     regex = re.escape(pattern).replace(r"\*\*/", "(?:[^/]+/)*").replace(r"\*", "[^/]*")
@@ -152,7 +152,7 @@ def expand_braces(text: str) -> list[str]:
 
 
 def _choices(inside: str) -> list[str] | None:
-    """Return the words of one pair of braces, or None if they mean nothing."""
+    """Return the alternatives in one pair of braces, or None if it is not an expansion."""
     span = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", inside)
     if span is None:
         return inside.split(",") if "," in inside else None
@@ -165,14 +165,7 @@ def _choices(inside: str) -> list[str] | None:
 
 
 def _open_files(paths: list[str], options: SourceOptions, reach: Reach, folder: str | None = None) -> Manifest:
-    """Open one or several files of one kind.
-
-    Args:
-        paths: of files, or URLs.
-        options: the user's.
-        reach: how far they may lead.
-        folder: the folder in which they were found; their names are relative to it.
-    """
+    """Open one or several files or URLs of one kind; names of files found in ``folder`` are relative to it."""
     kinds = {"folder" if os.path.isdir(path) else kind_of(path, reach) for path in paths}
     if kinds <= {"folder", "image"} and (kinds != {"image"} or _leads_out(paths, options)):
         return _open_folders(paths, options, reach)
@@ -191,7 +184,7 @@ def _open_files(paths: list[str], options: SourceOptions, reach: Reach, folder: 
 
 
 def _leads_out(paths: list[str], options: SourceOptions) -> bool:
-    """Return whether one of some relative paths leads out of its folder, so that it is not a key."""
+    """Return whether a relative path leads out of its folder, so that it cannot be a key."""
     return options.root is None and any(Path(os.path.normpath(path)).parts[:1] == (os.pardir,) for path in paths)
 
 
@@ -231,7 +224,7 @@ def kind_of(path: str, reach: Reach = Reach()) -> str:  # noqa: B008 (it is froz
     """Return "list", "csv", "jsonl", "parquet", "tar" or "image", by the name, else by the first bytes.
 
     Raises:
-        InputError: for anything else; lists what would have worked.
+        InputError: for anything else; lists the supported kinds.
     """
     suffix = suffix_of((path.split("?")[0] if scheme_of(path) else path).rpartition("/")[2])
     if suffix in KINDS:
@@ -258,11 +251,7 @@ def kind_of(path: str, reach: Reach = Reach()) -> str:  # noqa: B008 (it is froz
 
 
 def _head(place: Place) -> bytes:
-    """Return the first bytes of a local file.
-
-    Raises:
-        InputError: if it cannot be read.
-    """
+    """Return the first bytes of a local file; raises InputError if it cannot be read."""
     try:
         return place.read(0, min(HEAD, place.size), HEAD)
     except ReadError as error:
@@ -270,7 +259,7 @@ def _head(place: Place) -> bytes:
 
 
 def _begins_like_an_image(url: str, reach: Reach) -> bool:
-    """Look into an object without a known suffix; InputError if the store refuses."""
+    """Return whether an object without a known suffix is an image; InputError if the store refuses."""
     try:
         return begins_like_an_image(get_range(url, 0, HEAD, reach))
     except ReadError as error:
@@ -280,7 +269,7 @@ def _begins_like_an_image(url: str, reach: Reach) -> bool:
 
 
 def _names(paths: list[str], folder: str | None) -> list[str | None]:
-    """Return the name of each file: relative to its folder, or as much of its path as distinguishes it."""
+    """Return the name of each file: relative to its folder, or its path as far as needed to be unique."""
     if folder is not None:
         return [key_of(os.path.relpath(os.fsencode(path), os.fsencode(folder))) for path in paths]
     lasts = [path.rstrip("/").rpartition("/")[2] for path in paths]
@@ -310,7 +299,7 @@ def _parent(uri: str) -> str:
 
 
 def _open_url(url: str, options: SourceOptions, reach: Reach) -> Manifest:
-    """Open a URL: a file by its suffix, anything else as a folder if the store can list one."""
+    """Open a URL: a file by its suffix, otherwise a folder if the store can list one."""
     last = shown(url).rstrip("/").rpartition("/")[2]
     if suffix_of(last) in KINDS or is_image_name(last) or suffix_of(last) in _PACKED:
         return _open_files([url], options, reach)

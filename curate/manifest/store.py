@@ -1,4 +1,4 @@
-"""A folder of an object store: its files, and the rows of those that are images."""
+"""A folder of an object store: its files, and the rows of its images."""
 
 import hashlib
 from collections.abc import Sequence
@@ -33,16 +33,16 @@ class StoredFile:
 
 
 def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
-    """Return the files at any depth below a URL, in the order of the bytes of their names.
+    """Return the files at any depth below a URL, sorted by the bytes of their names.
 
-    Holds about 2 kB for each while the driver lists them, and a tenth of that afterwards.
+    Uses about 2 kB per file while the driver lists them, and a tenth of that afterwards.
 
     Args:
         url: of a folder of a store.
-        hidden: also those with a part of their name that starts with a dot.
+        hidden: include names with a part that starts with a dot.
 
     Raises:
-        InputError: if the store cannot be listed, or a name is too long or no text.
+        InputError: if the store cannot be listed, or a name is too long or not text.
     """
     system, inner = file_system(url, listing=scheme_of(url) not in GOOGLE)  # whose own tries take half a minute
     hub = is_hub(system)
@@ -71,10 +71,10 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
 def images_of(
     url: str, files: Sequence[StoredFile], options: SourceOptions, reach: Reach
 ) -> tuple[list[StoredFile], int]:
-    """Return the images among the files of a folder, in order, and how many files could not be checked.
+    """Return the images among the files of a folder, in order, and the number of files that could not be checked.
 
-    A file whose name has no suffix is one if its first bytes are an image's: one small request each, as many at a time
-    as ``connections``. With a limit no more are looked into than it takes.
+    A file without a suffix is an image if its first bytes are an image's, which takes one small request, up to
+    ``connections`` at a time. A limit also bounds these requests.
 
     Raises:
         CredentialsError: as `remote.ask`.
@@ -105,12 +105,7 @@ def open_listing(
 ) -> MemoryManifest:
     """Return the rows of the images of a folder of a store; names are never interpreted.
 
-    Args:
-        url: of the folder.
-        images: its images.
-        options: of the source.
-        reach: how far URLs may lead.
-        unread: files that could not be looked into.
+    ``unread`` is the number of files that could not be checked.
     """
     images = images[: options.limit]
     base = url.rstrip("/")

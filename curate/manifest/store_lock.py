@@ -1,9 +1,9 @@
 """A folder of a store that one process holds: numbered locks that are created on condition, and a heartbeat.
 
-A lock is an object that is never changed, `lock-000001.json`, and the highest number holds. The next number is created
-on condition that it is missing, so of two processes that want to follow a dead one, one does. The holder writes a
-heartbeat next to its lock, again and again; it is dead when that is `EXPIRY` older than an object written now, both by
-the clock of the store. A holder that was only slow finds a higher number before it commits, and stops.
+A lock is an object that never changes, `lock-000001.json`; the highest number is the holder's. The next number is
+created on condition that it is missing, so only one of several processes can follow a dead holder. The holder
+repeatedly writes a heartbeat next to its lock; it is dead if the heartbeat is `EXPIRY` older than an object written
+now, both by the store's clock. A holder that was only slow finds a higher number before it commits, and stops.
 """
 
 import json
@@ -29,11 +29,11 @@ class StoreLock:
 
     Args:
         folder: of the store.
-        held: a folder of this machine that this process holds (`HeldFolder`), as does every writer to the
-            same folder of the store from here: an earlier holder that names it is dead, and need not be waited for.
+        held: a local folder (`HeldFolder`) that every local writer to the same store folder must hold: an earlier
+            holder that names it is dead, so there is no need to wait for it.
 
     Raises:
-        InputError: if another process holds it, or the store refuses or knows no conditional writes.
+        InputError: if another process holds it, or the store refuses or does not support conditional writes.
     """
 
     def __init__(self, folder: StorePath, held: Path) -> None:
@@ -56,18 +56,14 @@ class StoreLock:
                 self._of("beat").put(_RELEASED)
 
     def end(self) -> None:
-        """Stop the heartbeats; the contents of the folder are about to be removed."""
+        """Stop the heartbeats, before the contents of the folder are removed."""
         self._stop.set()
         if self._beating is not None:
             self._beating.join()
             self._beating = None
 
     def check(self) -> None:
-        """Check that no other process took over from this one.
-
-        Raises:
-            InputError: if one has.
-        """
+        """Raise ``InputError`` if another process took over."""
         last = self._last()
         if last != self._number:
             raise InputError(
@@ -98,7 +94,7 @@ class StoreLock:
         return number
 
     def _is_free(self, number: int) -> bool:
-        """Whether the holder released its lock, or is dead."""
+        """Return whether the holder released its lock, or is dead."""
         beat = self._of("beat", number)
         if beat.read() == _RELEASED:
             return True

@@ -1,7 +1,7 @@
-"""The place of an output in an object store: the path methods, and the few calls that writing needs.
+"""The path of an output in an object store: the methods of a path, and the few calls that writing needs.
 
-A store has no folders, no rename and no append. What is written appears whole, by one PUT or the last request of a
-multipart upload, or not at all; what may be written once only is created on condition that nothing is there.
+A store has no folders, no rename and no append. Data are written atomically, by one PUT or the last request of a
+multipart upload; what may be written only once is created on condition that it does not exist.
 """
 
 import hashlib
@@ -39,11 +39,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class StorePath:
-    """A place in a store, with the names that `pathlib.Path` has for the same.
-
-    Args:
-        url: without a slash at its end.
-    """
+    """A path in a store, with the method names of `pathlib.Path`; ``url`` has no trailing slash."""
 
     url: str
 
@@ -67,31 +63,27 @@ class StorePath:
 
     @property
     def parent(self) -> "StorePath":
-        """The place of the folder."""
+        """The path of the folder."""
         return StorePath(self.url.rpartition("/")[0])
 
     def with_name(self, name: str) -> "StorePath":
-        """Return the place next to this one."""
+        """Return the path with another name."""
         return StorePath(f"{self.url.rpartition('/')[0]}/{name}")
 
     def with_suffix(self, suffix: str) -> "StorePath":
-        """Return the place of the same stem."""
+        """Return the path with another suffix."""
         return self.with_name(self.stem + suffix)
 
     def __truediv__(self, name: str) -> "StorePath":
         return StorePath(f"{self.url}/{name}")
 
     def resolve(self) -> "StorePath":
-        """Return the place with its scheme's usual name, so that equal places are equal; stores have no links."""
+        """Return the path with its scheme's usual name, so that equal paths are equal; stores have no links."""
         scheme, _, rest = self.url.partition("://")
         return StorePath(f"{_USUAL.get(scheme.lower(), scheme.lower())}://{rest}")
 
     def stat(self) -> "Stored":
-        """Return the size and the time of change of the object.
-
-        Raises:
-            FileNotFoundError: if absent.
-        """
+        """Return the size and the time of change of the object; FileNotFoundError if absent."""
         state, modified = self.state(), self.modified()
         if state is None or modified is None:
             raise FileNotFoundError(str(self))
@@ -106,7 +98,7 @@ class StorePath:
         return bool(self.names())
 
     def exists(self) -> bool:
-        """Return whether an object, or a folder that was finished, is here."""
+        """Return whether there is an object, or a completed folder."""
         names = self.names()
         return self.is_file() if not names else UNFINISHED not in names
 
@@ -121,7 +113,7 @@ class StorePath:
         return (size_of(facts), version_in(facts)) if facts.get("type") != "directory" else None
 
     def modified(self) -> datetime | None:
-        """Return when the object was written, by the clock of the store; None if absent."""
+        """Return when the object was written, by the store's clock; None if absent."""
         system, path = _system(self.url)
         with store_errors(self, "reach"):
             try:
@@ -185,11 +177,7 @@ class StorePath:
         return self.place().open()
 
     def read(self, max_bytes: int = SMALL) -> bytes | None:
-        """Return the bytes of an object, or None if absent.
-
-        Raises:
-            InputError: if it is larger than the bound, or the store refuses.
-        """
+        """Return the bytes of an object, None if absent; InputError if too large, or if the store refuses."""
         try:
             return get(self.url, max_bytes, Reach())
         except ReadError as error:
@@ -214,13 +202,10 @@ class StorePath:
             system.pipe_file(path, data)
 
     def upload(self, local: Path, *, overwrite: bool) -> tuple[int, str]:
-        """Put a file atomically.
-
-        Returns:
-            Its size in bytes and its version there.
+        """Upload a file atomically; return its size in bytes and its version in the store.
 
         Raises:
-            TakenError: if something is there and ``overwrite`` is not set.
+            TakenError: if an object exists and ``overwrite`` is not set.
             InputError: if the store refuses.
         """
         system, path = _system(self.url)
@@ -255,9 +240,9 @@ class StorePath:
                     continue
 
     def abort_uploads(self) -> int:
-        """Abort unfinished multipart uploads of this object and below it; return how many.
+        """Abort unfinished multipart uploads of this object and below it; return their number.
 
-        Only of S3: elsewhere they are no objects and end without us.
+        Only for S3: in other stores they end without this.
         """
         if scheme_of(self.url) not in ("s3", "s3a"):
             return 0
@@ -275,10 +260,10 @@ AnyPath = Path | StorePath
 
 
 def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
-    """Return the place that a user typed to be written to: a URL of a store, or a path of this machine.
+    """Return an output path as typed: a URL of a store, or a local path.
 
     Raises:
-        InputError: for a URL, or a place in a store, that cannot be written to.
+        InputError: for a URL, or a path in a store, that cannot be written to.
         MissingExtraError: if the driver of a store is not installed.
     """
     if isinstance(text, Path):
@@ -289,10 +274,10 @@ def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
 
 
 def path_to_read(text: "str | Path | StorePath") -> "Path | StorePath":
-    """Return the place that a user typed to be read: as `path_or_store`, and a URL of the hub of Hugging Face too.
+    """Return an input path as typed: as `path_or_store`, and a URL of the hub of Hugging Face too.
 
     Raises:
-        InputError: for a URL that a table cannot be read from.
+        InputError: for a URL from which a table cannot be read.
         MissingExtraError: if the driver of a store is not installed.
     """
     return text if isinstance(text, StorePath | Path) else _place(text, READABLE, "download it first")
@@ -324,18 +309,14 @@ def _place(text: str, schemes: tuple[str, ...], advice: str) -> Path | StorePath
 
 
 def path_on_disk(text: "str | Path | StorePath", what: str) -> Path:
-    """Return a local path; ``what`` names it in messages.
-
-    Raises:
-        InputError: for a URL.
-    """
+    """Return a local path; InputError for a URL, in which ``what`` names it."""
     if isinstance(text, StorePath) or scheme_of(str(text)) is not None:
         raise InputError(f"expected a local path for {what}, got {shown(str(text))}; write it here and copy it there")
     return Path(text)
 
 
 def sha256_of(path: AnyPath) -> str:
-    """Return the hex SHA-256 of a file's bytes, local or in a store; an empty text without a file."""
+    """Return the hex SHA-256 of a file's bytes, local or in a store; empty without a file."""
     if isinstance(path, Path):
         return file_sha256(path)
     if not path.is_file():
@@ -352,7 +333,7 @@ def _system(url: str) -> tuple[Any, str]:
 
 
 def _has_bucket(system: Any, bucket: str) -> bool:
-    """Whether there is a bucket; of Google's, listing may be allowed where looking at the bucket itself is not."""
+    """Return whether a bucket exists; in Google's store, listing may be allowed when getting the bucket is not."""
     if "gs" not in system.protocol:
         return bool(system.exists(bucket))
     try:

@@ -1,4 +1,4 @@
-"""WebDataset shards (.tar): images and the members that go with them -> rows."""
+"""From WebDataset shards (.tar) to rows: images and their sidecar members."""
 
 import json
 import re
@@ -29,11 +29,7 @@ Scalar = str | int | float | bool | None
 
 
 class Sidecars:
-    """Values of one shard's rows, in row order.
-
-    Args:
-        place: the shard.
-    """
+    """Values of one shard's rows, in row order, from members such as `.json` and `.cls`."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -75,7 +71,7 @@ class Sidecars:
             return {}
 
     def columns(self) -> dict[str, pa.Array]:
-        """Return one array a column, each as long as the rows that were added."""
+        """Return one array per column, with one value per added row."""
         return {name: _array(values) for name, values in self._values.items()}
 
 
@@ -93,7 +89,7 @@ def _scalars(value: Any) -> dict[str, Scalar]:
 
 
 def _array(values: list[Scalar]) -> pa.Array:
-    """Return the values as bool, int64, float64 or, if mixed, string; only nulls as null."""
+    """Return the values as bool, int64, float64 or, if mixed, string; null if all are null."""
     kinds = {type(value) for value in values if value is not None}
     if int in kinds and any(type(value) is int and value not in _INT64 for value in values):
         kinds.add(str)
@@ -118,18 +114,15 @@ def _text(value: Scalar) -> str | None:
 def combine(
     shards: list[dict[str, pa.Array]], lengths: list[int], taken: set[str]
 ) -> tuple[dict[str, pa.ChunkedArray], dict[str, str]]:
-    """Combine the shards' columns: their union, in order of appearance.
+    """Combine the shards' columns: their union, in order of appearance; return them, and the renamed ones.
 
-    A column whose type differs from shard to shard becomes float64 where all are numbers, else string. A
-    column whose name is taken gets `source_` in front, as often as it takes.
+    A column whose type differs between shards becomes float64 if all are numbers, else string. A taken name gets the
+    prefix `source_`, repeatedly if needed.
 
     Args:
-        shards: what `Sidecars.columns` returned for each.
+        shards: results of `Sidecars.columns`.
         lengths: number of rows of each.
         taken: names that the columns may not have.
-
-    Returns:
-        The columns, and those that were renamed.
     """
     kinds: dict[str, set[pa.DataType]] = {}
     for columns in shards:
@@ -170,7 +163,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 class _Gathered:
-    """Rows of all shards being collected; numbers are arrays, text goes to Arrow shard by shard."""
+    """Rows of all shards during indexing; numbers are arrays, text goes to Arrow shard by shard."""
 
     def __init__(self) -> None:
         self.tables: list[pa.Table] = []  # key, uri, and where the bytes are: shard, offset, size
@@ -259,7 +252,7 @@ class _Gathered:
         self.n_rows += len(rows)
 
     def __str__(self) -> str:
-        """Return the left-out entries, for display."""
+        """Return the skipped entries, for display."""
         parts = []
         if n := self.suffixes.total():
             parts.append(f"{counted(n, 'member')} of other kinds ({count_suffixes(self.suffixes)})")
@@ -274,7 +267,7 @@ class _Gathered:
 
 
 def _begins_like_an_image(file: BinaryIO, member: Member) -> bool:
-    """Look into a member without a known suffix: its first bytes follow the header."""
+    """Return whether a member without a known suffix is an image, by its first bytes."""
     file.seek(member.offset)
     return begins_like_an_image(file.read(min(HEAD, member.size)))
 
@@ -282,9 +275,9 @@ def _begins_like_an_image(file: BinaryIO, member: Member) -> bool:
 def open_tars(places: list[Place], options: SourceOptions) -> MemoryManifest:
     """Open WebDataset shards.
 
-    A row is an image member, by its suffix or, where it has none, by its first bytes; its key is its name up to the
-    first dot of the last component, with the rest of the name added when a sample has several images. `.cls` becomes
-    the column `label`, `.txt` the column `text`, the top-level scalars of `.json` their own columns.
+    A row is an image member, by its suffix or, without one, by its first bytes. Its key is its name up to the first dot
+    of the last component, with the rest of the name added if a sample has several images. `.cls` becomes the column
+    `label`, `.txt` the column `text`, and the top-level scalars of `.json` become columns.
 
     Args:
         places: the shards, in order.

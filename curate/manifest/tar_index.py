@@ -24,7 +24,7 @@ _HOSTILE = (tarfile.TarError, ValueError, OverflowError, RecursionError, struct.
 
 @dataclass(frozen=True)
 class Member:
-    """One regular file inside a tar: its name as a key, where its data start, and their size in bytes."""
+    """One regular file inside a tar: its name as a key, offset and size of its data in bytes."""
 
     name: str
     offset: int
@@ -33,7 +33,7 @@ class Member:
 
 @dataclass
 class Contents:
-    """Entries other than regular files that indexing met."""
+    """Entries other than regular files found by indexing."""
 
     links: int = 0  # symbolic and hard links, devices, FIFOs, sparse files
     cut_off: str = ""  # name of the member in whose data the file ends
@@ -58,12 +58,12 @@ def members(place: Place, file: BinaryIO, contents: Contents) -> Iterator[Member
 
     Args:
         place: the tar, for messages and its size.
-        file: it, open for reading.
-        contents: is filled with what was not listed. A tar that ends inside a member's data still lists that
-            member (reading it fails), and says so here.
+        file: the tar, open for reading.
+        contents: skipped entries are counted here. If the tar ends inside a member's data, the member is still listed
+            (reading it fails), and this is recorded.
 
     Raises:
-        InputError: if it is compressed, no tar, or has a header that is not one.
+        InputError: if it is compressed, not a tar, or has an invalid header.
     """
     _refuse_compressed(place, file)
     try:
@@ -123,7 +123,7 @@ def read_member(shard: str, name: str, max_bytes: int, reach: Reach) -> bytes:
     """Return the bytes of a member named by a uri `shard.tar::name`.
 
     Raises:
-        ReadError: "missing" if there is no such shard or member, "refused" beyond ``reach``; else as `Place.read`.
+        ReadError: "missing" if the shard or member does not exist, "refused" beyond ``reach``; else as `Place.read`.
         CredentialsError: as `Place.read`.
     """
     if why := reach.bars(shard):

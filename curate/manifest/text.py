@@ -28,11 +28,11 @@ def read_text(path: Path, *, what: str, most: int | None = None) -> str:
 
     Args:
         path: a regular file.
-        what: what it should be, for messages, such as "a CSV file".
-        most: bytes of it; 1 GiB where it is None.
+        what: kind of file for messages, such as "a CSV file".
+        most: bound on its bytes; None for 1 GiB.
 
     Raises:
-        InputError: if it is missing, no regular file, too large, or in another encoding.
+        InputError: if it is missing, not a regular file, too large, or in another encoding.
     """
     return decoded(read_bytes(path, what=what, most=most), what=what, where=str(path))
 
@@ -75,7 +75,7 @@ def read_json(path: Path, *, what: str, most: int | None = None) -> Any:
     """Return a JSON file; names that repeat inside an object, NaN and infinity are refused.
 
     Raises:
-        InputError: as `read_text`; if it is no JSON, nested too deeply, or holds too many values.
+        InputError: as `read_text`; if it is not JSON, nested too deeply, or has too many values.
     """
     return parse_json(read_text(path, what=what, most=most), where=str(path), what=what)
 
@@ -93,7 +93,7 @@ def parse_json(text: str, *, where: str, what: str) -> Any:
 
 
 def check_values(text: str, where: str) -> None:
-    """Refuse JSON text with too many values, before parsing."""
+    """Raise InputError for JSON text with too many values, before parsing."""
     n_values = text.count(",") + text.count("[") + text.count("{")
     if n_values > MOST_VALUES:
         raise InputError(f"expected at most {MOST_VALUES:,} values in {where}, got about {n_values:,}; export fewer")
@@ -113,7 +113,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def to_json_list(values: Iterable[Any]) -> bytes:
-    """Return a JSON list in UTF-8, one value a line: quick to write, and a reviewer can find a line."""
+    """Return a JSON list in UTF-8, one value per line: fast to write, and easy to search."""
     return b"[\n" + b",\n".join(to_json(value, indent=None)[:-1] for value in values) + b"\n]\n"
 
 
@@ -123,7 +123,7 @@ def to_json(value: Any, *, indent: int | None = 1) -> bytes:
 
 
 def guarded(text: str) -> str:
-    """Return a text cell that no spreadsheet runs as a formula: with a leading `'` if it might.
+    """Return a text cell that no spreadsheet runs as a formula: with a leading `'` if it could.
 
     >>> guarded("=1+1"), guarded("'=1"), guarded("-"), guarded("a=b"), guarded("'a")
     ("'=1+1", "''=1", "'-", 'a=b', "'a")
@@ -132,7 +132,7 @@ def guarded(text: str) -> str:
 
 
 def unguarded(text: str) -> str:
-    """Return the argument of `guarded`.
+    """Return the text from which `guarded` made a cell.
 
     >>> unguarded("'=1+1"), unguarded("''=1"), unguarded("'a")
     ('=1+1', "'=1", "'a")
@@ -141,12 +141,7 @@ def unguarded(text: str) -> str:
 
 
 def csv_lines(lines: Iterable[Iterable[Any]], *, end: str = "\r\n") -> str:
-    """Return lines of CSV; no text in a cell is a formula to a spreadsheet.
-
-    Args:
-        lines: cells of each; null is empty.
-        end: of a line.
-    """
+    """Return lines of CSV from rows of cells, guarded against formulas; null is empty; ``end`` is the line end."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator=end)
     writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in cells] for cells in lines)

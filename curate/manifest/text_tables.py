@@ -1,4 +1,4 @@
-"""CSV and JSON lines -> an Arrow table, with no value changed on the way."""
+"""From CSV and JSON lines to an Arrow table, without changing values."""
 
 import re
 from collections.abc import Collection
@@ -40,20 +40,19 @@ _DECIMAL = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 def read_csv(data: bytes, where: str, *, expects: Collection[str] = (), names_only: Collection[str] = ()) -> pa.Table:
     """Parse CSV with a header, as programs and spreadsheets write it.
 
-    The text is UTF-8, or UTF-16 with a byte order mark. Cells are separated by commas, semicolons, tabs or `|`: what
-    the first line `sep=;` says, else what gives a column that is expected, else what the header holds.
-    A column is int64 if every cell that is not empty is a whole number in its usual form (so `007` stays
-    text), float64 if every such cell is a decimal number, bool if all are `true` or `false`, and text
-    otherwise. Empty cells are null, and text that `guarded` marked for spreadsheets is what it was before.
+    The text is UTF-8, or UTF-16 with a byte order mark. The separator is a comma, semicolon, tab or `|`: by a first
+    line `sep=;`, else the one that gives an expected column, else the one in the header. A column is int64 if every
+    non-empty cell is an integer in canonical form (`007` stays text), float64 if every such cell is a decimal number,
+    bool if all are `true` or `false`, and text otherwise. Empty cells are null; the mark of `guarded` is removed.
 
     Args:
-        data: the file.
+        data: bytes of the file.
         where: its name, for messages.
-        expects: names of columns, in lower case, one of which the file should have.
-        names_only: columns that hold names, which are never taken for decimals or truth values.
+        expects: lower-case column names, one of which the file should have.
+        names_only: columns of names, which are never converted to decimals or booleans.
 
     Raises:
-        InputError: if the text cannot be parsed; holds the parser's reason.
+        InputError: if the text cannot be parsed; contains the parser's reason.
     """
     text = decoded(data, what="CSV with a header", where=where)
     if "\0" in text[:_PEEK]:
@@ -91,7 +90,7 @@ def _delimited(text: str, where: str, expects: Collection[str]) -> tuple[str, st
 def _names(data: bytes, reading: pa.csv.ReadOptions, parsing: pa.csv.ParseOptions) -> list[str]:
     """Return the names in the header of a sheet.
 
-    They are read with some first lines, or with all where these make no sheet, for a quoted cell was cut.
+    Parsed with a few first lines, or with all if that fails because a quoted cell was cut.
     """
     first = data[: data.rfind(b"\n", 0, _FIRST) + 1]
     if len(data) > _FIRST and first:
@@ -119,7 +118,7 @@ def read_jsonl(data: bytes, where: str) -> pa.Table:
     """Parse JSON lines: one object per line; nested values become structs and lists; text stays text.
 
     Raises:
-        InputError: if a line is not an object, or a column changes its type; holds the parser's reason.
+        InputError: if a line is not an object, or a column changes its type; contains the parser's reason.
     """
     if data.lstrip()[:1] == b"[":
         raise InputError(f"expected one JSON object a line in {where}, got one array; write it as JSON lines")
@@ -138,7 +137,7 @@ def read_jsonl(data: bytes, where: str) -> pa.Table:
 
 
 def _check_depth(data: bytes, where: str) -> None:
-    """Refuse values nested so deeply that Arrow's reader, which calls itself for each level, ends the process."""
+    """Refuse deeply nested values, since Arrow's recursive reader would crash the process."""
     start = depth = inside = 0
     while start < len(data):
         stop = data.find(b"\n", start + _DEPTH_BLOCK) + 1 or len(data)
@@ -157,7 +156,7 @@ def _check_depth(data: bytes, where: str) -> None:
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:
-    """Arrow takes text that looks like a date for a time; ask for text instead, at any depth."""
+    """Return a type with text instead of times, at any depth: Arrow infers times from text like dates."""
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_struct(kind):
@@ -176,18 +175,18 @@ def open_text_table(
     identity: str,
     reach: Reach = Reach(),  # noqa: B008 (it is frozen)
 ) -> MemoryManifest:
-    """Make a manifest of a table with a path or URL column.
+    """Return a manifest of a table with a path or URL column.
 
     Args:
         table: as read.
-        options: everything but the folder's options is used.
-        root: absolute path or URL where relative paths start.
-        name: the file's name; numbered rows are called after it.
-        identity: goes into the digest.
-        reach: how far paths and URLs may lead.
+        options: all except the folder options are used.
+        root: absolute path or URL to which relative paths refer.
+        name: the file's name; numbered rows are named after it.
+        identity: added to the digest.
+        reach: where paths and URLs may lead.
 
     Raises:
-        InputError: if it has no rows, no path column, bad or repeated keys, or schemes alone that are not opened.
+        InputError: if it has no rows, no path column, invalid or repeated keys, or only unsupported schemes.
         MissingExtraError: if the driver of a scheme is not installed.
     """
     first = next(filter(is_image_name, table.column_names), None)

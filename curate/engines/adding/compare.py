@@ -1,4 +1,4 @@
-"""A table compared with its present source: known, new, changed and gone rows."""
+"""A table compared with its current source: known, new, changed and removed rows."""
 
 import hashlib
 from collections.abc import Iterable
@@ -33,24 +33,24 @@ LOCAL = r"^(?:file://|(?:[^:]|:[^/]|:/[^/])*$)"  # what is no URL of elsewhere
 
 @dataclass
 class Comparison:
-    """A table of N rows next to a source of M.
+    """A table of N rows compared with a source of M rows.
 
     Attributes:
         at: row of the table with the key of each row of the source, shape (M,); -1 for none.
-        sizes: of the files of the source, in bytes, shape (M,); -1 where unknown.
-        times: of their last change, in ns, shape (M,); -1 where unknown.
+        sizes: of the source files, in bytes, shape (M,); -1 if unknown.
+        times: modification times of the source files, in ns, shape (M,); -1 if unknown.
         score: whether a row of the source is to be scored, shape (M,).
-        absent: whether the file of a row of the source was there and is gone, shape (M,).
+        absent: whether the file of a row of the source was removed, shape (M,).
         gone: rows of the table whose key the source no longer has, increasing.
-        renamed: whether a row of the source has the bytes of a row of the table that had another key, shape (M,).
-        edited: whether the user's columns of a known image are others than in the table, shape (M,).
-        n_new: rows to score that are new.
-        n_changed: those whose image changed, or is back.
-        n_again: those that failed before, and would not fail in the same way now.
-        n_gone: images that are gone since.
+        renamed: whether a row of the source has the bytes of a table row with another key, shape (M,).
+        edited: whether user columns of a known image differ from the table, shape (M,).
+        n_new: new rows to score.
+        n_changed: rows to score whose image changed, or is back.
+        n_again: rows to score that failed before, and would not fail in the same way now.
+        n_gone: removed images.
         n_touched: known images whose file has another time, and the same bytes.
-        uris: where the images of the source are, shape (M,); None if each known one is where the table has it.
-        notes: notes for the user.
+        uris: current locations of the images, shape (M,); None if all known ones are unchanged.
+        notes: for the user.
     """
 
     at: NDArray[np.int64]
@@ -71,12 +71,12 @@ class Comparison:
 
     @property
     def todo(self) -> NDArray[np.int64]:
-        """Return the rows of the source that are to be scored, increasing."""
+        """Return the rows of the source to score, increasing."""
         return np.flatnonzero(self.score)
 
     @property
     def differs(self) -> bool:
-        """Return whether the table is to be written again."""
+        """Return whether the table must be written again."""
         rewritten = self.score.any() or self.renamed.any() or self.edited.any()
         return bool(rewritten or self.n_gone or self.n_touched or self.uris is not None)
 
@@ -137,17 +137,17 @@ class _Known:
 
 
 def compare(table: Table, setup: RunSetup) -> Comparison:
-    """Return which rows of a source are known to a table, which are new, changed or gone.
+    """Return which rows of a source are known to a table, and which are new, changed or removed.
 
-    Another size of a file is another image. Another time may be: its digest decides. A new or changed file with the
-    bytes of a row that lost its key is that image under another name.
+    A file of another size is another image; a file of another time is one if its digest differs. A new or changed file
+    with the bytes of a row that lost its key is that image, renamed.
 
     Args:
         table: scored.
-        setup: its source now, and how images are read again.
+        setup: its current source, and how images are read.
 
     Raises:
-        InputError: if no key is in common, or more than half of the images are gone: it is hardly the same source.
+        InputError: if no key is in common, or more than half of the images were removed, which suggests another source.
     """
     known, manifest, retry = _Known.of(table), setup.opened.manifest, setup.request.retry
     at, sizes, times, is_local, uris = _matched(known.keys, manifest)
@@ -219,7 +219,7 @@ def differ(now: pa.ChunkedArray, then: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def wider(stored: pa.Field, source: pa.Schema) -> pa.Field:
-    """Return a field of a table with the type of the source, if the field is empty, or holds smaller numbers.
+    """Return a table field with the type of the source's, if the field is empty or has narrower numbers.
 
     >>> wider(pa.field("weight", pa.int64()), pa.schema([("weight", pa.float64())])).type
     DataType(double)
@@ -235,7 +235,7 @@ def wider(stored: pa.Field, source: pa.Schema) -> pa.Field:
 
 
 def as_stored(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table) -> pa.Array | pa.ChunkedArray:
-    """Return values as the type of a field of a table; InputError if it cannot hold them."""
+    """Return values with the type of a field of a table; InputError if it cannot represent them."""
     if values.type == field.type:
         return values
     try:
@@ -248,9 +248,9 @@ def as_stored(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table)
 
 
 def _find_renamed(setup: RunSetup, known: _Known, changed: NDArray[np.bool_], comparison: Comparison) -> None:
-    """Find new and changed files with the bytes of rows that lost their keys, and match them to these rows.
+    """Match new and changed files to rows that lost their keys, by their bytes.
 
-    Only files of the same size are read. Of equal rows the first goes to the first of the equal files.
+    Only files of equal size are read. Of identical rows the first is matched to the first identical file.
     """
     lost = np.r_[comparison.gone, comparison.at[changed]]
     lost = lost[known.has_digest[lost] & ~np.isin(known.status[lost], [GONE, *setup.request.retry])]
@@ -276,14 +276,14 @@ def _find_renamed(setup: RunSetup, known: _Known, changed: NDArray[np.bool_], co
 
 
 def _both(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return where both are known."""
+    """Return where both are known (not -1)."""
     return (a != UNKNOWN) & (b != UNKNOWN)
 
 
 def _matched(
     keys: pa.Array, manifest: Manifest
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], pa.ChunkedArray]:
-    """The table's row for each row of the source, sizes and times of files, whether these are local, and URIs."""
+    """Return the table row of each source row, sizes and times of files, whether they are local, and URIs."""
     source_keys, uris, files, local = [], [], [], []
     for start in range(0, manifest.n_rows, STEP):
         stop = min(start + STEP, manifest.n_rows)
@@ -299,7 +299,7 @@ def _matched(
 
 
 def _missing(at: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """The rows of a table that no row of the source has."""
+    """Return the rows of a table that no row of the source has."""
     is_matched = np.zeros(n, bool)
     is_matched[at[at >= 0]] = True
     return np.flatnonzero(~is_matched)
@@ -319,7 +319,7 @@ def _refuse_other(table: Table, manifest: Manifest, comparison: Comparison, n_im
 
 
 def _digests(setup: RunSetup, rows: NDArray[np.int64], block: int) -> Iterable[tuple[NDArray[np.int64], list[str]]]:
-    """Yield rows of a source in batches, with the digest of each image; an empty text if it cannot be read."""
+    """Yield rows of a source in batches, with the digest of each image; empty if it cannot be read."""
     manifest = setup.opened.manifest
     with ThreadPoolExecutor(setup.request.options.workers) as pool:
         for first in range(0, len(rows), block):
@@ -336,7 +336,7 @@ def _digest_of(read: Reader) -> str:
 
 
 def _other_bytes(setup: RunSetup, rows: NDArray[np.int64], was: _Known, comparison: Comparison) -> NDArray[np.bool_]:
-    """Return which rows of a source have another image than the table records; unreadable images count as unchanged."""
+    """Return which rows of a source have other bytes than the table records; unreadable images count as unchanged."""
     other = np.zeros(len(comparison.at), bool)
     unreadable = 0
     if len(rows):
@@ -351,7 +351,7 @@ def _other_bytes(setup: RunSetup, rows: NDArray[np.int64], was: _Known, comparis
 
 
 def _check_sample(table: Table, setup: RunSetup, rows: NDArray[np.int64], was: _Known) -> None:
-    """Refuse a source whose keys now belong to other images, as row numbers do after an insertion."""
+    """Refuse a source whose keys now belong to other images, such as row numbers after an insertion."""
     if not len(rows):
         return
     sample = np.unique(rows[np.linspace(0, len(rows) - 1, SAMPLE).astype(int)])

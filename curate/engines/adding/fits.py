@@ -1,7 +1,7 @@
-"""The frozen fit of a table, which scores later rows on the scale of the rows it was fitted to.
+"""The frozen fit of a table, which scores added rows on the scale of the rows to which it was fitted.
 
-A fit follows from the rows that it was made of, and is made again from them the first time that rows are added: then it
-is kept next to the table, as NAME.parquet.fit, for later an image may have changed or gone.
+A fit is determined by its rows. When rows are first added, it is recomputed from them and stored next to the table, as
+NAME.parquet.fit, since images may later change or be removed.
 """
 
 import copy
@@ -48,12 +48,12 @@ def fit_path(out: AnyPath) -> AnyPath:
 
 
 def frozen_fit(table: Table) -> DatasetFit | None:
-    """Return the fit of a table: the one stored next to it, or a new one, which is then stored.
+    """Return the fit of a table: the stored one, or a recomputed one, which is then stored; None if there is none.
 
-    None where the table has none, or where it cannot be made again: of labels, or after its rows changed.
+    None also if it cannot be recomputed: from labels, or after its rows changed.
 
     Raises:
-        InputError: if something else lies where the fit is to be kept.
+        InputError: if something else is at the path of the fit.
     """
     about = table.metadata.get("fit")
     if FITTED not in table.schema.names or not isinstance(about, Mapping):
@@ -70,23 +70,18 @@ def frozen_fit(table: Table) -> DatasetFit | None:
 
 
 def identity_of(about: Mapping[str, Any]) -> str:
-    """Return a digest of a table's record of its fit, without rows scored by it later."""
+    """Return a digest of a table's record of its fit, without rows that it scored later."""
     noted = {name: value for name, value in about.items() if name != JUDGED}
     return hashlib.sha256(json.dumps(noted, sort_keys=True).encode()).hexdigest()
 
 
 def is_of_scoring(about: object) -> bool:
-    """Return whether a fit is one that ``curate score`` made, and can make again."""
+    """Return whether a fit was made by ``curate score``, which can recompute it."""
     return not isinstance(about, Mapping) or set(about) <= OF_SCORING | {JUDGED}
 
 
 def judged(fit: DatasetFit, part: Table) -> tuple[dict[str, pa.Array], int]:
-    """Return the columns of a fit for each row of a table, and how many rows lie outside of the fitted dataset.
-
-    Args:
-        fit: frozen.
-        part: scored by the same model.
-    """
+    """Return the columns of a frozen fit for each row of a table, and the number of rows outside of its dataset."""
     names = fit.junk.names if fit.junk is not None else ()
     absent = np.ones(part.n_rows, bool)
     values: dict[str, NDArray[Any]] = {}
@@ -106,7 +101,7 @@ def judged(fit: DatasetFit, part: Table) -> tuple[dict[str, pa.Array], int]:
 
 
 def _made_again(table: Table, about: Mapping[str, Any]) -> DatasetFit | None:
-    """The fit of the present rows of a table, if it is the recorded one."""
+    """Return the fit of the present rows of a table, if it equals the recorded one."""
     scored = is_of_scoring(about)
     if not scored and (about.get("labels") or about.get("embedding")):
         return None
@@ -168,7 +163,7 @@ def _not_ours(path: AnyPath, why: str) -> InputError:
 
 
 def words_on(lacking: Sequence[str], is_judged: bool, rows: str) -> list[str]:
-    """Return a line on each kind of columns that added rows lack."""
+    """Return a line on each kind of column that added rows lack."""
     calibrated = [name for name in lacking if name in ERROR_COLUMNS]
     fitted = [name for name in lacking if describe(name) is not CUSTOM and name not in calibrated]
     lines = []

@@ -27,9 +27,9 @@ class Order:
     """The origin of each of L rows of a new table.
 
     Attributes:
-        old: row of the table of before, shape (L,); -1 for none.
-        source: row of the source, shape (L,); -1 for an image that is gone.
-        scored: row among those that were scored, shape (L,); -1 for none.
+        old: row of the previous table, shape (L,); -1 for none.
+        source: row of the source, shape (L,); -1 for a removed image.
+        scored: row among the newly scored ones, shape (L,); -1 for none.
     """
 
     old: NDArray[np.int64]
@@ -41,11 +41,9 @@ class Order:
 
     @classmethod
     def of(cls, comparison: Comparison, scored: NDArray[np.int64]) -> "Order":
-        """Return the order of the source; a gone row stays after its predecessor.
+        """Return the order of the source; a removed row stays after its predecessor.
 
-        Args:
-            comparison: what is known, new and gone.
-            scored: rows of the source in the order in which they were scored.
+        ``scored`` are rows of the source in scoring order.
         """
         n, n_old = len(comparison.at), int(max(comparison.at.max(initial=-1), comparison.gone.max(initial=-1))) + 1
         place = np.full(n_old, -1)  # in the source, of each row of the table
@@ -66,23 +64,23 @@ class Order:
 
 
 class Merged:
-    """A table being written: unchanged rows, newly scored rows, and rows whose image is gone.
+    """A table being written: unchanged rows, newly scored rows, and rows of removed images.
 
     Args:
-        table: of before.
-        part: what was scored; None for nothing.
-        columns: of what was scored that are no columns of its files: name -> one value a row.
+        table: the previous one.
+        part: newly scored rows; None for none.
+        columns: of these rows, in addition to its files: name -> one value per row.
         order: of the rows.
         comparison: of the table with its source.
         manifest: the source.
-        without: columns of before that are left out.
+        without: omitted columns of the previous table.
 
     Attributes:
         schema: of the new table.
-        lacking: columns of before that rows that were scored do not have, and the types do not show.
+        lacking: columns of the previous table that new rows lack, if types do not show it.
 
     Raises:
-        InputError: for a column of the user's whose values now are of another type.
+        InputError: for a user column that changed its type.
     """
 
     def __init__(
@@ -178,7 +176,7 @@ class Merged:
     def _mtimes(
         self, before: pa.Table, is_old: NDArray[np.bool_], is_gone: NDArray[np.bool_], source: NDArray[np.int64]
     ) -> pa.Array:
-        """Return the times of the files now, and the former times of files that are gone."""
+        """Return the current times of files, and the previous times of removed files."""
         times = self._comparison.times
         now = np.where(is_gone, UNKNOWN, times[source.clip(0)] if len(times) else UNKNOWN)
         if MTIME in before.column_names:

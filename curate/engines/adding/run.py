@@ -52,7 +52,7 @@ GROWN = "grown.parquet"  # in the folder of the run: the table before its fitted
 
 @dataclass(frozen=True)
 class _State(RunSetup):
-    """An addition under way."""
+    """The state of an addition."""
 
     table: Table
     comparison: Comparison
@@ -64,13 +64,13 @@ def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog
     """Score new and changed images of a table's source, and write the table again with them.
 
     Args:
-        request: what is to be added.
+        request: of the addition.
         table: at its output.
-        engine: at the ready.
-        events: the log of the run.
+        engine: ready to score.
+        events: log of the run.
 
     Raises:
-        InputError: for a source or an option that is not the table's; the table is as it was then.
+        InputError: for a source or an option that does not match the table's, which is then unchanged.
     """
     if request.out.suffix != ".parquet" and not isinstance(request.out, Path):
         raise InputError(
@@ -115,7 +115,7 @@ def _other_columns(table: Table, now: Sequence[str]) -> list[str]:
 
 
 def _was_never_fitted(table: Table, setup: RunSetup) -> bool:
-    """Return whether a table lacks fitted scores because it held too few images: no decision depends on them then."""
+    """Return whether a table lacks fitted scores because it had too few images; decisions then ignore them."""
     return (
         setup.opened.fits
         and setup.request.out.suffix == ".parquet"
@@ -144,7 +144,7 @@ def _refuse_moved(table: Table) -> None:
 
 
 def _nothing(state: _State) -> ScoreResult:
-    """Return the result if nothing is new; leftovers of a run interrupted at its very end are removed."""
+    """Return the result if nothing is new; removes leftovers of a run interrupted at its very end."""
     clear(state.work, state.request.out, lambda of: bool(of.get("add")) or of == state.table.metadata["settings"])
     state.request.options.announce(f"nothing new: {state.request.out} is unchanged")
     return state.nothing_done(state.table, state.notes)
@@ -165,9 +165,9 @@ def _score(state: _State, engine: Engine, events: RunLog) -> ScoreRun:
 
 
 def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[np.int64]]:
-    """Return the finished shards whose rows all still have to be scored, from the same files and values: shard -> rows.
+    """Return the rows of finished shards that all still need scoring, from the same files and values, by shard.
 
-    The source may have grown since they were scored: then the other rows are divided among the other shards.
+    If the source grew since they were scored, the other rows are divided among the other shards.
     """
     todo, size, manifest = state.comparison.todo, state.settings.shard_size, state.opened.manifest
     fields = [field for field in manifest.schema if field.name not in (KEY, URI)]
@@ -232,7 +232,7 @@ def _publish(state: _State, run: ScoreRun) -> Counter[str]:
 
 
 def _judged(state: _State, part: Table | None) -> dict[str, pa.Array]:
-    """Return the columns of the table's fit for the scored rows; the fit is stored before any row is dropped."""
+    """Return the columns of the table's fit for the scored rows; stores the fit before any row is dropped."""
     table = state.table
     if FITTED not in table.schema.names or state.opened.fit is not None or not (part or state.comparison.n_gone):
         return {}
@@ -247,7 +247,7 @@ def _judged(state: _State, part: Table | None) -> dict[str, pa.Array]:
 
 
 def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]:
-    """Return the metadata of the new table: with the present input and a record of the addition."""
+    """Return the metadata of the new table: with the current input and a record of the addition."""
     before, comparison = state.table.metadata, state.comparison
     note = {
         "new": comparison.n_new,
@@ -281,7 +281,7 @@ def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]
 
 
 def _all_classes(before: object, state: _State) -> dict[str, list[str]]:
-    """Return the classes of a table with those that are new at the end, so that class numbers do not change."""
+    """Return a table's classes followed by new ones, so that class numbers do not change."""
     known = {name: list(names) for name, names in before.items()} if isinstance(before, dict) else {}
     for name, names in classes_of(state.opened.manifest).items():
         before_names = set(known.get(name, ()))
@@ -302,7 +302,7 @@ def _write(target: Path, merged: Merged, metadata: dict[str, Any], statuses: Cou
 
 
 def _write_folder(state: _State, merged: Merged, metadata: dict[str, Any], statuses: Counter[str]) -> None:
-    """Write the table as a folder of parts, which takes the name of the old one when it is whole."""
+    """Write the table as a folder of parts, which replaces the old one when it is complete."""
     with AtomicFolder(require_local(state.request.out), overwrite=True) as folder:
         place = folder.temporary
         text = json.dumps({"fingerprint": metadata["settings"], "metadata": metadata}, indent=1)

@@ -1,4 +1,4 @@
-"""How a table was scored, as options of a run that adds to it."""
+"""The settings by which a table was scored, as options of a run that adds to it."""
 
 from collections.abc import Mapping, Set
 from dataclasses import fields, replace
@@ -36,7 +36,7 @@ RELEASES = {"curate", "torch", "pillow", "torchvision", "openvino", "compiler", 
 
 
 def request_of(model: str | Path, options: SourceOptions) -> dict[str, Any]:
-    """Return a request as a table records it, as plain JSON: the model as named, and options that are not defaults."""
+    """Return a request as a table records it, as JSON: the model as named, and options that are not defaults."""
     default = SourceOptions()
     noted = {name: getattr(options, name) for name in READING if getattr(options, name) != getattr(default, name)}
     if options.root is not None and scheme_of(options.root) is None:
@@ -45,12 +45,12 @@ def request_of(model: str | Path, options: SourceOptions) -> dict[str, Any]:
 
 
 def settings_as_scored(table: Table, settings: ScoreSettings, typed: Set[str]) -> ScoreSettings:
-    """Return the settings of a table, with the typed ones over them; ``refuse_contradiction`` compares them.
+    """Return the settings of a table, overridden by the typed ones; ``refuse_contradiction`` compares them.
 
     Args:
         table: scored.
         settings: of the request.
-        typed: names of its fields that were given.
+        typed: names of the given fields.
 
     Raises:
         InputError: for a table whose settings cannot be used.
@@ -75,10 +75,10 @@ def settings_as_scored(table: Table, settings: ScoreSettings, typed: Set[str]) -
 
 
 def options_as_scored(table: Table, options: SourceOptions, typed: Set[str]) -> SourceOptions:
-    """Return the options by which the source of a table was read.
+    """Return the options with which the source of a table was read.
 
     Raises:
-        InputError: for one that is given and contradicts them, or a limit.
+        InputError: for a typed option that contradicts them, or a limit.
     """
     if options.limit is not None:
         raise InputError("--add reads the whole source: leave out --limit")
@@ -102,14 +102,14 @@ def options_as_scored(table: Table, options: SourceOptions, typed: Set[str]) -> 
 
 
 def is_labelled_first(table: Table, options: SourceOptions) -> bool:
-    """Return whether classes come from folders now, and a table was scored without classes."""
+    """Return whether classes come from folders now, but a table was scored without classes."""
     request = table.metadata.get(REQUEST)
     was = isinstance(request, Mapping) and request.get(LABELLING, False)
     return options.label_from_folder and not was and LABEL not in table.stored.schema.names
 
 
 def model_as_scored(table: Table, model: str | Path | None) -> str | Path:
-    """Return the model of a table: the one given, the one that the table names, or one that ships.
+    """Return the model of a table: the given one, the one that the table names, or a shipped one.
 
     Raises:
         InputError: if none is given and the table's is not found.
@@ -139,14 +139,14 @@ def typed_fields(options: SourceOptions | ScoreSettings) -> set[str]:
 
 
 def refuse_contradiction(table: Table, fingerprint: Mapping[str, Any]) -> dict[str, str]:
-    """Return the releases in which a run differs from the first run of a table: name -> release now.
+    """Return the releases in which a run differs from the first run of a table: name -> current release.
 
     Args:
         table: scored.
-        fingerprint: what decides what the run would write.
+        fingerprint: all that determines the output.
 
     Raises:
-        InputError: for anything else that differs, but for the input.
+        InputError: for any other difference, except the input.
     """
     passed = {"input", *RELEASES}
     before, now = (
