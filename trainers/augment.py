@@ -193,7 +193,7 @@ def noisy(images: Tensor, draw: Draw) -> Tensor:
     sigma, shown = _of_image(draw.log_uniform(8, 160)), _of_image(1.0 - draw.chance(0.3).float())
     is_grey = _of_image(draw.chance(0.3))
     base, side, out = 127.5 + shown * (images - 127.5), images.shape[-1], torch.empty_like(images)
-    for rows, share in _each(draw, NOISE_SHARES):
+    for rows, share in _random_kinds(draw, NOISE_SHARES):
         grains = max(1, round(share * side))
         grain = draw.normal((len(rows), images.shape[1], grains, grains))
         grain = sigma[rows] * torch.where(is_grey[rows], grain[:, :1], grain)
@@ -207,9 +207,9 @@ def noisy(images: Tensor, draw: Draw) -> Tensor:
 def tiny(images: Tensor, draw: Draw) -> Tensor:
     """Return images reduced to a side of 6 to 24 pixels and enlarged again by a random one of three filters."""
     out, side = images.clone(), images.shape[-1]
-    for rows, small in _each(draw, TINY_SIDES):
+    for rows, small in _random_kinds(draw, TINY_SIDES):
         small = min(small, side)
-        for among, mode in _each(draw.of(len(rows)), ENLARGED_BY):
+        for among, mode in _random_kinds(draw.of(len(rows)), ENLARGED_BY):
             reduced = F.interpolate(images[rows[among]], (small, small), mode="area")
             how = {} if mode == "nearest" else {"align_corners": False}
             out[rows[among]] = F.interpolate(reduced, (side, side), mode=mode, **how)
@@ -222,7 +222,7 @@ def compressed(images: Tensor, draw: Draw) -> Tensor:
     Omits the rounding of pixels and entropy coding, which lose little, and chroma subsampling.
     """
     quality, side, out = draw.uniform(1, 8), images.shape[-1], torch.empty_like(images)
-    for rows, share in _each(draw, JPEG_SHARES):
+    for rows, share in _random_kinds(draw, JPEG_SHARES):
         if len(rows):
             file = _resized(images[rows], max(1, round(share * side)), "bilinear")
             out[rows] = _resized(block_dct(file, 50 / quality[rows]), side, "bilinear")
@@ -252,7 +252,7 @@ def block_dct(images: Tensor, coarseness: Tensor) -> Tensor:
     coarse = ((waves @ blocks @ waves.T) / quanta).round() * quanta
     full_side = side + rest
     back = (waves.T @ coarse @ waves).permute(0, 1, 2, 4, 3, 5).reshape(n, channels, full_side, full_side)
-    y, blue, red = (back[:, at : at + 1, :side, :side] for at in range(3))
+    y, blue, red = (back[:, channel : channel + 1, :side, :side] for channel in range(3))
     red, blue, y = 1.402 * red, 1.772 * blue, y + 128
     green = y - (0.299 * red + 0.114 * blue) / 0.587  # so that the luma is y
     return torch.cat([y + red, green, y + blue], 1).clamp(0, 255)
@@ -285,16 +285,16 @@ DAMAGE: dict[str, Damage] = {  # to add a kind, add a line
 def damaged(images: Tensor, draw: Draw) -> Tensor:
     """Return each image with one random corruption, all kinds equally likely; N may be 0."""
     out = images.float().clone()
-    for rows, kind in _each(draw, tuple(DAMAGE)):
+    for rows, kind in _random_kinds(draw, tuple(DAMAGE)):
         if len(rows):
             out[rows] = DAMAGE[kind](out[rows], draw.of(len(rows)))
     return out
 
 
-def _each(draw: Draw, choices: tuple[Choice, ...]) -> list[tuple[Tensor, Choice]]:
+def _random_kinds(draw: Draw, choices: tuple[Choice, ...]) -> list[tuple[Tensor, Choice]]:
     """Return each choice with the rows that drew it; every row draws one choice uniformly."""
     drawn = (draw.uniform() * len(choices)).long()
-    return [((drawn == at).nonzero().squeeze(1), choice) for at, choice in enumerate(choices)]
+    return [((drawn == index).nonzero().squeeze(1), choice) for index, choice in enumerate(choices)]
 
 
 def _resized(images: Tensor, side: int, mode: str) -> Tensor:

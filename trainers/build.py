@@ -58,11 +58,11 @@ def build(
         heads = {**{name: init.spec.heads[name] for name in kept}, **({} if head is None else {config.method: head})}  # type: ignore[union-attr]
         embedding = embedding_head(config, init)
         made = replace(spec, heads=heads, embedding=embedding)
-        model = _made(lambda: ScoringModel(made, backbone=backbone), config)
+        model = _checked_memory(lambda: ScoringModel(made, backbone=backbone), config)
         for name in kept:
             model.heads[name] = init.heads[name]  # type: ignore[union-attr]
         task = _task(config, model, n_classes, n)
-        method = _made(lambda: kind(settings, task), config)
+        method = _checked_memory(lambda: kind(settings, task), config)
     if method.n_standard < 1:
         raise InputError(
             f"expected {config.method} to take a standard view or more, got n_standard={method.n_standard}"
@@ -90,18 +90,18 @@ def _task(config: TrainConfig, model: ScoringModel, n_classes: int, n: int) -> T
     )
 
 
-def _made(make: Callable[[], M], config: TrainConfig) -> M:
+def _checked_memory(make: Callable[[], M], config: TrainConfig) -> M:
     try:
         return make()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         raise InputError(
-            f"memory ran out for the modules of {config.method} with {_numbers(config.settings)}; lower them (--set)"
+            f"memory ran out for the modules of {config.method} with {_int_texts(config.settings)}; lower them (--set)"
         ) from None
 
 
-def _numbers(settings: Settings) -> str:
+def _int_texts(settings: Settings) -> str:
     return ", ".join(f"{name}={value}" for name, value in vars(settings).items() if type(value) is int)
 
 

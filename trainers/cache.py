@@ -157,23 +157,23 @@ def open_cache(folder: str | Path) -> CachedFeatures:
     about = read_about(folder)
     if about is None:
         raise InputError(f"{folder} is not a cache of features; expected a folder that `curate cache` wrote")
-    missing = [at for at in range(about["epochs"]) if not (folder / epoch_name(at)).is_file()]
+    missing = [number for number in range(about["epochs"]) if not (folder / epoch_name(number)).is_file()]
     if missing:
         raise InputError(
             f"{folder} is incomplete: it holds {about['epochs'] - len(missing)} of {about['epochs']} epochs (the first "
             f"missing is {missing[0]}); repeat its `curate cache` command, which resumes where it stopped"
         )
-    footers = [read_footer(folder, at, about) for at in range(about["epochs"])]
+    footers = [read_footer(folder, number, about) for number in range(about["epochs"])]
     first = footers[0]
-    for at, footer in enumerate(footers):
+    for number, footer in enumerate(footers):
         if (footer["rows"], footer["keys"]) != (first["rows"], first["keys"]):
-            raise damaged(folder / epoch_name(at), "other images than in epoch 0")
+            raise damaged(folder / epoch_name(number), "other images than in epoch 0")
     if not first["rows"]:
         raise damaged(folder / epoch_name(0), "no rows")
     labels, classes, losses, targets = _targets(folder / epoch_name(0), about)
-    for at, footer in enumerate(footers):
+    for number, footer in enumerate(footers):
         if footer["targets"] != targets:
-            raise damaged(folder / epoch_name(at), "other labels or losses than in epoch 0")
+            raise damaged(folder / epoch_name(number), "other labels or losses than in epoch 0")
     made_of = [fingerprint(about), about["epochs"], first["keys"], targets]
     total = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode())
     return CachedFeatures(
@@ -302,7 +302,7 @@ def _targets(path: Path, about: dict[str, Any]) -> tuple[Tensor | None, list[str
     digest = TargetsDigest()
     for batch in table.to_batches():
         digest.update(*(batch.column(name) if name in names else None for name in ("label", "loss")))
-    labels, classes = _numbered(columns["label"]) if "label" in columns else (None, [])
+    labels, classes = _label_indices(columns["label"]) if "label" in columns else (None, [])
     losses = loss_tensor(columns["loss"].to_pylist()) if "loss" in columns else None
     return labels, classes, losses, digest.hexdigest()
 
@@ -312,14 +312,14 @@ def _check_plain(path: Path, file: pq.ParquetFile, name: str) -> None:
     kind = file.schema_arrow.field(name).type
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     fits = pa.types.is_float64(value) if name == "loss" else pa.types.is_string(value) or pa.types.is_integer(value)
-    groups = (file.metadata.row_group(at) for at in range(file.metadata.num_row_groups))
-    every = (group.column(at) for group in groups for at in range(group.num_columns))
+    groups = (file.metadata.row_group(index) for index in range(file.metadata.num_row_groups))
+    every = (group.column(index) for group in groups for index in range(group.num_columns))
     chunks = [chunk for chunk in every if chunk.path_in_schema == name]
     if not fits or any(chunk.compression != "UNCOMPRESSED" or set(chunk.encodings) - STORED for chunk in chunks):
         raise damaged(path, f"a column {name!r} that was not written so")
 
 
-def _numbered(labels: pa.ChunkedArray) -> tuple[Tensor | None, list[str]]:
+def _label_indices(labels: pa.ChunkedArray) -> tuple[Tensor | None, list[str]]:
     """Return the class index of each label and the class names; empty if a label is missing."""
     coded = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
     if coded.null_count or not len(coded):

@@ -180,11 +180,11 @@ def number_labels(labels: Sequence[object] | pa.Array) -> tuple[Tensor, list[str
     """
     if isinstance(labels, pa.Array):
         encoded = labels.dictionary_encode(null_encoding="encode")
-        values, at = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+        values, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     else:
         number = {label: place for place, label in enumerate(dict.fromkeys(labels))}
-        values, at = list(number), np.array([number[label] for label in labels], np.int64)
-    missing = int(np.isin(at, [place for place, label in enumerate(values) if is_missing(label)]).sum())
+        values, codes = list(number), np.array([number[label] for label in labels], np.int64)
+    missing = int(np.isin(codes, [place for place, label in enumerate(values) if is_missing(label)]).sum())
     if missing:
         raise InputError(
             f"{missing} of {len(labels)} images have no label; drop them from the table or list first, or label them"
@@ -192,7 +192,7 @@ def number_labels(labels: Sequence[object] | pa.Array) -> tuple[Tensor, list[str
     order = sorted(range(len(values)), key=lambda place: (str(type(values[place])), values[place]))
     rank = np.empty(len(values), np.int64)
     rank[order] = np.arange(len(values))
-    return torch.from_numpy(rank[at]), [str(values[place]) for place in order]
+    return torch.from_numpy(rank[codes]), [str(values[place]) for place in order]
 
 
 def is_missing(label: object) -> bool:

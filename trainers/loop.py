@@ -150,7 +150,7 @@ def _fit(
     backbone = half.compiled(model.backbone, device, config.precision) if compiled else model.backbone
     views: Views | None = None
     try:
-        per_epoch = sum(map(len, _turns(config, data.n, 0)))
+        per_epoch = sum(map(len, _batches_by_step(config, data.n, 0)))
         views = views_of(data, config, model, method, per_epoch=per_epoch, backbone=backbone, device=device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), keeper.signals:
             return _all_steps(config, data, views, model, method, keeper, monitor)
@@ -176,17 +176,17 @@ def _all_steps(
     optimizer, done = keeper.optimizer, keeper.done
     scale = half.LossScale(next(model.parameters()).device, config.precision, done.scale)
     batch = _Batches(config, data, views, model, method, scale)
-    per_epoch = len(_turns(config, data.n, 0))
+    per_epoch = len(_batches_by_step(config, data.n, 0))
     steps = config.epochs * per_epoch
     of_epoch, of_window = Sums(done.sums, done.n), Sums()
     batch.failures.update(done.failures)
     reported = time.monotonic()
     for epoch in range(done.step // per_epoch, config.epochs):
-        for at, turn in enumerate(_turns(config, data.n, epoch)):
-            step = epoch * per_epoch + at
+        for index, turn in enumerate(_batches_by_step(config, data.n, epoch)):
+            step = epoch * per_epoch + index
             if step < done.step:
                 continue
-            if at == 0:
+            if index == 0:
                 of_epoch = Sums()
             rate = _set_rate(optimizer, config, step, steps)
             optimizer.zero_grad(set_to_none=True)
@@ -204,12 +204,14 @@ def _all_steps(
                 of_window.add(measures)
                 of_epoch.add({**measures, GRADIENT: norm})
             now, last = time.monotonic(), step + 1 == steps
-            if monitor.course is not None and at + 1 == per_epoch:
+            if monitor.course is not None and index + 1 == per_epoch:
                 means = of_epoch.means()
-                _show(Epoch(step + 1, epoch + 1, config.epochs, rate, means, model, done.earlier), monitor.course)
+                _report_epoch(
+                    Epoch(step + 1, epoch + 1, config.epochs, rate, means, model, done.earlier), monitor.course
+                )
                 set_mode(config, model, method)
             if ranks.is_first() and (last or keeper.is_due(now)):
-                batch.hear_of_failures()
+                batch.add_remote_failures()
                 failures = list(batch.failures.items())
                 state = RunState(step + 1, of_epoch.totals(), of_epoch.n, failures, None, scale.to_json(), done.earlier)
                 keeper.keep(state, now, config.lr)
@@ -233,7 +235,7 @@ def _set_rate(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int, 
     return rate
 
 
-def _show(epoch: Epoch, course: Course) -> None:
+def _report_epoch(epoch: Epoch, course: Course) -> None:
     """Pass a finished epoch to the course, with the model in evaluation mode."""
     epoch.model.eval()
     course.add(epoch)
@@ -259,7 +261,7 @@ class _Batches:
             None if values is None else values.to(self.device) for values in (data.labels, data.losses)
         )
 
-    def _seen(self, rows: Tensor, epoch: int, draw: int) -> Seen:
+    def _batch_views(self, rows: Tensor, epoch: int, draw: int) -> Seen:
         """Return the views of a batch; all random numbers are functions of seed and step."""
         seed = self.config.seed * 1_000_003 + draw
         torch.manual_seed(seed + (ranks.group().rank << 40))  # for what a backbone draws, such as dropped paths
@@ -271,7 +273,7 @@ class _Batches:
             ranks.publish("failures", json.dumps(list(self.failures.items())))
         return seen
 
-    def hear_of_failures(self) -> None:
+    def add_remote_failures(self) -> None:
         """Add the failures of other processes."""
         for text in ranks.published("failures"):
             self.failures.update(json.loads(text))
@@ -280,19 +282,19 @@ class _Batches:
         """Add the gradient of a batch, one of ``parts`` of a step; return the measures."""
         config, draw = self.config, step * parts + part
         rows = rows.to(self.device)
-        seen = self._seen(rows, epoch, draw)
+        seen = self._batch_views(rows, epoch, draw)
         rows = rows if seen.rows is None else seen.rows
         losses = None if self.losses is None else self.losses[rows]
         begins_pass = part == 0 and step % (steps // config.epochs) == 0
         self.method.before_step(Batch(rows, losses, step / steps, seen.pixels, begins_pass))
         result = self.method(seen.features, self.head, None if self.labels is None else self.labels[rows])
-        if (wrong := _wrong(result)) is not None:
+        if (wrong := _step_error(result)) is not None:
             raise InputError(f"expected {config.method} to return a Step with {wrong}; repair it")
         self.scale.backward(result.loss / (parts * ranks.group().size))
         return {"loss": result.loss.detach(), **{name: value.detach() for name, value in result.measures.items()}}
 
 
-def _wrong(result: object) -> str | None:
+def _step_error(result: object) -> str | None:
     """Return the expected and the returned type if a method did not return a valid step; None if it did."""
     if not isinstance(result, Step):
         return f"a scalar loss, got {type(result).__name__}"
@@ -340,7 +342,7 @@ def _require_ranks(config: TrainConfig, data: Data) -> None:
 
 def _require_epochs(config: TrainConfig, n: int, keeper: Keeper) -> None:
     """Raise ``InputError`` if a run would end before the epochs that it has completed."""
-    per_epoch = len(_turns(config, n, 0))
+    per_epoch = len(_batches_by_step(config, n, 0))
     if keeper.done.step > config.epochs * per_epoch:
         done = -(-keeper.done.step // per_epoch)
         raise InputError(
@@ -348,7 +350,7 @@ def _require_epochs(config: TrainConfig, n: int, keeper: Keeper) -> None:
         )
 
 
-def _turns(config: TrainConfig, n: int, epoch: int) -> list[list[Tensor]]:
+def _batches_by_step(config: TrainConfig, n: int, epoch: int) -> list[list[Tensor]]:
     """Return the batches of each step of an epoch; batches that do not fill the last step are left out."""
     rows = batches(n, config.batch_size, epoch=epoch, seed=config.seed, stream=config.stream)
     each = config.accumulate

@@ -30,21 +30,21 @@ def hold(images: TrainingSet, device: torch.device) -> Tensor:
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        raise InputError(f"memory ran out on {device}: {_taken(images, device)}; {FEWER}") from None
+        raise InputError(f"memory ran out on {device}: {_image_memory(images, device)}; {FEWER}") from None
 
 
 def ran_out(config: TrainConfig, data: TrainingSet | ImageStream | CachedFeatures, device: torch.device) -> InputError:
     """Return the out-of-memory error, which names the images held on the device or the step as the cause."""
     room = device_memory(device)
     if isinstance(data, TrainingSet) and room is not None and data.pixels.nbytes > MOST_HELD * room:
-        return InputError(f"memory ran out on {device}: {_taken(data, device)}, next to the network; {FEWER}")
+        return InputError(f"memory ran out on {device}: {_image_memory(data, device)}, next to the network; {FEWER}")
     return InputError(
         f"memory ran out on {device} with {config.batch_size} images a step; lower --batch-size, --size "
         "or the number of views, and remove the state of this run, if any"
     )
 
 
-def _taken(images: TrainingSet, device: torch.device) -> str:
+def _image_memory(images: TrainingSet, device: torch.device) -> str:
     room = device_memory(device)
     n, _, height, width = images.pixels.shape
     of = "" if room is None else f" of {room / 1e9:.1f} GB"

@@ -53,10 +53,10 @@ def save_state(
 ) -> None:
     """Save everything that the next step needs; random numbers are functions of seed and step."""
     tensors = {f"module.{name}": value.detach().cpu().contiguous() for name, value in modules.state_dict().items()}
-    for at, parameter in enumerate(_parameters(optimizer)):
+    for index, parameter in enumerate(_parameters(optimizer)):
         for name, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
-                tensors[f"{REMEMBERED}{at}.{name}"] = value.detach().cpu().contiguous()
+                tensors[f"{REMEMBERED}{index}.{name}"] = value.detach().cpu().contiguous()
     _write(path, identity, done, tensors)
 
 
@@ -89,8 +89,8 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
             )
     prefix = "module."
     modules.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
-    for at, parameter in enumerate(_parameters(optimizer)):
-        start = f"{REMEMBERED}{at}."
+    for index, parameter in enumerate(_parameters(optimizer)):
+        start = f"{REMEMBERED}{index}."
         for name, value in ((k.removeprefix(start), v) for k, v in tensors.items() if k.startswith(start)):
             # what belongs to each weight lies where and as the weight does; a count of steps stays on the CPU
             is_count = name == "step"

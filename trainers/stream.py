@@ -146,7 +146,7 @@ class CroppedBatches:
         pending = self._ready.get()
         if isinstance(pending, BaseException):
             raise pending
-        batch = self._finished(pending)
+        batch = self._completed(pending)
         self._room.release()
         return batch
 
@@ -161,7 +161,7 @@ class CroppedBatches:
         try:
             with closing_decoders(), ThreadPoolExecutor(self._workers) as pool:
                 rows: list[int] = []
-                readers = self._images.readers(self._noted(number, rows))
+                readers = self._images.readers(self._recorded_rows(number, rows))
                 try:
                     self._start_all(pool, number, readers, rows)
                 finally:  # what is requested of a store or server ends with its readers
@@ -177,13 +177,13 @@ class CroppedBatches:
             some = list(islice(readers, self._n))
             if self._stopped.is_set():
                 return
-            pending = self._begun(number, rows[: len(some)])
+            pending = self._new_batch(number, rows[: len(some)])
             del rows[: len(some)]
             for start in range(0, len(some), TOGETHER):
                 pending.work.append(pool.submit(self._decode_some, pending, start, some[start : start + TOGETHER]))
             self._ready.put(pending)
 
-    def _noted(self, first: int, rows: list[int]) -> Iterator[Tensor]:
+    def _recorded_rows(self, first: int, rows: list[int]) -> Iterator[Tensor]:
         """Yield the rows of a batch and of all later batches, window by window; appends them to ``rows``."""
         for epoch in range(first // self._per_epoch, self._epochs):
             skipped = max(0, first - epoch * self._per_epoch) * self._batch_size
@@ -197,7 +197,7 @@ class CroppedBatches:
                     rows.extend(used.tolist())
                     yield used
 
-    def _begun(self, number: int, rows: list[int]) -> "_Pending":
+    def _new_batch(self, number: int, rows: list[int]) -> "_Pending":
         arrays = [
             torch.empty((count, len(rows), side, side, 3), dtype=torch.uint8, pin_memory=self._pinned)
             for count, side in self._shapes
@@ -211,19 +211,19 @@ class CroppedBatches:
         return number * ranks.group().size + ranks.group().rank
 
     def _decode_some(self, pending: "_Pending", start: int, readers: list[Reader]) -> None:
-        for at, read in enumerate(readers, start):
+        for index, read in enumerate(readers, start):
             if self._stopped.is_set():
                 return
-            row = pending.rows[at]
+            row = pending.rows[index]
             supervised = pending.supervised or row in self._crashed
             outcome = self._decoded(read, row, pending.epoch, supervised=supervised)
-            pending.statuses[at] = outcome.status
+            pending.statuses[index] = outcome.status
             if outcome.status == "crashed":
                 self._crashed.add(row)
             squares = iter(outcome.pixels)
             if outcome.status == "ok":
                 for array in pending.arrays:
-                    for place in array.numpy()[:, at]:
+                    for place in array.numpy()[:, index]:
                         place[...] = next(squares)
 
     def _decoded(self, read: Reader, row: int, epoch: int, *, supervised: bool) -> DecodedCrops:
@@ -235,14 +235,14 @@ class CroppedBatches:
             options = DecodeOptions(white=self._images.white)
             return self._decode(data, self._images.preprocessing, crops, options, supervised=supervised)
 
-    def _finished(self, pending: "_Pending") -> CroppedBatch:
+    def _completed(self, pending: "_Pending") -> CroppedBatch:
         for work in pending.work:
             work.result()
         if self._images.marks is not None:
             self._images.marks.end(self._mark(pending.number))
         statuses, rows = pending.statuses, torch.tensor(pending.rows)
         self._images.check(pending.rows, statuses)
-        good = [at for at, status in enumerate(statuses) if status == "ok"]
+        good = [index for index, status in enumerate(statuses) if status == "ok"]
         failures = {row: status for row, status in zip(pending.rows, statuses, strict=True) if status != "ok"}
         if not good:
             kinds = ", ".join(f"{count} {status}" for status, count in sorted(Counter(statuses).items()))
@@ -252,9 +252,9 @@ class CroppedBatches:
             )
         if failures:
             instead = torch.arange(len(rows))
-            for at in reversed(range(len(rows))):
-                if statuses[at] != "ok":
-                    instead[at] = instead[at + 1] if at < good[-1] else good[0]
+            for index in reversed(range(len(rows))):
+                if statuses[index] != "ok":
+                    instead[index] = instead[index + 1] if index < good[-1] else good[0]
             rows = rows[instead]
             for array in pending.arrays:
                 array.copy_(array[:, instead])

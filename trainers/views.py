@@ -50,7 +50,7 @@ class Views(Protocol):
         """Return every view of the images with these row numbers."""
 
 
-class _Reading:
+class _BackboneReader:
     """Runs views through the backbone, one call per resolution, and gathers the results of all processes."""
 
     def __init__(self, config: TrainConfig, model: ScoringModel, method: Method[Any], backbone: Backbone) -> None:
@@ -95,7 +95,7 @@ class ImageViews:
         backbone: Backbone,
         device: torch.device,
     ) -> None:
-        self._config, self._read = config, _Reading(config, model, method, backbone)
+        self._config, self._read = config, _BackboneReader(config, model, method, backbone)
         self._n_standard, self._n_plain = method.n_standard, method.n_plain
         self._n_small, self._small_size = method.n_small, method.small_size
         self._pixels = hold(images, device)
@@ -103,14 +103,14 @@ class ImageViews:
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Draw the views of this step, determined by seed and step, and run them."""
         config, recipe = self._config, self._config.augmentation
-        drawn, part = _parts(len(rows), recipe)
+        drawn, part = _process_parts(len(rows), recipe)
         images = self._pixels[rows[drawn]]
         draw = Draw(len(rows), images.device, config.seed * 1_000_003 + step, drawn)
 
         def drawn_views(count: int, size: int, scale: tuple[float, float]) -> list[Tensor]:
             return [
                 view(images, size, scale, recipe, draw.of_views(n_views)).unflatten(0, (n_views, -1))
-                for n_views in _together(count, len(rows) * size**2, images.device)
+                for n_views in _views_at_once(count, len(rows) * size**2, images.device)
             ]
 
         plain = [images.float().expand(self._n_plain, *images.shape)] if self._n_plain else []
@@ -119,7 +119,7 @@ class ImageViews:
         return self._read([each[:, part] for each in standard], [each[:, part] for each in small])
 
 
-def _together(count: int, n_pixels: int, device: torch.device) -> list[int]:
+def _views_at_once(count: int, n_pixels: int, device: torch.device) -> list[int]:
     """Return how many of ``count`` views per image are augmented at once; the same in all processes of a run.
 
     A CPU is fastest with one at a time. ``n_pixels`` is the number of pixels of one view of all images of the batch.
@@ -128,7 +128,7 @@ def _together(count: int, n_pixels: int, device: torch.device) -> list[int]:
     return [min(most, count - start) for start in range(0, count, most)]
 
 
-def _parts(n: int, recipe: Augmentation) -> tuple[slice, slice]:
+def _process_parts(n: int, recipe: Augmentation) -> tuple[slice, slice]:
     """Return which of n images a process augments, and which of these it runs.
 
     The number of random draws of damage depends on all images of a batch, so with it every process augments all of
@@ -162,7 +162,7 @@ class StreamedViews:
         backbone: Backbone,
         device: torch.device,
     ) -> None:
-        self._config, self._read, self._device = config, _Reading(config, model, method, backbone), device
+        self._config, self._read, self._device = config, _BackboneReader(config, model, method, backbone), device
         self._n_plain, self._n_drawn = method.n_plain, method.n_standard - method.n_plain
         views = config.augmentation
         groups = (
@@ -183,17 +183,17 @@ class StreamedViews:
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Take the crops of this step, determined by seed, step and images, augment and run them."""
         recipe, batch = self._config.augmentation, self._batches.take(step)
-        drawn, part = _parts(len(rows), recipe)
+        drawn, part = _process_parts(len(rows), recipe)
         draw = Draw(len(rows), self._device, self._config.seed * 1_000_003 + step, drawn)
         groups = [group.to(self._device, non_blocking=True) for group in batch.groups]  # (V, N, 3, S, S) each
         plain = [groups.pop(0).float().expand(self._n_plain, -1, -1, -1, -1)] if self._n_plain else []
         if recipe.damage:  # of images that other processes read nothing but their numbers counts here
-            groups = [_among(group, part, len(rows)) for group in groups]
+            groups = [_padded(group, part, len(rows)) for group in groups]
 
         def changed_views(group: Tensor) -> list[Tensor]:
             return [
                 changed(crops.flatten(0, 1).float(), recipe, draw.of_views(len(crops))).unflatten(0, crops.shape[:2])
-                for crops in group.split(_together(len(group), len(rows) * group.shape[-1] ** 2, self._device))
+                for crops in group.split(_views_at_once(len(group), len(rows) * group.shape[-1] ** 2, self._device))
             ]
 
         views = [[each[:, part] for each in changed_views(group)] for group in groups]
@@ -208,7 +208,7 @@ class StreamedViews:
         self._batches.close()
 
 
-def _among(crops: Tensor, part: slice, n: int) -> Tensor:
+def _padded(crops: Tensor, part: slice, n: int) -> Tensor:
     """Return crops (V, n, 3, S, S) of a whole batch, black except for this process's part."""
     batch = crops.new_zeros(len(crops), n, *crops.shape[2:])
     batch[:, part] = crops
@@ -250,7 +250,7 @@ class CachedViews:
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch // at_once)
         order = torch.randperm(len(self._cache.augmented), generator=generator).tolist()
         start = epoch % at_once * self._n_views
-        return self._plain + [self._cache.augmented[at] for at in order[start : start + self._n_views]]
+        return self._plain + [self._cache.augmented[index] for index in order[start : start + self._n_views]]
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Return the features of these images in the cached epochs of this training epoch."""
@@ -261,13 +261,13 @@ class CachedViews:
 
     def _fetch(self, epochs: list[int]) -> None:
         """Read the missing epochs, dropping the oldest for room."""
-        for at in epochs:
-            if at in self._held:
+        for number in epochs:
+            if number in self._held:
                 continue
             others = [held for held in self._held if held not in epochs]
             while others and not self._cache.has_room(self._device):
                 del self._held[others.pop(0)]
-            self._held[at] = self._cache.epoch(at).to(self._device)
+            self._held[number] = self._cache.epoch(number).to(self._device)
 
 
 def views_of(

@@ -53,7 +53,7 @@ class TrainingFolder(HeldFolder):
             with (
                 suppress(OSError) if any(error) else place_errors(self.folder)
             ):  # an error before it is reported instead
-                self._leave()
+                self._remove_unused()
         finally:
             super().__exit__(*error)
 
@@ -80,7 +80,7 @@ class TrainingFolder(HeldFolder):
             return False
         return note.read_bytes() == digest.encode()
 
-    def _leave(self) -> None:
+    def _remove_unused(self) -> None:
         """Remove the folder, the lock last, unless there is a state to resume; never removes sub-folders."""
         if self.state.exists():
             return

@@ -86,7 +86,7 @@ class CalibrationResult(Printed):
         if not self.fitted_before:
             lines += self._about_rows()
             lines += [
-                Grid([_line(name, each) for name, each in self.measured.items()], header=HEADER),
+                Grid([_measure_row(name, each) for name, each in self.measured.items()], header=HEADER),
                 *self._verdict(),
             ]
         if self.note:
@@ -143,7 +143,7 @@ class CalibrationResult(Printed):
 HEADER = ("", "ECE", "by chance", "debiased RMS", "Brier", "below the constant")
 
 
-def _line(name: str, measured: Measured) -> tuple[str, ...]:
+def _measure_row(name: str, measured: Measured) -> tuple[str, ...]:
     chance = measured["by_chance"]
     shown = [
         _interval(measured["ece"]),
@@ -176,7 +176,7 @@ def run_calibrate(options: CalibrateOptions) -> CalibrationResult:
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)
     if options.embedding is not None and options.label is None and options.labelled is None:
         raise InputError(f"--embedding {options.embedding} is only used with --label, to find neighbours; leave it out")
-    places = _places(opened, options.out, options.apply)
+    places = _outputs(opened, options.out, options.apply)
     if not 1 <= options.repeats <= MOST_REPEATS:
         raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {options.repeats:,}; 1,000 is usual")
     if options.fitted is not None:
@@ -191,14 +191,14 @@ def run_calibrate(options: CalibrateOptions) -> CalibrationResult:
         calibration = read_calibration(options.fitted)
         with _files((None, places[1]), overwrite=options.overwrite) as written:
             options.report(f"applying {options.fitted} to {counted(opened.n_rows, 'row')} of {opened.path}")
-            return _written(opened, calibration, (None, places[1]), written, overwrite=options.overwrite)
+            return _write_outputs(opened, calibration, (None, places[1]), written, overwrite=options.overwrite)
     labelled = None if options.labelled is None else str(options.labelled)
     truth = Truth(options.bad, tuple(map(str, files)), options.label, labelled, options.judges)
     with _files(places, overwrite=options.overwrite) as written:
         judged = judged_rows(opened, options.column, truth)
         options.report(f"calibrating {judged.score.column} on {counted(len(judged.values), 'judged row')}")
         calibration = fit_judged(opened, judged, truth.target, repeats=options.repeats, seed=options.seed)
-        return _written(opened, calibration, places, written, judged=judged, overwrite=options.overwrite)
+        return _write_outputs(opened, calibration, places, written, judged=judged, overwrite=options.overwrite)
 
 
 calibrate = callable_of(CalibrateOptions, run_calibrate)
@@ -227,7 +227,7 @@ def fit_judged(table: Table, judged: JudgedRows, target: str, *, repeats: int, s
         "folds": FOLDS,
         "repeats": repeats,
         "seed": seed,
-        "accuracy": {name: _plain(asdict(accuracy)) for name, accuracy in measured.items()},
+        "accuracy": {name: _tuples_as_lists(asdict(accuracy)) for name, accuracy in measured.items()},
     }
     return Calibration(
         target,
@@ -245,14 +245,14 @@ def _rate(judged: JudgedRows, rows: np.ndarray) -> float:
     return float(judged.weights[rows] @ judged.bad[rows] / judged.weights[rows].sum())
 
 
-def _plain(value: Any) -> Any:
+def _tuples_as_lists(value: Any) -> Any:
     """Return tuples as lists, as read back from JSON."""
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: _tuples_as_lists(each) for name, each in value.items()}
+    return [_tuples_as_lists(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _places(table: Table, out: str | Path | None, apply: str | AnyPath | None) -> tuple[Path | None, AnyPath | None]:
+def _outputs(table: Table, out: str | Path | None, apply: str | AnyPath | None) -> tuple[Path | None, AnyPath | None]:
     """Return the output paths of calibration and table, checked before the work."""
     places = None if out is None else path_on_disk(out, "-o"), None if apply is None else path_or_store(apply)
     if places[0] is not None and (places[0].suffix != SUFFIX or places[0].name.endswith(".receipt.json")):
@@ -270,7 +270,7 @@ def _files(places: tuple[Path | None, AnyPath | None], *, overwrite: bool) -> Fi
     return file_set(beside if apply is None else [apply, *beside, receipt_beside(apply)], overwrite=overwrite)
 
 
-def _written(
+def _write_outputs(
     table: Table,
     calibration: Calibration,
     places: tuple[Path | None, AnyPath | None],

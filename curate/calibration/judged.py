@@ -75,17 +75,17 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
     audits = [path.suffix == LABEL_STUDIO or is_audit(path) for path in paths]
     read = {"audit": {str(path.resolve()): judged_sha256(path) for path in paths if path.is_file()}, "judges": judges}
     if all(audits):
-        return _of_audit(read_audit(paths, judges=judges), read)
+        return _audited_images(read_audit(paths, judges=judges), read)
     if any(audits):
         other = paths[audits.index(False)]
         raise InputError(
             f"expected audits of curate review plan alone, or none, got {paths[audits.index(True)]} and "
             f"{other}: they are different samples; pass one of them"
         )
-    return _of_files(paths, judges, read)
+    return _answered_images(paths, judges, read)
 
 
-def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> JudgedImages:
+def _audited_images(verdicts: Verdicts, read: dict[str, Any]) -> JudgedImages:
     """Return verdicts, each weighted by the rows of its stratum over the number judged there.
 
     Zones are nested, so a sample of two zones draws the inner one twice as densely: strata lie between their ends.
@@ -105,7 +105,7 @@ def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> JudgedImages:
     )
 
 
-def _of_files(paths: Sequence[Path], judges: str, read: dict[str, Any]) -> JudgedImages:
+def _answered_images(paths: Sequence[Path], judges: str, read: dict[str, Any]) -> JudgedImages:
     answers_of: dict[str, list[str]] = {}
     for path in paths:
         known = read_known(path, ANSWER)

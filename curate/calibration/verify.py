@@ -69,30 +69,30 @@ def verify_calibration(path: str | AnyPath, table: str | AnyPath | None = None) 
     if record is None:
         raise InputError(f"{path} is not a calibration; pass one that curate calibrate wrote")
     if apply.is_calibration(record) and isinstance(path, Path):
-        return _fitted_again(path, table)
+        return _verify_fit(path, table)
     noted = read_step(path)
-    opened = open_table(table if table is not None else _located(noted["input"]["path"], path))
-    return _applied_again(opened, noted, path)
+    opened = open_table(table if table is not None else _find_file(noted["input"]["path"], path))
+    return _verify_applied(opened, noted, path)
 
 
-def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerification:
+def _verify_fit(path: Path, table: str | AnyPath | None) -> CalibrationVerification:
     then = apply.read_calibration(path)
     about = then.about
     try:
         source, seed, repeats = about["truth"], int(about["seed"]), int(about["repeats"])
-        audits = tuple(str(_located(name, path)) for name in source.get("audit", {}))
+        audits = tuple(str(_find_file(name, path)) for name in source.get("audit", {}))
         digests = [str(digest) for digest in source.get("audit", {}).values()]
         labelled = source.get("path")
         label = source.get("column") if then.target == NEIGHBOUR else None
         place, digest, embedding = about["table"]["path"], about["table"]["digest"], about["table"].get("embedding")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} does not record what it was fitted to ({error}); calibrate again") from None
-    opened = open_table(table if table is not None else _located(place, path), require=[KEY], embedding=embedding)
+    opened = open_table(table if table is not None else _find_file(place, path), require=[KEY], embedding=embedding)
     truth = Truth(
         source.get("bad"),
         audits,
         label,
-        None if labelled is None else str(_located(labelled, path)),
+        None if labelled is None else str(_find_file(labelled, path)),
         source.get("judges", "any"),
     )
     column = (MIN if then.score.sign > 0 else MAX) + then.score.column
@@ -105,17 +105,17 @@ def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerific
     now = fit_judged(opened, judged, then.target, repeats=repeats, seed=seed)
     if now.to_json()["maps"] != then.to_json()["maps"]:
         verification.problems.append("fitting it again gives other maps than the file holds")
-    elif not verification.problems and {**now.about, **_places(then)} != then.about:
+    elif not verification.problems and {**now.about, **_variable_facts(then)} != then.about:
         verification.problems.append("the maps are the same, but their stated accuracy differs")
     return verification
 
 
-def _places(then: apply.Calibration) -> dict[str, Any]:
+def _variable_facts(then: apply.Calibration) -> dict[str, Any]:
     """Return the facts of a calibration that may differ: version and file paths."""
     return {name: then.about.get(name) for name in ("curate", "table", "truth")}
 
 
-def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> CalibrationVerification:
+def _verify_applied(table: Table, noted: Mapping[str, Any], path: AnyPath) -> CalibrationVerification:
     calibration = apply.calibration_from(noted.get("calibration", {}), f"the calibration in {path}")
     calibration.refuse_another(table)
     source, output = noted["input"], noted["outputs"]["table"]
@@ -155,7 +155,7 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
     return verification
 
 
-def _located(place: str, beside: AnyPath) -> AnyPath:
+def _find_file(place: str, beside: AnyPath) -> AnyPath:
     """Return the path of a file: as recorded, or else next to the other file."""
     path = path_to_read(place)
     for each in (path, beside.parent / path.name):

@@ -77,7 +77,7 @@ def note_outcomes(out: Path) -> Changes | None:
     """
     now, before = _outcomes(out), None
     if (out / NOW).is_file():
-        before = _noted(out)
+        before = _previous_outcomes(out)
         if before.equals(now):
             return None
         _write(out / BEFORE, before)
@@ -92,7 +92,7 @@ def compare(before: pl.DataFrame, now: pl.DataFrame) -> Changes:
     Images are matched by key and bytes, then by bytes alone (renamed), then by key alone.
     """
     before, now = before.filter(PRESENT), now.filter(PRESENT)
-    same, renamed, before, new = _matched(before, now)
+    same, renamed, before, new = _match_images(before, now)
     changed = new.join(before, on=KEY, suffix="_before")
     both = pl.concat([same, renamed, changed], how="diagonal")
     both = now.select(KEY).join(both, on=KEY, maintain_order="left")
@@ -111,7 +111,7 @@ def compare(before: pl.DataFrame, now: pl.DataFrame) -> Changes:
     )
 
 
-def _matched(before: pl.DataFrame, now: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
+def _match_images(before: pl.DataFrame, now: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
     """Return the matched images, the renamed ones, and the unmatched rows of both tables."""
     before = before.with_row_index("old")
     same = now.join(before, on=[KEY, SHA256], nulls_equal=True, suffix="_before")
@@ -127,12 +127,12 @@ def note_renamed(out: Path) -> None:
     if not all((out / name).is_file() for name in (VERDICTS, NOW, SCORES)):
         return
     lines, noted_at = VerdictFile(file, "curate clean", {}), str((out / NOW).stat().st_mtime_ns)
-    before = _noted(out).filter(PRESENT)
+    before = _previous_outcomes(out).filter(PRESENT)
     renames = [line for line in lines.verdicts.all if line.verdict == RENAME]
     for line in reversed([*takewhile(lambda line: line.group == noted_at, reversed(renames))]):  # of a run cut short
-        before = _moved(before, line)
+        before = _renamed_outcomes(before, line)
     scored = pl.DataFrame(open_table(out / SCORES).read([KEY, STATUS, SHA256]))
-    _, renamed, _, _ = _matched(before, scored.filter(pl.col(STATUS) != GONE))
+    _, renamed, _, _ = _match_images(before, scored.filter(pl.col(STATUS) != GONE))
     named = {key for line in lines.verdicts.live() for key in (*line.keys, *line.beside)}
     renamed = renamed.filter(pl.col(f"{KEY}_before").is_in(list(named)))
     if len(renamed):
@@ -141,7 +141,7 @@ def note_renamed(out: Path) -> None:
         lines.append(RENAME, group=noted_at, keys=keys, images=images, beside=now)
 
 
-def _moved(before: pl.DataFrame, by: Line) -> pl.DataFrame:
+def _renamed_outcomes(before: pl.DataFrame, by: Line) -> pl.DataFrame:
     """Return the outcomes with the new keys of renamed images, which replace rows with these keys."""
     before = before.with_columns(image=pl.col(SHA256).str.slice(0, SHORT))
     pairs = pl.DataFrame(
@@ -152,7 +152,7 @@ def _moved(before: pl.DataFrame, by: Line) -> pl.DataFrame:
     return pl.concat([moved, rest]).drop("image")
 
 
-def _noted(out: Path) -> pl.DataFrame:
+def _previous_outcomes(out: Path) -> pl.DataFrame:
     """Return the outcomes of the previous run; other versions stored no digests."""
     try:
         table = open_table(out / NOW, require=[KEY, *MEANINGS])

@@ -105,7 +105,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     if dry_run and not out.is_dir():
         steps = [Ran(planned.step.name, planned.step.command, TO_DO) for planned in plan(pipeline, commands)]
         return _result(out, manifest.n_rows, PipelineResult(steps=steps), cleaning, options)
-    if (scores := out / SCORES).is_file() and (name := _made_elsewhere(scores)) and not overwrite:
+    if (scores := out / SCORES).is_file() and (name := _version_difference(scores)) and not overwrite:
         announce(f"{scores} has another {name}: {OF_ANOTHER_VERSION}; --overwrite scores all images again")
     if not dry_run:
         plan(pipeline, commands)
@@ -142,7 +142,7 @@ def _run(
     return replace(ran, steps=[*begun.steps, *ran.steps[len(begun.steps) :]])
 
 
-def _made_elsewhere(scores: Path) -> str:
+def _version_difference(scores: Path) -> str:
     """Return the setting in which another version scored the table differently; empty if none."""
     try:
         settings = open_table(scores).metadata.get("settings")
@@ -180,16 +180,16 @@ def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
         source=places[0] if len(places) == 1 else places,
         model=model,
         label=label,
-        reading=_reading(options, out),
+        reading=_source_options(options, out),
         against=None if against is None else from_folder(against, out),
         against_scored=against_scored,
         export=export,
         reads_source=urls.null_count > 0,
-        reviewed=bool(_decided(out)),
+        reviewed=bool(_review_decisions(out)),
     )
 
 
-def _reading(options: CleanOptions, out: Path) -> dict[str, str | bool]:
+def _source_options(options: CleanOptions, out: Path) -> dict[str, str | bool]:
     """Return the source options as options of ``curate score``."""
     reading: dict[str, str | bool] = {"label-from-folder": True} if options.label_from_folder else {}
     for name in READING:
@@ -198,7 +198,7 @@ def _reading(options: CleanOptions, out: Path) -> dict[str, str | bool]:
     return reading
 
 
-def _decided(out: Path) -> Mapping[str, ImageDecision]:
+def _review_decisions(out: Path) -> Mapping[str, ImageDecision]:
     """Return a review's decisions by key; InputError if reviewers disagree or the folder differs."""
     file, scores = out / VERDICTS, out / SCORES
     decisions = read_verdicts(file).decisions() if file.is_file() else {}
@@ -279,7 +279,7 @@ def _why_no_junk(scores: Table) -> str:
     return str(junk_facts(scores).get("problem") or f"there are fewer than {FEW_ROWS} different images")
 
 
-def _emptied(out: Path, label: str) -> list[str]:
+def _emptied_classes(out: Path, label: str) -> list[str]:
     """Return the classes of readable images that the subset lacks, in class order."""
     kept = {str(name) for batch in open_table(out / SUBSET).batches([label]) for name in batch.column(0).to_pylist()}
     classes: dict[str, None] = {}
@@ -306,8 +306,8 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, opt
             f"images do not add up: {images} came in, and {[*parts, reviewed, unique.rows_out]} came out"
         )
     review = out / REVIEW
-    decisions = _decided(out)
-    findings = [] if dry_run else _open(read_findings(review))
+    decisions = _review_decisions(out)
+    findings = [] if dry_run else _open_findings(read_findings(review))
     review_by: dict[str, int] = {}
     for line in findings:
         review_by[line["kind"]] = review_by.get(line["kind"], 0) + 1
@@ -326,7 +326,7 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, opt
         copies_by=copies or {},
         review_by=review_by,
         changed_since=0 if dry_run else len(decisions) - len(on_images(open_table(out / SCORES), decisions)),
-        emptied=[] if dry_run or cleaning.label is None else _emptied(out, cleaning.label),
+        emptied=[] if dry_run or cleaning.label is None else _emptied_classes(out, cleaning.label),
         folder=out,
         subset=out / SUBSET,
         report=out / REPORT,
@@ -341,7 +341,7 @@ def _result(out: Path, images: int, ran: PipelineResult, cleaning: Cleaning, opt
     )
 
 
-def _open(findings: list[dict[str, str]]) -> list[dict[str, str]]:
+def _open_findings(findings: list[dict[str, str]]) -> list[dict[str, str]]:
     """Return the findings without a decision; a near copy comes with the image it resembles."""
     left = [line for line in findings if not line[DECIDED]]
     originals = {line[LIKE] for line in left}

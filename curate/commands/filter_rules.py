@@ -30,7 +30,7 @@ class RuleCommand(OrderedCommand):
 
             added = RULES.added()
             with_rules(OF_RULES | added)  # refuses names that are taken
-            of_rules = [at for at, each in enumerate(self._params) if each.name.replace("_", "-") in OF_RULES]
+            of_rules = [index for index, each in enumerate(self._params) if each.name.replace("_", "-") in OF_RULES]
             self._params[of_rules[-1] + 1 : of_rules[-1] + 1] = [_option(*each) for each in added.items()]
             self._is_complete = True
         return self._params

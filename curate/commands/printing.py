@@ -153,11 +153,11 @@ def _print_table(
     )
     for part in columns_that_fit(least, width):
         table = Table(box=None, show_header=bool(header), pad_edge=False, header_style="bold")
-        sizes = _narrowed([full[at] for at in part], [least[at] for at in part], width)
-        for at, size in zip(part, sizes, strict=True):
-            title = columns[at][0] if header else ""
-            table.add_column(Text(title), justify="right" if at == right else "left", overflow="fold", width=size)
-        for row in zip(*(columns[at][bool(header) :] for at in part), strict=True):
+        sizes = _narrowed([full[index] for index in part], [least[index] for index in part], width)
+        for index, size in zip(part, sizes, strict=True):
+            title = columns[index][0] if header else ""
+            table.add_column(Text(title), justify="right" if index == right else "left", overflow="fold", width=size)
+        for row in zip(*(columns[index][bool(header) :] for index in part), strict=True):
             table.add_row(*map(Text, row))
         console.print(*([""] if drawn.tell() else []), table, sep="\n")
     clear_elapsed()
@@ -169,8 +169,8 @@ def _narrowed(full: Sequence[int], least: Sequence[int], width: int) -> list[int
     """Return column widths that fit next to each other: the widest shrink, to ``least`` first."""
     sizes = list(full)
     for _ in range(sum(sizes) + GAP * (len(sizes) - 1) - width):
-        at = max(range(len(sizes)), key=lambda at: (sizes[at] > least[at], sizes[at]))
-        sizes[at] = max(1, sizes[at] - 1)
+        index = max(range(len(sizes)), key=lambda index: (sizes[index] > least[index], sizes[index]))
+        sizes[index] = max(1, sizes[index] - 1)
     return sizes
 
 

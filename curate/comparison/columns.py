@@ -135,17 +135,17 @@ def _values(
     is_known = codes < len(values)
     p = float(tested.p)
     return ColumnShift(
-        name, VALUES, float(tested.value), p, p, _missing(is_known, is_b), moved=_moved(of, [*values, NO_VALUE])
+        name, VALUES, float(tested.value), p, p, _missing(is_known, is_b), moved=_changes(of, [*values, NO_VALUE])
     )
 
 
-def _moved(of: Units, names: list[str]) -> tuple[ValueShare, ...]:
+def _changes(of: Units, names: list[str]) -> tuple[ValueShare, ...]:
     """Return the values whose shares differ most."""
     first, second = of.shares()
     most = np.argsort(-np.abs(second - first), kind="stable")[:N_MOVED]
-    at = of.values.astype(np.int64)
+    codes = of.values.astype(np.int64)
     return tuple(
-        ValueShare(names[at[place]], float(first[place]), float(second[place]))
+        ValueShare(names[codes[place]], float(first[place]), float(second[place]))
         for place in most.tolist()
         if first[place] != second[place]
     )

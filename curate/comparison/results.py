@@ -147,7 +147,7 @@ def of_tables(tables: tuple[str, str], rows: tuple[int, int], sampled: tuple[int
 def of_columns(columns: Sequence[ColumnShift], names: Sequence[str]) -> list[str | Grid]:
     """Return a table of the column differences."""
     header = ["column", "distance", *names, "std. difference", "p"]
-    return ["", Grid([_line(each) for each in columns], header=header)] if columns else []
+    return ["", Grid([_shift_row(each) for each in columns], header=header)] if columns else []
 
 
 def not_compared(only_in: Sequence[Sequence[str]], left_out: Mapping[str, str], names: Sequence[str]) -> list[str]:
@@ -221,7 +221,7 @@ def gate(auroc: float, limit: float, *, failed: bool) -> str:
     return f"--fail-above {limit:g}: {'failed' if failed else 'passed'}, {why}"
 
 
-def _line(each: ColumnShift) -> list[str]:
+def _shift_row(each: ColumnShift) -> list[str]:
     first = second = ""
     if each.means is not None:
         first, second = (f"{value:.4g}" for value in each.means)

@@ -156,12 +156,12 @@ def decoded(decoder: DeviceJpegs, jpegs: list[SoundJpeg]) -> list[Reduced | str]
 
 def _finish(waiting: Waiting, made: Reduced | str) -> None:
     try:
-        waiting.image.set_result(_image(waiting, made))
+        waiting.image.set_result(_device_image(waiting, made))
     except BaseException as error:  # the same
         waiting.image.set_exception(error)
 
 
-def _image(waiting: Waiting, made: Reduced | str) -> DecodedImage:
+def _device_image(waiting: Waiting, made: Reduced | str) -> DecodedImage:
     if isinstance(made, str):
         image = waiting.ordinary()
         return replace(image, error=image.error or single_line(f"decoded on the CPU, because the GPU reported: {made}"))

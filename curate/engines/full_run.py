@@ -73,7 +73,7 @@ def score_listed(manifest: Manifest, request: ScoreRequest, engine: Engine, even
             # rows of a table that has grown are not shards of one run: --add reads them
             again = shards_again(setup, statuses_of(table, failed_rows(table, request.retry)))
         if not again:
-            return _finished(setup, table)
+            return _complete_result(setup, table)
     if opened.device.type == "cpu" and not engine.elsewhere:
         announce(_on_cpu(opened))
     metadata = _metadata(opened, settings, request_of(request.model, request.reading))
@@ -83,17 +83,17 @@ def score_listed(manifest: Manifest, request: ScoreRequest, engine: Engine, even
             table = finished_table(out, setup.fingerprint, opened.manifest)
             again &= set((failed_rows(table, request.retry) // settings.shard_size).tolist())
             if not again:
-                return _finished(setup, table, locked=True)
+                return _complete_result(setup, table, locked=True)
             metadata = {name: table.metadata.get(name, value) for name, value in metadata.items()}
             metadata["settings"] = setup.fingerprint
-        parts, metadata = _begun(setup, metadata, again, table)
+        parts, metadata = _begin_run(setup, metadata, again, table)
         run = setup.score(engine, events, parts, metadata)
         with model_threads(metadata):
-            notes = _published(run, setup, overwrite=overwrite or bool(again))
+            notes = _publish_run(run, setup, overwrite=overwrite or bool(again))
     return _result(setup, run, time.monotonic() - started, notes)
 
 
-def _begun(
+def _begin_run(
     setup: RunSetup, metadata: dict[str, Any], again: set[int], table: Table | None
 ) -> tuple[dict[int, Part], dict[str, Any]]:
     """Begin or resume a run; return its shards that need no scoring, and its metadata.
@@ -123,10 +123,10 @@ def _on_cpu(opened: Opened) -> str:
     return f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}{by}): no GPU is used"
 
 
-def _published(run: ScoreRun, setup: RunSetup, *, overwrite: bool) -> list[str]:
+def _publish_run(run: ScoreRun, setup: RunSetup, *, overwrite: bool) -> list[str]:
     """Write the table of a complete run, and return notes for the user."""
     notes = publish(setup, run.parts, overwrite=overwrite)
-    outside = _outside(setup.request.out, setup.opened.fit)
+    outside = _outside_warning(setup.request.out, setup.opened.fit)
     return [*notes, *outside, *white_notes(run.parts.values(), setup.settings.white or WHITE)]
 
 
@@ -154,7 +154,7 @@ def _white_before(out: Path | StorePath, work: WorkFolder) -> int | None:
     return white if type(white) is int else None
 
 
-def _outside(out: Path | StorePath, fit: DatasetFit | None) -> list[str]:
+def _outside_warning(out: Path | StorePath, fit: DatasetFit | None) -> list[str]:
     """Return a warning if many rows lie outside of the dataset to which the model was fitted."""
     if fit is None:
         return []
@@ -180,7 +180,7 @@ def _result(setup: RunSetup, run: ScoreRun, seconds: float, notes: list[str]) ->
     return setup.result(statuses, run.resumed, seconds, notes)
 
 
-def _finished(setup: RunSetup, table: Table, *, locked: bool = False) -> ScoreResult:
+def _complete_result(setup: RunSetup, table: Table, *, locked: bool = False) -> ScoreResult:
     """Return the result of a complete run."""
     out, work, announce = setup.request.out, setup.work, setup.request.options.announce
     if not clear(work, out, lambda noted: noted == setup.fingerprint, locked=locked):

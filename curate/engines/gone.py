@@ -68,7 +68,7 @@ class Watch:
             raise InputError(_WORDS.format(f"{self.root} does not exist, or is empty", counted(failed, "image")))
         for place in {place for place, status in pairs if status in PASSING}:
             row = self.good.get(place, good_now.get(place))
-            if row is not None and (why := self._lost(row)):
+            if row is not None and (why := self._loss(row)):
                 key = self.manifest.rows(row, row + 1)["key"][0].as_py()
                 what = f"{key!r} was read before and cannot be read now ({why})"
                 raise InputError(_WORDS.format(what, counted(failed, "image")))
@@ -88,7 +88,7 @@ class Watch:
                 if status == OK:
                     self.good.setdefault(place_of(uri), row)
 
-    def _lost(self, row: int) -> str:
+    def _loss(self, row: int) -> str:
         try:
             next(iter(self.manifest.readers(row, row + 1)))()
         except ReadError as error:

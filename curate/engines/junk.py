@@ -100,7 +100,9 @@ def find_junk(dataset: Dataset, table: Table, corrupter: Corrupter) -> Junk:
     place = dataset.rows.place[dataset.at]
     of_images = probability[place[dataset.copies.unique]]
     probability[place] = of_images[dataset.copies.place]  # copies get the value of the first
-    return Junk(classifier, probability, {**about, "classifier": to_json(classifier)}, [_words(trained, probability)])
+    return Junk(
+        classifier, probability, {**about, "classifier": to_json(classifier)}, [_junk_note(trained, probability)]
+    )
 
 
 def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
@@ -187,7 +189,7 @@ def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) ->
     nothing = np.zeros((0, runner.model.embedding_width), np.float32)
     seen = JunkInputs(columns, np.concatenate([nothing, *(each.embedding for each in scores)]).astype(np.float16))
     order = np.argsort(images, kind="stable")  # images come in the order in which they are read
-    return _Copies(np.array(images, np.int64)[order], [kinds[at] for at in order], seen.take(order))
+    return _Copies(np.array(images, np.int64)[order], [kinds[index] for index in order], seen.take(order))
 
 
 def _made_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator[tuple[int, list[Copy]]]:
@@ -216,7 +218,7 @@ def _made_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> I
         torch.set_num_threads(threads)
 
 
-def _words(trained: TrainedClassifier, probability: NDArray[np.float32]) -> str:
+def _junk_note(trained: TrainedClassifier, probability: NDArray[np.float32]) -> str:
     known = probability[~np.isnan(probability)]
     flagged, held = int((known > 0.5).sum()), trained.held_out
     return (

@@ -128,7 +128,7 @@ class Crew:
             InputError: if no actor can start, one cannot open the job, or shards are lost repeatedly.
         """
         for _ in range(self._n):
-            self._hire()
+            self._start_actor()
         idle_since = monotonic()
         while self._left:
             patience = None if self._at else max(0.0, idle_since + START_WITHIN - monotonic())
@@ -139,7 +139,7 @@ class Crew:
                     "are busy or gone; repeat the command to resume when some are free, or request fewer"
                 )
             for reference in done:
-                self._take(reference)
+                self._receive(reference)
             if self._at:
                 idle_since = monotonic()
 
@@ -149,23 +149,23 @@ class Crew:
             self._ray.kill(actor)
         self._actors.clear()
 
-    def _hire(self) -> None:
+    def _start_actor(self) -> None:
         actor = self._kind.remote(str(Path.cwd()))
         self._actors.add(actor)
-        self._ask(actor, "facts", actor.facts.remote(self._marker))
+        self._request(actor, "facts", actor.facts.remote(self._marker))
 
-    def _ask(self, actor: Any, what: str | Span, reference: Any) -> None:
+    def _request(self, actor: Any, what: str | Span, reference: Any) -> None:
         self._asked[reference] = (actor, what)
 
-    def _hand_out(self) -> None:
+    def _assign(self) -> None:
         """Assign shards to actors with capacity, also to idle ones when another actor is lost."""
         while self._todo and any(self._free.values()):
             actor = max(self._free, key=self._free.__getitem__)
             self._free[actor] -= 1
             span = self._todo.popleft()
-            self._ask(actor, span, actor.score.remote(span))
+            self._request(actor, span, actor.score.remote(span))
 
-    def _take(self, reference: Any) -> None:
+    def _receive(self, reference: Any) -> None:
         """Receive an actor's answer, and send it the next request."""
         if reference not in self._asked:  # of an actor that was lost in between
             return
@@ -175,20 +175,20 @@ class Crew:
         except self._ray.exceptions.RayTaskError as error:
             self._fail(actor, error.cause, error)
         except self._ray.exceptions.RayError as error:
-            self._lose(actor, what, error)
+            self._replace_actor(actor, what, error)
         else:
             if isinstance(what, Span):
                 self._run.commit(answer, seen_within=SEEN_WITHIN)
                 self._left, self._lost_in_a_row = self._left - 1, 0
                 self._free[actor] += 1
-                self._hand_out()
+                self._assign()
             elif what == "facts":
                 self._check(answer)
                 self._at[actor] = answer["node"]
-                self._ask(actor, "open", actor.open.remote(self._job))
+                self._request(actor, "open", actor.open.remote(self._job))
             else:
                 self._free[actor] = AHEAD
-                self._hand_out()
+                self._assign()
 
     def _check(self, facts: dict[str, Any]) -> None:
         """Refuse a node that would write other bytes or to another place; warn if last digits may differ."""
@@ -204,7 +204,7 @@ class Crew:
             raise cause
         raise error
 
-    def _lose(self, actor: Any, what: str | Span, error: BaseException) -> None:
+    def _replace_actor(self, actor: Any, what: str | Span, error: BaseException) -> None:
         """Return the shards of a lost actor, and start another actor."""
         its_work = [what, *(w for a, w in self._asked.values() if a == actor)]
         self._asked = {ref: (a, w) for ref, (a, w) in self._asked.items() if a != actor}
@@ -229,8 +229,8 @@ class Crew:
             )
         self._todo.extendleft(reversed(spans))
         self._run.announce(f"lost an actor on {node} ({why}); its {counted(len(spans), 'shard')} go to another")
-        self._hire()
-        self._hand_out()
+        self._start_actor()
+        self._assign()
 
 
 def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> None:

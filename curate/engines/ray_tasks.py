@@ -227,7 +227,7 @@ class RayTasks:
             if node["Resources"].get("CPU", 0) >= self._share.cores
         ]
         for reference in references:
-            self._require(self._answer(reference))
+            self._require(self._receive(reference))
         self._checked = True
 
     def _require(self, facts: dict[str, Any]) -> None:
@@ -235,13 +235,13 @@ class RayTasks:
 
     def _result(self, reference: Any) -> Any:
         """Wait for a task and return its result."""
-        computes, result = self._answer(reference)
+        computes, result = self._receive(reference)
         if not computes:
             self._require(result)
-        self._tell(computes)
+        self._warn_of_difference(computes)
         return result
 
-    def _answer(self, reference: Any) -> Any:
+    def _receive(self, reference: Any) -> Any:
         done, _ = self._ray.wait([reference], timeout=START_WITHIN)
         if not done:
             raise InputError(
@@ -258,7 +258,7 @@ class RayTasks:
                 "nodes, and repeat the command"
             ) from None
 
-    def _tell(self, computes: str) -> None:
+    def _warn_of_difference(self, computes: str) -> None:
         """Warn if the last digits of similarities may depend on the machine."""
         if others := other_kinds(self._computes, computes.partition(" on ")[0], computes):
             self._announce(f"{others}: last digits of similarities depend on where they were computed")

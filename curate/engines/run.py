@@ -61,7 +61,7 @@ class ScoreRun:
         self.plan = spans(self._n_rows, job.settings.shard_size)
         self.resumed = self._seen = self._committed = sum(part.rows for part in parts.values())
         self._failed = self._failed_parts = sum(part.failed for part in parts.values())
-        self._tell()
+        self._report_progress()
 
     def todo(self) -> list[Span]:
         """Return the shards that are not committed, in order."""
@@ -99,7 +99,7 @@ class ScoreRun:
             self._tell_part(part)
             if self._committed > self._seen:  # an engine that says nothing of single images
                 self._seen, self._failed = self._committed, self._failed_parts
-                self._tell()
+                self._report_progress()
 
     def watched(self, images: Iterable[DecodedImage]) -> Iterator[DecodedImage]:
         """Yield images, and report the progress at intervals."""
@@ -108,21 +108,21 @@ class ScoreRun:
             seen, failed = seen + 1, failed + (image.status != OK)
             yield image
             if seen == EVERY:
-                self._saw(seen, failed)
+                self._count_images(seen, failed)
                 seen = failed = 0
-        self._saw(seen, failed)
+        self._count_images(seen, failed)
 
     def check_complete(self) -> None:
         """Raise ValueError unless every row of the manifest is committed."""
         if self._committed != self._n_rows:
             raise ValueError(f"{self._n_rows} rows went in, {self._committed} came out")
 
-    def _saw(self, images: int, failed: int) -> None:
+    def _count_images(self, images: int, failed: int) -> None:
         with self._lock:
             self._seen, self._failed = self._seen + images, self._failed + failed
-            self._tell()
+            self._report_progress()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         self._report(ScoreProgress(self._seen, self._n_rows, self._failed, self.resumed))
 
 

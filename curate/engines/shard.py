@@ -34,7 +34,7 @@ def spans(n_rows: int, shard_rows: int) -> list[Span]:
     >>> spans(5, 2)
     [Span(index=0, start=0, stop=2), Span(index=1, start=2, stop=4), Span(index=2, start=4, stop=5)]
     """
-    return [Span(i, at, min(at + shard_rows, n_rows)) for i, at in enumerate(range(0, n_rows, shard_rows))]
+    return [Span(i, start, min(start + shard_rows, n_rows)) for i, start in enumerate(range(0, n_rows, shard_rows))]
 
 
 def start_shard(

@@ -67,14 +67,14 @@ def named_column(table: Table, name: str, option: str, labelled: LabelledFile | 
     keys, values = _keyed(labelled, name, option)
     table.require([KEY])
     ours = _as_text(table.read([KEY]).column(0))
-    at = pc.index_in(ours.combine_chunks(), value_set=keys)
-    if at.null_count == len(at) and len(at):
+    places = pc.index_in(ours.combine_chunks(), value_set=keys)
+    if places.null_count == len(places) and len(places):
         raise InputError(
             f"--labelled: expected keys of {table.path} in {labelled.path}, got none in common (here "
             f"{ours[0].as_py()!r}, there {keys[0].as_py() if len(keys) else 'no rows'!r}); score with --key, or give "
             "the same keys there"
         )
-    return pa.chunked_array([values.take(at)])
+    return pa.chunked_array([values.take(places)])
 
 
 def _keyed(labelled: LabelledFile, column: str, option: str) -> tuple[pa.Array, pa.Array]:

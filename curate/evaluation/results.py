@@ -52,7 +52,7 @@ def meanings(measures: Sequence[Measure]) -> list[str]:
     for measure in measures:
         if measure.missing or measure.meaning not in earlier:
             earlier.add(measure.meaning)
-            lines += _sentences(measure)
+            lines += _meaning_lines(measure)
     return lines
 
 
@@ -127,7 +127,7 @@ def verdict(measures: Sequence[Measure], few: Collection[str] = ()) -> list[str]
         ties = [each.second for each in measure.differences if each.first == good[0] and each.interval.low <= 0]
         level = [name for name in good[1:] if name in ties]
         lines.append(
-            f"use {good[0]}: {measure.name} {_shown(scores[good[0]])}"
+            f"use {good[0]}: {measure.name} {_in_words(scores[good[0]])}"
             + (f"; not clearly behind it: {', '.join(level)}" if level else "")
         )
     elif scores and not too_few:
@@ -138,12 +138,12 @@ def verdict(measures: Sequence[Measure], few: Collection[str] = ()) -> list[str]
     entropy = measure.values.get("class entropy")
     if good and entropy is not None and entropy.low > scores[good[0]].high:
         lines.append(
-            f"class entropy, which uses labels, is more accurate, {_shown(entropy)}: unc_class of curate fit --label"
+            f"class entropy, which uses labels, is more accurate, {_in_words(entropy)}: unc_class of curate fit --label"
         )
     return lines
 
 
-def _shown(value: Interval) -> str:
+def _in_words(value: Interval) -> str:
     return f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
 
 
@@ -173,7 +173,7 @@ def _number(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
 
 
-def _sentences(measure: Measure) -> list[str]:
+def _meaning_lines(measure: Measure) -> list[str]:
     """Return the meaning of a measure, its direction, and significant differences of columns."""
     if measure.missing:
         return [f"{measure.name}: not measured: {measure.missing}"]

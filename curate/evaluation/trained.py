@@ -86,7 +86,7 @@ def training_rows(train: Table, test: MeasuredRows, label: str, labelled: Labell
     file = None if label in train.schema.names else labelled
     codes, classes = class_names(named_column(train, label, "--label", file), label)
     usable = read_rows(train, Needs(keys=False)).ok & (codes >= 0)
-    shared = _shared(train, test) & usable
+    shared = _has_measured_image(train, test) & usable
     rows = MeasuredRows(train, np.flatnonzero(usable & ~shared), {}, {}, {})
     embedded = embeddings(rows)
     if isinstance(embedded, str):
@@ -104,7 +104,7 @@ def training_rows(train: Table, test: MeasuredRows, label: str, labelled: Labell
     )
 
 
-def _shared(train: Table, test: MeasuredRows) -> NDArray[np.bool_]:
+def _has_measured_image(train: Table, test: MeasuredRows) -> NDArray[np.bool_]:
     """Return which rows of ``train`` have the bytes of a measured image."""
     if "sha256" not in train.schema.names or "sha256" not in test.table.schema.names:
         return np.zeros(train.n_rows, bool)
@@ -133,9 +133,9 @@ def judge_by(
             f"--train: expected embeddings of {embedding.shape[1]} numbers, got {training.embedding.shape[1]}; score "
             "both with one model"
         )
-    place = {name: at for at, name in enumerate(training.classes)}
+    place = {name: index for index, name in enumerate(training.classes)}
     labels = torch.tensor([place.get(name, -1) for name in classes])
-    judging = _Judging(training, embedding, labels, protocol.settings, seed)
+    judging = _ProbeRuns(training, embedding, labels, protocol.settings, seed)
     run: dict[str, Callable[[], None]] = {
         "knn": judging.by_neighbours,
         "linear": judging.by_linear,
@@ -150,7 +150,7 @@ def judge_by(
     return judging.measured
 
 
-class _Judging:
+class _ProbeRuns:
     """Runs probes in sequence on the same rows; stores their predictions in ``measured``."""
 
     def __init__(
@@ -170,7 +170,7 @@ class _Judging:
         k = k or min(VOTERS, len(known))
         cosine, index = nearest(self.embedding, self.training.embedding, k)
         share = (torch.bincount(known) / len(known))[self.labels.clamp(min=0)].double().where(self.labels >= 0, 0)
-        self._right(
+        self._add_prediction(
             NEAREST,
             Shape(
                 "1-NN accuracy",
@@ -183,7 +183,7 @@ class _Judging:
         meaning = (
             f"share of rows for whose label the nearest {k} rows of --train vote, weights exp(cosine / {temperature:g})"
         )
-        self._right(KNN, _accuracy(KNN, meaning), knn_vote(cosine, known[index], temperature=temperature))
+        self._add_prediction(KNN, _accuracy(KNN, meaning), knn_vote(cosine, known[index], temperature=temperature))
 
     def by_linear(self) -> None:
         """Predict by a linear classifier; its probabilities are stored."""
@@ -193,7 +193,7 @@ class _Judging:
         if self._has_too_many(LINEAR, about):
             return
         log_p = self._log_probabilities(self.rows)
-        self._right(LINEAR, about, log_p.argmax(1))
+        self._add_prediction(LINEAR, about, log_p.argmax(1))
         self.measured.class_entropy = -torch.special.xlogy(log_p.exp(), log_p.exp()).sum(1).numpy()
         self.measured.confidence = log_p.max(1).values.exp().numpy()
 
@@ -211,7 +211,7 @@ class _Judging:
             right = torch.stack([answer == self.labels for answer in answers]).double()
             drawn = ", ".join(f"{share:.3f}" for share in right.mean(1).tolist())
             meaning = f"the linear classifier fitted on {name}, at least one a class; mean of the draws {drawn}"
-            self._ranked(
+            self._add_measure(
                 measure, replace(about, meaning=f"{meaning}; {FREQUENT}"), right.mean(0).numpy(), self.frequent
             )
 
@@ -224,7 +224,7 @@ class _Judging:
         if not self._has_too_many(MLP, about):
             steps = replace(PERCEPTRON_STEPS, passes=passes)
             answers = perceptron_answers(*self._sampled(), seed=self.seed, hidden=hidden, steps=steps)
-            self._ranked(MLP, about, (answers == self.labels).numpy(), self.frequent)
+            self._add_measure(MLP, about, (answers == self.labels).numpy(), self.frequent)
 
     def by_lars(self) -> None:
         """Predict by a linear classifier trained with LARS."""
@@ -234,7 +234,7 @@ class _Judging:
         if not self._has_too_many(LARS, about):
             steps = replace(LINEAR_STEPS, rate=rate, passes=epochs)
             answers = lars_logits(*self._sampled(), seed=self.seed, steps=steps).argmax(1)
-            self._ranked(LARS, about, (answers == self.labels).numpy(), self.frequent)
+            self._add_measure(LARS, about, (answers == self.labels).numpy(), self.frequent)
 
     def _sampled(self) -> tuple[Tensor, Tensor, Tensor, int]:
         """Return training rows, their labels, the rows to predict and the number of classes."""
@@ -263,18 +263,18 @@ class _Judging:
         answers = class_of[cluster]
         share = torch.bincount(answers, minlength=self.n_classes) / len(answers)
         expected = share[self.labels.clamp(min=0)].double().where(self.labels >= 0, 0)
-        self._ranked(GMM, about, (answers == self.labels).numpy(), expected.numpy())
+        self._add_measure(GMM, about, (answers == self.labels).numpy(), expected.numpy())
         shuffled = cluster[torch.randperm(len(cluster), generator=torch.Generator().manual_seed(self.seed))]
         self.measured.clusters = np.stack(
             [np.unique(classes, return_inverse=True)[1], cluster.numpy(), shuffled.numpy()]
         )
 
-    def _right(self, name: str, about: Shape, answers: Tensor, baseline: Floats | None = None) -> None:
+    def _add_prediction(self, name: str, about: Shape, answers: Tensor, baseline: Floats | None = None) -> None:
         self.about[name] = about
         self.measured.right[name] = (answers == self.labels).numpy()
         self.measured.baseline[name] = self.frequent if baseline is None else baseline
 
-    def _ranked(self, name: str, about: Shape, values: NDArray, baseline: Floats) -> None:
+    def _add_measure(self, name: str, about: Shape, values: NDArray, baseline: Floats) -> None:
         self.about[name], self.measured.baseline[name] = about, baseline
         self.measured.ranked[name] = values.astype(np.float64)
 

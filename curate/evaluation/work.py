@@ -273,13 +273,15 @@ class EvaluationWork:
         """Measure the Laplacian baseline against correctness, on the same rows as the columns."""
         if self.correctness is None:
             return
-        at = np.searchsorted(self.rows.index, degraded.rows)
-        columns = {name: values[at] for name, values in self.certainty().items()}
+        places = np.searchsorted(self.rows.index, degraded.rows)
+        columns = {name: values[places] for name, values in self.certainty().items()}
         columns[LAPLACIAN] = degraded.sharpness
-        part = correctness.Correctness({name: right[at] for name, right in self.correctness.right.items()}, None, {})
+        part = correctness.Correctness(
+            {name: right[places] for name, right in self.correctness.right.items()}, None, {}
+        )
         measures, _ = correctness.certainty_measures(columns, part, **self.common)
         for measure in measures[: len(part.right)]:
-            measure.name += f", {len(at):,} images"
+            measure.name += f", {len(places):,} images"
             self.result_.measures.append(measure)
 
     def result(self) -> Evaluation:

@@ -185,7 +185,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     names = KeyNames(rows.uris)
     by_uri = {uri: key for key, uri in rows.uris.items() if uri}
     for sample in samples:
-        _take(collector, _find(sample, names, by_uri), sample.get(chosen))
+        _add_label(collector, _find(sample, names, by_uri), sample.get(chosen))
     return collector.finish()
 
 
@@ -215,7 +215,7 @@ def _find(sample: dict[str, Any], names: KeyNames, by_uri: dict[str, str]) -> An
     return by_uri.get(path) or names.key_of(path.rpartition("/")[2]) or path
 
 
-def _take(collector: Collector, key: Any, label: Any) -> None:
+def _add_label(collector: Collector, key: Any, label: Any) -> None:
     if label is None:
         collector.ignore(key, EMPTY)
     elif not isinstance(label, dict):
@@ -224,7 +224,7 @@ def _take(collector: Collector, key: Any, label: Any) -> None:
         if len(several) > 1:
             collector.ignore(key, SEVERAL)
         else:
-            _take(collector, key, several[0] if several else None)
+            _add_label(collector, key, several[0] if several else None)
     else:
         collector.add(key, label.get("label"), label.get("annotator"), label.get("at"))
 

@@ -227,7 +227,7 @@ def _read_task(task: dict[str, Any], collector: Collector, places: dict[str, str
             if not chosen and kinds:
                 collector.ignore(key, UNUSABLE, ", ".join(kinds))
             else:
-                _take(collector, key, chosen[0] if len(chosen) == 1 else chosen, annotation)
+                _add_annotation(collector, key, chosen[0] if len(chosen) == 1 else chosen, annotation)
 
 
 def _kinds(annotation: dict[str, Any]) -> list[str]:
@@ -237,15 +237,15 @@ def _kinds(annotation: dict[str, Any]) -> list[str]:
     return sorted({str(part.get("type")) for part in parts if isinstance(part, dict)})
 
 
-def _take(collector: Collector, key: Any, chosen: Any, annotation: dict[str, Any]) -> None:
+def _add_annotation(collector: Collector, key: Any, chosen: Any, annotation: dict[str, Any]) -> None:
     """Add one annotation; only a single choice is a label."""
     if isinstance(chosen, list):
         if len(chosen) > 1:
             collector.ignore(key, SEVERAL, chosen)
             return
         chosen = chosen[0] if chosen else None
-    at = annotation.get("updated_at") or annotation.get("created_at")
-    collector.add(key, chosen, _annotator(annotation), at)
+    time = annotation.get("updated_at") or annotation.get("created_at")
+    collector.add(key, chosen, _annotator(annotation), time)
 
 
 def _annotator(annotation: dict[str, Any]) -> str | None:
@@ -267,7 +267,7 @@ def _read_min(
         chosen = row.get(control)
         if isinstance(chosen, dict):
             chosen = chosen.get("choices", chosen)
-        _take(collector, _find(row, places), chosen, row)
+        _add_annotation(collector, _find(row, places), chosen, row)
 
 
 LABEL_STUDIO = Format(

@@ -31,7 +31,7 @@ def key_path(key: str) -> tuple[str, bool]:
     """
     parts = [part for part in key.split("/") if part not in ("", ".")] or [key]
     safe = [_safe(part) for part in parts]
-    safe[:-1] = [_escaped_first(part) if _folded(part) in OURS else part for part in safe[:-1]]
+    safe[:-1] = [_escape_first(part) if _folded(part) in OURS else part for part in safe[:-1]]
     path = "/".join(safe)
     if len(path.encode()) > _MOST_PATH:
         path = safe[-1]
@@ -47,7 +47,7 @@ def with_digest(path: str, key: str) -> str:
     folder, slash, last = path.rpartition("/")
     suffix = suffix_of(last)
     stem, ending = (last[: -len(suffix) - 1], last[-len(suffix) - 1 :]) if suffix in IMAGE_SUFFIXES else (last, "")
-    return f"{folder}{slash}{_short(stem)}~{hashlib.sha256(key.encode()).hexdigest()[:8]}{ending}"
+    return f"{folder}{slash}{_cut(stem)}~{hashlib.sha256(key.encode()).hexdigest()[:8]}{ending}"
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class FileNames:
         ('a.jpg', '007.png')
         """
         path, changed = self.path_for(key)
-        if changed or (len(self.shared) and _holds(self.shared, _hash(self.claim(path)))):
+        if changed or (len(self.shared) and _contains(self.shared, _hash(self.claim(path)))):
             path = with_digest(path, key)
-        return path if self._fits(path, suffix) else f"{path}.{suffix}"
+        return path if self._suffix_fits(path, suffix) else f"{path}.{suffix}"
 
     def path_for(self, key: str) -> tuple[str, bool]:
         """Return the path for a key without suffix, and whether it must be marked as changed."""
@@ -92,10 +92,10 @@ class FileNames:
         """Return a form that is equal for paths that would be the same file; a path without suffix may get any."""
         folded = _folded(path)
         if self.encoded is not None:
-            return folded if self._fits(path, self.encoded) else f"{folded}.{self.encoded}"
+            return folded if self._suffix_fits(path, self.encoded) else f"{folded}.{self.encoded}"
         return folded if suffix_of(path) in IMAGE_SUFFIXES else f"{folded}.*"
 
-    def _fits(self, path: str, suffix: str) -> bool:
+    def _suffix_fits(self, path: str, suffix: str) -> bool:
         old_suffix = suffix_of(path)
         return old_suffix in IMAGE_SUFFIXES if self.kind is None else old_suffix in (suffix, self.kind)
 
@@ -145,9 +145,9 @@ def _hash(text: str) -> np.uint64:
     return value
 
 
-def _holds(values: NDArray[np.uint64], value: np.uint64) -> bool:
-    at = int(np.searchsorted(values, value))
-    return at < len(values) and values[at] == value
+def _contains(values: NDArray[np.uint64], value: np.uint64) -> bool:
+    place = int(np.searchsorted(values, value))
+    return place < len(values) and values[place] == value
 
 
 def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:
@@ -170,7 +170,7 @@ def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:
         if value and plain == value and alike[_folded(value)] == 1:
             names[value] = value
         else:
-            names[value] = f"{_short(plain)}~{hashlib.sha256(value.encode()).hexdigest()[:8]}"
+            names[value] = f"{_cut(plain)}~{hashlib.sha256(value.encode()).hexdigest()[:8]}"
     return names
 
 
@@ -191,14 +191,14 @@ def _safe(value: str) -> str:
         for index, letter in enumerate(value)
     ]
     text = "".join(letters)
-    return _escaped_first(text) if _DEVICE.match(text) else _shortened(text)
+    return _escape_first(text) if _DEVICE.match(text) else _shortened(text)
 
 
-def _escaped_first(text: str) -> str:
+def _escape_first(text: str) -> str:
     return f"%{ord(text[0]):02X}{text[1:]}"
 
 
-def _short(text: str) -> str:
+def _cut(text: str) -> str:
     return text.encode()[:_MOST].decode("utf-8", "ignore") if len(text.encode()) > _MOST else text
 
 
@@ -206,8 +206,8 @@ def _shortened(text: str) -> str:
     """Return a name of allowed length that keeps its image suffix."""
     suffix = suffix_of(text)
     if len(text.encode()) <= _MOST or suffix not in IMAGE_SUFFIXES:
-        return _short(text)
-    return _short(text[: -len(suffix) - 1]) + text[-len(suffix) - 1 :]
+        return _cut(text)
+    return _cut(text[: -len(suffix) - 1]) + text[-len(suffix) - 1 :]
 
 
 class KeyNames:

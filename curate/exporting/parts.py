@@ -108,7 +108,7 @@ class Part:
 
     def read(self, rows: Rows) -> Iterator[ExportedImage]:
         """Yield the image of every row that has one."""
-        yield from self._kept(self.reader.read(rows))
+        yield from self._without_lost(self.reader.read(rows))
 
     def store(self, rows: Rows, names: FileNames, folder_of: Callable[[int], str]) -> Iterator[ExportedImage]:
         """Write the image of every row that has one to a file named after its key.
@@ -128,11 +128,11 @@ class Part:
             name = names.of(rows.keys[index], suffix)
             return f"{folders[index]}/{name}" if folders[index] else name
 
-        for image in self._kept(self.reader.store(rows, self.folder, name_of)):
+        for image in self._without_lost(self.reader.store(rows, self.folder, name_of)):
             self.entries.append(Entry(image.name, image.n_bytes, image.sha256))
             yield image
 
-    def _kept(self, images: Iterator[ExportedImage | Lost]) -> Iterator[ExportedImage]:
+    def _without_lost(self, images: Iterator[ExportedImage | Lost]) -> Iterator[ExportedImage]:
         for image in images:
             if isinstance(image, Lost):
                 self.lost.append(image)

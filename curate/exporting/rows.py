@@ -124,9 +124,9 @@ class Rows:
 
     def take(self, rows: Sequence[int]) -> "Rows":
         """Return some of the rows, by their position in the batch."""
-        at = pa.array(rows, pa.int64())
-        extra = None if self.extra is None else self.extra.take(at)
-        return replace(self, table=self.table.take(at), extra=extra)
+        indices = pa.array(rows, pa.int64())
+        extra = None if self.extra is None else self.extra.take(indices)
+        return replace(self, table=self.table.take(indices), extra=extra)
 
     def records(self, start: int, stop: int) -> list[dict[str, Any]]:
         """Return all columns except bytes of some rows as JSON values: NaN and infinity become null."""

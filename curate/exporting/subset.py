@@ -180,7 +180,7 @@ def _request(options: ExportOptions, opened: Table, encoding: Encoding | None, p
     sized = N_BYTES in opened.schema.names and encoding is None
     return ExportRequest(
         kind,
-        _taken(opened, kind, options.take, label),
+        _exported_columns(opened, kind, options.take, label),
         label,
         per,
         shard=Shard.of(options.shard, is_sized=sized) if kind.shards else Shard(),
@@ -211,7 +211,9 @@ def sides_column(table: Table) -> str | None:
     return SPLIT if values and all(value in SIDES for value in values) else None
 
 
-def _taken(table: Table, kind: Format, take: str | Sequence[str] | None, label: str | None) -> tuple[str, ...]:
+def _exported_columns(
+    table: Table, kind: Format, take: str | Sequence[str] | None, label: str | None
+) -> tuple[str, ...]:
     """Return the columns exported in addition to key and uri."""
     if take is None:
         take = () if kind.minimal else ("*",)

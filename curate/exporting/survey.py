@@ -77,8 +77,8 @@ def survey(source: Source, request: ExportRequest, name: str) -> tuple[Plan, NDA
     columns = [name for name in known if name is not None and name in source.schema.names]
     top = os.path.realpath(os.fsencode(request.replaced)) if request.replaced is not None else None
     for batch in source.batches(columns, rows=STEP):
-        ok = _ok(batch)
-        _cut(seen, request.shard, batch, ok)
+        ok = _ok_mask(batch)
+        _record_starts(seen, request.shard, batch, ok)
         batch = batch.filter(pa.array(ok))
         if batch.num_rows:
             _keys(seen, request, batch, source.path)
@@ -141,13 +141,13 @@ def columns_of(table: Table, columns: Sequence[str], label: str | None) -> tuple
     return tuple(name for name in names if name in chosen and name not in (KEY, URI))
 
 
-def _ok(batch: pa.RecordBatch) -> NDArray[np.bool_]:
+def _ok_mask(batch: pa.RecordBatch) -> NDArray[np.bool_]:
     if STATUS not in batch.schema.names:
         return np.ones(batch.num_rows, bool)
     return pc.fill_null(pc.equal(batch[STATUS], OK), False).to_numpy(zero_copy_only=False).astype(bool)
 
 
-def _cut(seen: Survey, shard: Shard, batch: pa.RecordBatch, ok: NDArray[np.bool_]) -> None:
+def _record_starts(seen: Survey, shard: Shard, batch: pa.RecordBatch, ok: NDArray[np.bool_]) -> None:
     """Record where parts begin: before the row that would make one too large."""
     rows = np.flatnonzero(ok)
     sizes = np.zeros(len(rows), np.int64)

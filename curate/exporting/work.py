@@ -70,13 +70,13 @@ class WorkFolder(HeldFolder):
             InputError: if the folder belongs to another export; the first difference is named.
         """
         sweep(self.folder, temporary_stem(self.folder / RUN))
-        before = self._before()
+        before = self._previous_run()
         if before is None and any(path.name != LOCK for path in self.folder.iterdir()):
             raise InputError(f"{self.folder} is not an unfinished export, and was not touched; rename it, or --out")
         if before is not None and before != fingerprint and not overwrite:
             refuse_difference(str(self.folder), before, fingerprint)
         if before == fingerprint:
-            known = [line for line in self._lines() if skips or not line.missing]
+            known = [line for line in self._finished_parts() if skips or not line.missing]
             self.done = {line.part: line for line in known if self._is_unchanged(line)}
         else:
             self.clear()
@@ -126,7 +126,7 @@ class WorkFolder(HeldFolder):
     def tidy(self) -> None:
         """Remove leftovers of a run that was killed after its result was renamed."""
         sweep(self.final.parent, temporary_stem(self.final))
-        if self.folder.is_dir() and (self._before() is not None or not any(self.folder.iterdir())):
+        if self.folder.is_dir() and (self._previous_run() is not None or not any(self.folder.iterdir())):
             with self:
                 self.remove()
 
@@ -192,14 +192,14 @@ class WorkFolder(HeldFolder):
         self.remove()
         return paths
 
-    def _before(self) -> dict[str, Any] | None:
+    def _previous_run(self) -> dict[str, Any] | None:
         try:
             value = json.loads((self.folder / RUN).read_bytes())
         except (FileNotFoundError, ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
 
-    def _lines(self) -> Iterator[Done]:
+    def _finished_parts(self) -> Iterator[Done]:
         for line in journal_lines(self.folder / JOURNAL):
             yield Done(**line)
 

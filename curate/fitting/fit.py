@@ -99,7 +99,7 @@ def run_fit(options: FitOptions) -> FitResult:
 def fit_table(opened: Table, options: FitOptions, *, recorded: AnyPath) -> FitResult:
     """Fit as ``run_fit`` to an open table; its path is recorded as ``recorded``, since a draft is renamed."""
     _refuse_models(options.embedding, {"-o": options.out, "--fitted": options.fitted, "--model": options.model})
-    places = _places(opened, options.out, options.apply, options.fitted)
+    places = _outputs(opened, options.out, options.apply, options.fitted)
     if options.fitted is not None and (options.label is not None or options.labelled is not None):
         raise InputError(f"--fitted {options.fitted} is applied without fitting; leave out the labels")
     base = None if places[0] is None else base_of(opened, options.model)
@@ -108,10 +108,10 @@ def fit_table(opened: Table, options: FitOptions, *, recorded: AnyPath) -> FitRe
     with file_set([place for place in reversed(places) if place is not None], overwrite=options.overwrite) as files:
         with searching(options.engine, places[1] or places[0], options.report):
             if options.fitted is not None:
-                done = _applied(opened, options.fitted, options.report)
+                done = _apply_fit(opened, options.fitted, options.report)
             else:
-                done = _fitted(opened, options)
-        about = _about(done, opened, recorded, options.seed)
+                done = _fit(opened, options)
+        about = _fit_record(done, opened, recorded, options.seed)
         _write(done, places, opened, base, about, files, overwrite=options.overwrite)
     kind, shares = _shares(done)
     return FitResult(
@@ -145,7 +145,7 @@ def _refuse_models(embedding: str | None, models: Mapping[str, str | Path | None
             )
 
 
-def _places(
+def _outputs(
     table: Table, out: str | Path | None, apply: str | AnyPath | None, fitted: str | Path | None
 ) -> tuple[Path | None, AnyPath | None]:
     """Return the output paths of model and table, checked before the work."""
@@ -177,7 +177,7 @@ def _write(
     beside: list[AtomicFile] = []
     try:
         if applied is not None:
-            columns = {**done.columns(), **done.dataset.in_table(_of_classes(done, about["seed"]))}
+            columns = {**done.columns(), **done.dataset.in_table(_class_entropy_column(done, about["seed"]))}
             beside = [write_applied(applied, table, columns, about, files, overwrite=overwrite)]
             about["applied"] = {"file": applied.name, "sha256": beside[0].sha256}
         if model is not None and base is not None:
@@ -189,7 +189,7 @@ def _write(
             file.discard()
 
 
-def _fitted(table: Table, options: FitOptions) -> Fitted:
+def _fit(table: Table, options: FitOptions) -> Fitted:
     label, labelled = options.label, options.labelled
     dataset = _dataset(table, () if label is None or labelled is not None else (label,))
     learned = labels_to_learn(dataset, table, label, labelled)
@@ -219,7 +219,7 @@ def fit_with_groups(
     return replace(fit, junk=None if junk is None else junk.classifier), scores, groups
 
 
-def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) -> Fitted:
+def _apply_fit(table: Table, fitted: str | Path, report: Callable[[str], None]) -> Fitted:
     """Apply an earlier fit: every row is scored independently."""
     _, card = load_model(find_checkpoint(fitted))
     kept = read_fit(fitted, card)
@@ -249,16 +249,18 @@ def _dataset(table: Table, names: tuple[str, ...] = (), *, once: bool = True) ->
     """Read the images of a table, with the class columns to learn from."""
     dataset = read_dataset(table, names=names, once=once)
     if not len(dataset):
-        raise InputError(f"{table.path} has no row with an embedding{_why(dataset.missing)}; score the images again")
+        raise InputError(
+            f"{table.path} has no row with an embedding{_missing_counts(dataset.missing)}; score the images again"
+        )
     return dataset
 
 
-def _why(missing: Mapping[str, int]) -> str:
+def _missing_counts(missing: Mapping[str, int]) -> str:
     counts = ", ".join(f"{count:,} with {what}" for what, count in missing.items())
     return f" ({counts})" if counts else ""
 
 
-def _about(done: Fitted, table: Table, recorded: AnyPath, seed: int) -> dict[str, Any]:
+def _fit_record(done: Fitted, table: Table, recorded: AnyPath, seed: int) -> dict[str, Any]:
     """Return the record of the fit for model and table, as JSON values."""
     return {
         "table": {"path": str(recorded.resolve()), "digest": done.dataset.rows.digest, "rows": len(done.dataset)},
@@ -284,10 +286,12 @@ def _shares(done: Fitted) -> tuple[str, list[Share]]:
     if len(done.dataset) < ROWS_A_CLUSTER * len(done.fit.clusters):
         return "cluster", []
     clusters = done.scores.columns[CLUSTER]
-    return "cluster", shares_of(score, clusters, [str(at + 1) for at in range(int(clusters.max(initial=-1)) + 1)])
+    return "cluster", shares_of(
+        score, clusters, [str(number + 1) for number in range(int(clusters.max(initial=-1)) + 1)]
+    )
 
 
-def _of_classes(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:
+def _class_entropy_column(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:
     """Return the class entropy column, if there are labels to learn from."""
     labels = done.label_source.labels
     entropy = None if labels is None else class_entropy(done.dataset, labels, seed=seed)
@@ -312,7 +316,7 @@ def class_entropy(dataset: Dataset, labels: KnownLabels, *, seed: int) -> NDArra
     Labelled rows are predicted out of fold, with copies in the same fold; other rows by a classifier of all labels.
     None if there are too many classes or too few distinct rows.
     """
-    vectors = _units(dataset.embeddings[labels.rows])
+    vectors = _unit_vectors(dataset.embeddings[labels.rows])
     codes = torch.from_numpy(labels.codes)
     groups = group_duplicates(vectors)
     n_different = len(vectors) if groups is None else len(groups.first)
@@ -322,13 +326,13 @@ def class_entropy(dataset: Dataset, labels: KnownLabels, *, seed: int) -> NDArra
     entropy = np.empty(len(dataset), np.float32)
     classifier = fit_linear(vectors, codes, len(labels.classes))
     for start in range(0, len(dataset), BLOCK):
-        logits = classifier.logits(_units(dataset.embeddings[start : start + BLOCK])).double()
+        logits = classifier.logits(_unit_vectors(dataset.embeddings[start : start + BLOCK])).double()
         entropy[start : start + BLOCK] = torch.special.entr(logits.softmax(1)).sum(1).numpy()
     entropy[labels.rows] = cross_validate(vectors, codes, folds=FOLDS, seed=seed, groups=together).entropy
     return entropy
 
 
-def _units(embeddings: NDArray) -> torch.Tensor:
+def _unit_vectors(embeddings: NDArray) -> torch.Tensor:
     rows = torch.from_numpy(np.asarray(embeddings, np.float32))
     return torch.nn.functional.normalize(rows)
 

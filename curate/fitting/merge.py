@@ -88,11 +88,11 @@ def run_merge(options: MergeOptions) -> MergeResult:
     _refuse_places(opened, place, options.root)
     notes = _refuse_different(opened)
     keys = _keys(opened, prefix=options.prefix)
-    uris, moved = (None, 0) if options.root is None else _moved(opened[0], keys[0], options.root)
+    uris, moved = (None, 0) if options.root is None else _moved_paths(opened[0], keys[0], options.root)
     dropped = _fitted_columns(opened) if len(opened) > 1 else []
     schema = _schema(opened, keys[0].dtype, dropped)
     metadata = _metadata(opened, schema)
-    notes += _copies(opened)
+    notes += _copy_notes(opened)
     options.report(f"{counted(len(opened), 'table')}, {sum(map(len, keys)):,} rows")
     refits = len(opened) > 1 and any(_has_fit(table) for table in opened) and EMBEDDING in schema.names
     if refits:
@@ -104,7 +104,7 @@ def run_merge(options: MergeOptions) -> MergeResult:
             n_images = len(read_dataset(merged))
             refits = n_images >= FEW_ROWS
             if refits:
-                named = partial(_named, options.report, str(draft), str(place))
+                named = partial(_report_final_path, options.report, str(draft), str(place))
                 model = _model_of(opened[0])
                 request = FitOptions(draft, apply=place, model=model, overwrite=options.overwrite, report=named)
                 notes += fit_table(merged, request, recorded=place).notes
@@ -131,7 +131,7 @@ def _model_of(table: Table) -> str | Path | None:
         return None
 
 
-def _named(report: Callable[[str], None], draft: str, place: str, text: str) -> None:
+def _report_final_path(report: Callable[[str], None], draft: str, place: str, text: str) -> None:
     """Report a line with the final path instead of the temporary one."""
     report(text.replace(draft, place))
 
@@ -197,7 +197,7 @@ def _keys(tables: Sequence[Table], *, prefix: bool) -> list[pl.Series]:
     return of_tables
 
 
-def _moved(table: Table, keys: pl.Series, root: str) -> tuple[pl.Series, int]:
+def _moved_paths(table: Table, keys: pl.Series, root: str) -> tuple[pl.Series, int]:
     """Return the path of each image below a folder, and the number of rows with a new path."""
     manifest = open_manifest(root, SourceOptions())
     if not is_text(table.schema.field(KEY).type) or URI not in manifest.schema.names:
@@ -300,11 +300,13 @@ def _classes(tables: Sequence[Table], schema: pa.Schema) -> dict[str, list[str]]
     return classes
 
 
-def _copies(tables: Sequence[Table]) -> list[str]:
+def _copy_notes(tables: Sequence[Table]) -> list[str]:
     """Return a note if tables hold images of the same bytes."""
     if len(tables) < 2 or any(SHA256 not in table.schema.names for table in tables):
         return []
-    parts = (pl.DataFrame(table.read([SHA256])).with_columns(table=pl.lit(at)) for at, table in enumerate(tables))
+    parts = (
+        pl.DataFrame(table.read([SHA256])).with_columns(table=pl.lit(number)) for number, table in enumerate(tables)
+    )
     groups = pl.concat(parts).drop_nulls(SHA256).group_by(SHA256).agg(pl.col("table").n_unique())
     n = int((groups["table"] > 1).sum())
     return (

@@ -51,8 +51,8 @@ def shares_of(score: NDArray, codes: NDArray[np.integer], names: list[str]) -> l
     known = codes >= 0
     size = np.bincount(codes[known], minlength=len(names))
     lost = np.bincount(codes[known & taken], minlength=len(names))
-    by_size = [at for at in np.argsort(-size, kind="stable").tolist() if size[at]]
-    return [Share(names[at], int(size[at]), int(lost[at])) for at in by_size[:MOST_SHARES]]
+    by_size = [group for group in np.argsort(-size, kind="stable").tolist() if size[group]]
+    return [Share(names[group], int(size[group]), int(lost[group])) for group in by_size[:MOST_SHARES]]
 
 
 @dataclass(frozen=True)
@@ -103,27 +103,27 @@ class FitResult(Printed):
     def lines(self) -> list[str | Grid]:
         """Return the printed lines: notes on the columns, shares, and the files."""
         if self.fitted_before:
-            notes = _of_rows_outside(self.outside, self.rows)
+            notes = _outside_notes(self.outside, self.rows)
         else:
-            notes = [*_of_size(self.rows, self.references, self.recall), *_of_labels(self.labels)]
+            notes = [*_size_notes(self.rows, self.references, self.recall), *_label_lines(self.labels)]
         kept = f"{counted(self.references, 'row')} to compare with, {self.n_bytes / 1e6:,.1f} MB"
         return [
             *[f"left out: {counted(count, 'image')} with {what}" for what, count in self.without.items()],
             *self.notes,
             *notes,
-            *_of_shares(self.kind, self.shares),
+            *_share_lines(self.kind, self.shares),
             *([] if self.path is None else [f"model: {self.path} ({kept})"]),
             *([] if self.applied is None else [f"table: {self.applied}"]),
         ]
 
 
-def _of_rows_outside(outside: float, rows: int) -> list[str]:
+def _outside_notes(outside: float, rows: int) -> list[str]:
     """Return a warning if many rows lie outside of the dataset that a model was fitted to."""
     far = far_from(round(outside * rows), rows)
     return [far] if far else []
 
 
-def _of_size(rows: int, references: int, recall: float) -> list[str]:
+def _size_notes(rows: int, references: int, recall: float) -> list[str]:
     """Return notes on the number of rows: too few to judge, or so many that only a sample is stored."""
     lines = []
     if rows < FEW_ROWS:
@@ -136,7 +136,7 @@ def _of_size(rows: int, references: int, recall: float) -> list[str]:
     return lines
 
 
-def _of_shares(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
+def _share_lines(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
     """Return lines on how much of each class or cluster a cut would drop."""
     if not shares:
         return []
@@ -152,7 +152,7 @@ def _of_shares(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
     ]
 
 
-def _of_labels(known: Mapping[str, Any]) -> list[str]:
+def _label_lines(known: Mapping[str, Any]) -> list[str]:
     """Return lines on the score's accuracy on labels."""
     if not known:
         return []
@@ -160,13 +160,13 @@ def _of_labels(known: Mapping[str, Any]) -> list[str]:
     what = "finding labelled rows whose nearest labelled row is of another class"
     notes = []
     if "better" in known:
-        notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])} where labels were held out")
+        notes.append(f"{of}, {what}: AUROC {_interval_text(known['auroc'])} where labels were held out")
         inside = f"on the labels it was fitted on {known['inside'].value:.3f}"
-        notes.append(f"without labels {_shown(known['without'])}; {inside}")
+        notes.append(f"without labels {_interval_text(known['without'])}; {inside}")
         if not known["better"]:
             notes.append("learning from the labels is no better: the fit ignores them")
     else:
-        notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])}")
+        notes.append(f"{of}, {what}: AUROC {_interval_text(known['auroc'])}")
     used = known["auroc"] if known.get("better", True) else known["without"]
     if used.low <= CHANCE_LEVEL:
         more = "more labels may help" if "better" in known else "learn from the labels with --label"
@@ -174,5 +174,5 @@ def _of_labels(known: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def _shown(interval: Interval) -> str:
+def _interval_text(interval: Interval) -> str:
     return f"{interval.value:.3f} (95 %: {interval.low:.3f} to {interval.high:.3f})"

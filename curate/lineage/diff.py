@@ -112,18 +112,18 @@ def _facts(link: Link, *, is_first: bool) -> Iterator[tuple[str, Any]]:
         yield "calibration", str(calibration.get("digest", ""))[:MANY] if isinstance(calibration, Mapping) else None
     rules = [rule for rule in noted.get("policy", ()) if isinstance(rule, Mapping)]
     for number, rule in enumerate(rules, 1):
-        yield from ((f"rule {number}, {name}", value) for name, value in _flat(rule) if not name.endswith("path"))
+        yield from ((f"rule {number}, {name}", value) for name, value in _flatten(rule) if not name.endswith("path"))
     yield "curate", noted.get("curate")
     about = noted.get("environment")
     if isinstance(about, Mapping):
-        yield from ((name, value) for name, value in _flat(about) if name != "platform")
+        yield from ((name, value) for name, value in _flatten(about) if name != "platform")
 
 
-def _flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every value of nested objects under its path."""
     for name, each in value.items():
         if isinstance(each, Mapping):
-            yield from _flat(each, f"{before}{name}.")
+            yield from _flatten(each, f"{before}{name}.")
         else:
             yield f"{before}{name}", each
 
@@ -246,15 +246,15 @@ def _missing(table: Table, shared: SharedRows, side: int, why: pl.DataFrame, ste
     )
     became = pl.col("decision").replace({"drop": "dropped"})
     line = pl.format("{} by step {}, {}{}", became, step, "policy", rule)
-    lines = why.select(line=pl.when(step.is_null()).then(pl.lit(_unmet(steps))).otherwise(line))
+    lines = why.select(line=pl.when(step.is_null()).then(pl.lit(_no_step_reason(steps))).otherwise(line))
     counts = lines.group_by("line", maintain_order=True).len().sort("len", descending=True, maintain_order=True)
     rows = shared.only[side]
     keys = named(table, rows[:N_NAMED]) if len(rows) else []
-    reasons = [reason or _unmet(steps) for reason in why["reason"][: len(keys)]]
+    reasons = [reason or _no_step_reason(steps) for reason in why["reason"][: len(keys)]]
     return Missing(len(rows), dict(counts.iter_rows()), list(zip(keys, reasons, strict=True)))
 
 
-def _unmet(steps: Sequence[Link]) -> str:
+def _no_step_reason(steps: Sequence[Link]) -> str:
     return "not in what its first step read" if steps else "no receipt says why"
 
 

@@ -181,8 +181,8 @@ def run_verify(options: VerifyOptions) -> Proof:
     searched = Searched(path.parent, tuple(map(Path, roots)))
     steps = list(links(path, searched, None if options.table is None else path_to_read(options.table)))
     if options.chain:
-        proof.earlier = [_again(step, roots) for step in steps[1:]]
-    scored = _first(steps[-1])
+        proof.earlier = [_verify_step(step, roots) for step in steps[1:]]
+    scored = _first_input(steps[-1])
     proof.origin = _origin(scored)
     if options.pixels is not None:
         held = tuple(Path(each) for each in roots)
@@ -193,11 +193,11 @@ def run_verify(options: VerifyOptions) -> Proof:
 verify = callable_of(VerifyOptions, run_verify)
 
 
-def _again(step: Link, roots: Sequence[str | Path]) -> VerifiedStep:
+def _verify_step(step: Link, roots: Sequence[str | Path]) -> VerifiedStep:
     if not step.is_calibration:
         return VerifiedStep(step.policy, str(step.path), one.verify(step.path, roots=roots))
     if step.source is None:
-        raise _lost(step)
+        raise _missing_input(step)
     applied = verify_calibration(step.path, str(step.source))
     verification = Verification(applied.rows, input=str(step.source))
     for words in applied.problems:
@@ -205,14 +205,14 @@ def _again(step: Link, roots: Sequence[str | Path]) -> VerifiedStep:
     return VerifiedStep(step.policy, str(step.path), verification)
 
 
-def _lost(step: Link) -> InputError:
+def _missing_input(step: Link) -> InputError:
     return InputError(f"the input {step.noted['input']['path']} of {step.path} no longer exists; see --root")
 
 
-def _first(step: Link) -> Table:
+def _first_input(step: Link) -> Table:
     """Return the table that the first step read."""
     if step.source is None:
-        raise _lost(step)
+        raise _missing_input(step)
     return open_table(step.source, require=[KEY])
 
 

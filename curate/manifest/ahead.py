@@ -67,7 +67,7 @@ class ReadAhead:
         """
         waiting: deque[Reader] = deque()
         for reader in readers:
-            waiting.append(self._started(reader) if isinstance(reader, RemoteReader) else reader)
+            waiting.append(self._prefetch(reader) if isinstance(reader, RemoteReader) else reader)
             if not isinstance(reader, RemoteReader) or len(waiting) >= self._connections:
                 yield waiting.popleft()
         yield from waiting
@@ -82,7 +82,7 @@ class ReadAhead:
         self._stopped.set()
         self.finish()
 
-    def _started(self, reader: RemoteReader) -> Reader:
+    def _prefetch(self, reader: RemoteReader) -> Reader:
         share = _Share(self)
         expected = self._n_bytes // max(1, self._n_bodies)  # so that few answers find that there is no room for them
         if self._held >= self._bound or not share.may_take(expected):
@@ -102,14 +102,14 @@ class ReadAhead:
                 future.cancel()
                 continue
             try:
-                data = self._ask(reader, share)
+                data = self._fetch(reader, share)
             except BaseException as error:  # raised where it is read
                 share.may_take(0)
                 future.set_exception(error)
             else:
                 future.set_result(data)
 
-    def _ask(self, reader: RemoteReader, share: _Share) -> bytes | None:
+    def _fetch(self, reader: RemoteReader, share: _Share) -> bytes | None:
         try:
             with BODIES.held_by(share):
                 data = reader.read(min(PIECE, reader.max_bytes))
@@ -144,7 +144,7 @@ class ReadAhead:
                 if self._stopped.is_set():
                     raise CancelledError from None
             except ReadError as error:
-                self._note(error)
+                self._count_result(error)
                 raise
             else:
                 break
@@ -152,19 +152,19 @@ class ReadAhead:
             return self._read(reader)
         BODIES.take(len(data))  # from here on it counts among those that are decoded
         share.may_take(0)
-        self._note(None)
+        self._count_result(None)
         return data
 
     def _read(self, reader: RemoteReader) -> bytes:
         try:
             data = reader()
         except ReadError as error:
-            self._note(error)
+            self._count_result(error)
             raise
-        self._note(None)
+        self._count_result(None)
         return data
 
-    def _note(self, failure: ReadError | None) -> None:
+    def _count_result(self, failure: ReadError | None) -> None:
         """Count the results, and end the run if the first ones all fail in the same way."""
         denied = failure is not None and failure.status == "denied"
         with self._lock:

@@ -146,7 +146,7 @@ class StoreSet:
                 self._lock.check()
                 self._send(file)
         except BaseException:
-            self._remains = not self._overwrite and not self._taken_back()
+            self._remains = not self._overwrite and not self._is_removed()
             raise
 
     def _send(self, file: AtomicFile) -> None:
@@ -168,22 +168,22 @@ class StoreSet:
         for place in self._paths:
             place.abort_uploads()
         if NOTE in names:
-            self._take_back()
+            self._remove_recorded()
             self._work.remove([NOTE])
             self._remains = False
 
-    def _taken_back(self) -> bool:
+    def _is_removed(self) -> bool:
         """Return whether the objects of this process were removed; otherwise the next process removes them."""
         try:
             self._lock.check()  # or what is there is another's
-            self._take_back()
+            self._remove_recorded()
         except InputError:
             return False
         return True
 
-    def _take_back(self) -> None:
+    def _remove_recorded(self) -> None:
         """Remove the objects recorded in `files.json`, unless the last one is complete."""
-        noted, last = self._noted()
+        noted, last = self._recorded()
         if not noted or self._has(last, noted[last]):
             return
         self._folder.remove([name for name, noted_file in noted.items() if self._has(name, noted_file)])
@@ -194,7 +194,7 @@ class StoreSet:
         state = place.state()
         return state is not None and state[0] == noted_file[0] and sha256_of(place) == noted_file[1]
 
-    def _noted(self) -> tuple[dict[str, Noted], str]:
+    def _recorded(self) -> tuple[dict[str, Noted], str]:
         """Return size and SHA-256 by name, and the name of the last; empty without `files.json`."""
         note = self._work / NOTE
         data = note.read()

@@ -65,7 +65,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """One image file: relative path, size in bytes, mtime in ns, and location if it differs from that path, else empty."""
+    """One image file: relative path, size in bytes, mtime in ns, and location; empty if it equals that path."""
 
     path: bytes
     size: int
@@ -96,10 +96,10 @@ def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterat
     while pending:
         path = pending.pop()
         if path and not path.endswith(b"/"):
-            file = _look(root, path, real_root, options, skipped)
+            file = _image_file(root, path, real_root, options, skipped)
             if file is not None:
                 yield file
-        elif not path or _enter(root + path, visited, skipped):
+        elif not path or _is_new_folder(root + path, visited, skipped):
             pending += _listing(root, path, options, skipped)
 
 
@@ -131,7 +131,7 @@ def _is_folder(entry: os.DirEntry[bytes], follow: bool) -> bool:
         return False
 
 
-def _enter(folder: bytes, visited: set[tuple[int, int]], skipped: Skipped) -> bool:
+def _is_new_folder(folder: bytes, visited: set[tuple[int, int]], skipped: Skipped) -> bool:
     try:
         identity = _identity(os.stat(folder))
     except FileNotFoundError:  # removed since its parent was listed
@@ -143,7 +143,9 @@ def _enter(folder: bytes, visited: set[tuple[int, int]], skipped: Skipped) -> bo
     return True
 
 
-def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, skipped: Skipped) -> ImageFile | None:
+def _image_file(
+    root: bytes, path: bytes, real_root: bytes, options: SourceOptions, skipped: Skipped
+) -> ImageFile | None:
     """Return an image file's entry, or count why it is skipped."""
     full = root + path
     try:

@@ -92,7 +92,7 @@ class ParquetManifest:
     def rows(self, start: int, stop: int) -> pa.Table:
         """Return rows [start, stop); raises InputError if they cannot be read, or take more than `MAX_ROWS_BYTES`."""
         check_range(start, stop, self.n_rows)
-        table = self._named(self._read(self._row_stream, start, stop), start)
+        table = self._with_names(self._read(self._row_stream, start, stop), start)
         return make_rows(self._keys(table, start), self._uris(table, start, stop), table, self._layout)
 
     def columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
@@ -102,9 +102,9 @@ class ParquetManifest:
         stream = self._stream([name for name in in_file if name not in self._files.folders], _TEXT_ROWS)
         for start in range(0, self.n_rows, _TEXT_ROWS):
             table = self._read(stream, start, min(start + _TEXT_ROWS, self.n_rows))
-            yield self._named(table, start).select(in_file).rename_columns(list(names))
+            yield self._with_names(table, start).select(in_file).rename_columns(list(names))
 
-    def _named(self, table: pa.Table, start: int) -> pa.Table:
+    def _with_names(self, table: pa.Table, start: int) -> pa.Table:
         """Return rows with class names instead of numbers, and with values from folder names."""
         for name, classes in self._files.numbered.items():
             if (at := table.schema.get_field_index(name)) >= 0:

@@ -234,8 +234,8 @@ class RowStream:
 
 def _is_part_of(path: str, columns: Container[str]) -> bool:
     """Return whether a column of the file is one of ``columns`` or a field of one."""
-    stops = (at for at, letter in enumerate(path) if letter == ".")
-    return path in columns or any(path[:at] in columns for at in stops)
+    stops = (dot for dot, letter in enumerate(path) if letter == ".")
+    return path in columns or any(path[:dot] in columns for dot in stops)
 
 
 def _largest_value(chunk: pq.ColumnChunkMetaData, place: Place) -> int:
@@ -264,15 +264,15 @@ def dictionary_size(header: bytes) -> int | None:
     >>> dictionary_size(bytes([0x15, 0x04, 0x15, 0xC8, 0x01]))
     100
     """
-    values, at = [], 0
+    values, offset = [], 0
     for _ in range(2):
-        if header[at : at + 1] != b"\x15":  # the next field, a 32-bit number
+        if header[offset : offset + 1] != b"\x15":  # the next field, a 32-bit number
             return None
-        number, shift, at = 0, 0, at + 1
-        while at < len(header):
-            number |= (header[at] & 0x7F) << shift
-            shift, at = shift + 7, at + 1
-            if header[at - 1] < 0x80:
+        number, shift, offset = 0, 0, offset + 1
+        while offset < len(header):
+            number |= (header[offset] & 0x7F) << shift
+            shift, offset = shift + 7, offset + 1
+            if header[offset - 1] < 0x80:
                 break
         values.append((number >> 1) ^ -(number & 1))
     kind, size = values

@@ -43,7 +43,7 @@ class StoreLock:
         self._beating: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self._number = self._taken()
+        self._number = self._create_lock()
         self._stop.clear()
         self._beating = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._beating.start()
@@ -53,7 +53,7 @@ class StoreLock:
         if self._beating is not None:
             self.end()
             with suppress(InputError):  # then it expires on its own
-                self._of("beat").put(_RELEASED)
+                self._object("beat").put(_RELEASED)
 
     def end(self) -> None:
         """Stop the heartbeats, before the contents of the folder are removed."""
@@ -71,7 +71,7 @@ class StoreLock:
                 "life for long; it ends now, and what it committed stays"
             )
 
-    def _taken(self) -> int:
+    def _create_lock(self) -> int:
         """Return the number of the lock that this process created."""
         last = self._last()
         if last and not self._is_free(last):
@@ -82,20 +82,20 @@ class StoreLock:
         number = last + 1
         text = {"machine": self._machine(), "host": socket.gethostname(), "process": os.getpid()}
         owner = json.dumps({**text, "nonce": secrets.token_hex(8)}).encode()
-        if not self._of("lock", number).create(owner):
+        if not self._object("lock", number).create(owner):
             raise InputError(f"{self._folder} is being written by {self._holder(number)}; wait for it")
-        if self._of("lock", number).create(owner + b" "):
-            self._folder.remove([self._of("lock", number).name])
+        if self._object("lock", number).create(owner + b" "):
+            self._folder.remove([self._object("lock", number).name])
             raise InputError(
                 f"cannot write {self._folder}: the store has no conditional writes (If-None-Match), without "
                 "which two writers would mix; write to a local folder and copy it"
             )
-        self._of("beat", number).put(b"alive")
+        self._object("beat", number).put(b"alive")
         return number
 
     def _is_free(self, number: int) -> bool:
         """Return whether the holder released its lock, or is dead."""
-        beat = self._of("beat", number)
+        beat = self._object("beat", number)
         if beat.read() == _RELEASED:
             return True
         machine = self._machine()
@@ -103,16 +103,16 @@ class StoreLock:
             return True
         probe = self._folder / f"now-{secrets.token_hex(4)}"
         probe.put(b"now")
-        now, last = probe.modified(), beat.modified() or self._of("lock", number).modified()
+        now, last = probe.modified(), beat.modified() or self._object("lock", number).modified()
         self._folder.remove([probe.name])
         return now is not None and last is not None and (now - last).total_seconds() > EXPIRY
 
     def _beat(self) -> None:
         while not self._stop.wait(BEAT):
             with suppress(InputError):  # the next one may get through; `check` says what became of the lock
-                self._of("beat").put(b"alive")
+                self._object("beat").put(b"alive")
 
-    def _of(self, what: str, number: int | None = None) -> StorePath:
+    def _object(self, what: str, number: int | None = None) -> StorePath:
         return self._folder / f"{what}-{self._number if number is None else number:06d}.json"
 
     def _last(self) -> int:
@@ -121,7 +121,7 @@ class StoreLock:
 
     def _owner(self, number: int) -> dict[str, Any]:
         with suppress(ValueError):
-            value = json.loads(self._of("lock", number).read() or b"{}")
+            value = json.loads(self._object("lock", number).read() or b"{}")
             return value if isinstance(value, dict) else {}
         return {}
 

@@ -136,14 +136,14 @@ def combine(
         renamed[name] = new
     together = {}
     for name, column_kinds in kinds.items():
-        kind = _common(column_kinds - {pa.null()})
+        kind = _common_type(column_kinds - {pa.null()})
         pairs = zip(shards, lengths, strict=True)
         parts = [columns[name].cast(kind, safe=False) if name in columns else pa.nulls(n, kind) for columns, n in pairs]
         together[renamed.get(name, name)] = pa.chunked_array(parts, kind)
     return together, renamed
 
 
-def _common(kinds: set[pa.DataType]) -> pa.DataType:
+def _common_type(kinds: set[pa.DataType]) -> pa.DataType:
     if len(kinds) == 1:
         return next(iter(kinds))
     return pa.float64() if kinds and kinds <= {pa.int64(), pa.float64()} else pa.string()
@@ -162,7 +162,7 @@ def split_name(name: str) -> tuple[str, str]:
     return folder + slash + last[:1] + stem, extension
 
 
-class _Gathered:
+class _ShardIndex:
     """Rows of all shards during indexing; numbers are arrays, text goes to Arrow shard by shard."""
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ class _Gathered:
         contents = Contents()
         with place.open() as file:
             for member in members(place, file, contents):
-                self._sort_in(member, file, options, images, sides)
+                self._add_member(member, file, options, images, sides)
         self.links += contents.links
         if contents.cut_off:
             self.cut_off.append(f"{place.name} ends inside {contents.cut_off!r}")
@@ -195,7 +195,7 @@ class _Gathered:
         rows.sort(key=lambda row: row[1].offset)
         self._append(number, place, rows[:room], images, sides, options)
 
-    def _sort_in(
+    def _add_member(
         self,
         member: Member,
         file: BinaryIO,
@@ -291,7 +291,7 @@ def open_tars(places: list[Place], options: SourceOptions) -> MemoryManifest:
             f"expected no --key for tar shards (a sample's name is its key) or '{NUMBERED}' to number the rows, "
             f"got {options.key!r}"
         )
-    gathered = _Gathered()
+    gathered = _ShardIndex()
     for number, place in enumerate(places):
         gathered.add(number, place, options)
         if options.limit is not None and gathered.n_rows >= options.limit:

@@ -67,12 +67,12 @@ def of_views(
     n_items = n_views * n_images
     if n_views == 2:
         positives = torch.arange(n_items, device=device).roll(n_images)
-        return Contrast(slice(0, n_items), positives, _keep(apart, negatives, generator))
+        return Contrast(slice(0, n_items), positives, _sample_negatives(apart, negatives, generator))
     rows = [(v, w) for v in range(n_views) for w in range(n_views) if v != w]
     each = torch.arange(n_images, device=device)
     anchors = torch.cat([v * n_images + each for v, _ in rows])
     positives = torch.cat([w * n_images + each for _, w in rows])
-    return Contrast(anchors, positives, _keep(apart[anchors], negatives, generator))
+    return Contrast(anchors, positives, _sample_negatives(apart[anchors], negatives, generator))
 
 
 def of_labels(
@@ -94,7 +94,7 @@ def of_labels(
     if len(usable) == 0:
         return None
     positives = torch.multinomial(candidates[usable], 1, generator=generator).squeeze(1)
-    return Contrast(usable, positives, _at_most((~same)[usable].float(), negatives, generator))
+    return Contrast(usable, positives, _sample_at_most((~same)[usable].float(), negatives, generator))
 
 
 def of_votes(votes: Tensor, *, generator: torch.Generator | None = None) -> Contrast | None:
@@ -128,17 +128,17 @@ def of_votes(votes: Tensor, *, generator: torch.Generator | None = None) -> Cont
     return Contrast(usable[left], positives[left], weights[left]) if left.any() else None
 
 
-def _keep(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
+def _sample_negatives(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
     """Keep ``count`` random negatives per row; every row must have at least as many."""
     if count is None:
         return weights
     fewest = int((weights > 0).sum(1).min())
     if not 1 <= count <= fewest:
         raise ValueError(f"negatives must be between 1 and {fewest} (the poorest anchor's), got {count}")
-    return _at_most(weights, count, generator)
+    return _sample_at_most(weights, count, generator)
 
 
-def _at_most(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
+def _sample_at_most(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
     """Keep ``count`` distinct random negatives per row, or all if there are fewer."""
     if count is None:
         return weights

@@ -200,7 +200,7 @@ class WithKappa(Contrastive[K]):
         return (mu, kappa.detach()) if self.share < self.settings.phases else (mu.detach(), kappa)
 
 
-def _present(kappa: Tensor | None) -> Tensor:
+def _required(kappa: Tensor | None) -> Tensor:
     if kappa is None:
         raise ValueError("this loss needs a head that gives kappa")
     return kappa
@@ -216,7 +216,7 @@ class MCInfoNCE(WithKappa[MCInfoNCESettings]):
         """Return the loss of equation 7, or its variant by the settings."""
         settings = self.settings
         return contrastive_losses.mcinfonce(
-            *(mu, _present(kappa), pairs),
+            *(mu, _required(kappa), pairs),
             kappa_pos=settings.kappa_pos,
             samples=settings.samples,
             denominator=settings.denominator,
@@ -263,7 +263,7 @@ class HIB(WithKappa[HIBSettings]):
         """Return the loss of equation 54."""
         settings = self.settings
         return contrastive_losses.hib(
-            mu, _present(kappa), pairs, a=settings.hib_a, b=settings.hib_b, samples=settings.samples
+            mu, _required(kappa), pairs, a=settings.hib_a, b=settings.hib_b, samples=settings.samples
         )
 
 
@@ -277,5 +277,5 @@ class ELK(WithKappa[ELKSettings]):
         """Return the loss of equation 55."""
         settings = self.settings
         return contrastive_losses.elk(
-            mu, _present(kappa), pairs, kappa_pos=settings.kappa_pos, denominator=settings.denominator
+            mu, _required(kappa), pairs, kappa_pos=settings.kappa_pos, denominator=settings.denominator
         )

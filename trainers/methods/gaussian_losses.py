@@ -96,31 +96,31 @@ def ranking_loss(sets: Tensor, *, bins: int = 10) -> Tensor:
     n, group, width = sets.shape
     flat = sets.reshape(n * group, width)
     block = BLOCK_CPU if sets.device.type == "cpu" else BLOCK_GPU
-    among = _Within.apply(flat, bins, max(1, block // len(flat)))  # H, (N G, B + 1)
+    among = _CumulativeCounts.apply(flat, bins, max(1, block // len(flat)))  # H, (N G, B + 1)
     within = torch.einsum("ngm,nhm->ngh", sets, sets)
     other = ~torch.eye(group, dtype=torch.bool, device=sets.device)
     within = within.masked_select(other).view(n * group, group - 1)
-    cumulated = torch.stack([_ramp(within, at, bins).sum(1) for at in range(bins + 1)], dim=1)  # H+
+    cumulated = torch.stack([_soft_step(within, number, bins).sum(1) for number in range(bins + 1)], dim=1)  # H+
     in_bin = torch.diff(cumulated, dim=1, prepend=torch.zeros_like(cumulated[:, :1]))  # h+
     least = torch.finfo(sets.dtype).tiny
     return 1 - (in_bin * cumulated / among.clamp(min=least)).sum(1).mean() / (group - 1)
 
 
-def _ramp(cosine: Tensor, at: int, bins: int) -> Tensor:
-    """Return the soft cumulative count of a pair up to centre number ``at``: 1 below it, 0 from the next centre on."""
-    return ((cosine - 1) * (bins / 2) + at + 1).clamp(0, 1)  # a squared distance is 2 - 2 cosine, a bin is 4 / bins
+def _soft_step(cosine: Tensor, number: int, bins: int) -> Tensor:
+    """Return the soft cumulative count of a pair up to centre ``number``: 1 below it, 0 from the next centre on."""
+    return ((cosine - 1) * (bins / 2) + number + 1).clamp(0, 1)  # a squared distance is 2 - 2 cosine, a bin is 4 / bins
 
 
-class _Within(torch.autograd.Function):
+class _CumulativeCounts(torch.autograd.Function):
     """Cumulative histogram counts of the other rows: unit vectors (B, M) -> (B, bins + 1)."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, bins: int, rows: int) -> Tensor:
         out = z.new_empty(len(z), bins + 1)
         for start in range(0, len(z), rows):
-            cosine = _others(z, start, rows)
-            for at in range(bins + 1):
-                out[start : start + rows, at] = _ramp(cosine, at, bins).sum(1)
+            cosine = _cosines_to_others(z, start, rows)
+            for number in range(bins + 1):
+                out[start : start + rows, number] = _soft_step(cosine, number, bins).sum(1)
         ctx.save_for_backward(z)
         ctx.bins, ctx.rows = bins, rows
         return out
@@ -133,7 +133,9 @@ class _Within(torch.autograd.Function):
         to_z = torch.zeros_like(z)
         for start in range(0, len(z), rows):
             part = slice(start, start + rows)
-            distance = (1 - _others(z, start, rows)) * (bins / 2)  # in bins; one ramp alone has a slope there
+            distance = (1 - _cosines_to_others(z, start, rows)) * (
+                bins / 2
+            )  # in bins; one ramp alone has a slope there
             interval = distance.floor_().clamp_(0, bins + 1).long()
             table = slope[part].gather(1, interval)
             to_z[part] += table @ z
@@ -141,7 +143,7 @@ class _Within(torch.autograd.Function):
         return to_z, None, None
 
 
-def _others(z: Tensor, start: int, rows: int) -> Tensor:
+def _cosines_to_others(z: Tensor, start: int, rows: int) -> Tensor:
     """Return cosines of some rows with all; -3 for a row with itself, beyond the last bin."""
     cosine = z[start : start + rows] @ z.T
     cosine.diagonal(start).fill_(-3.0)

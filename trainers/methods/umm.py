@@ -81,9 +81,9 @@ def schedule(text: str) -> list[tuple[float, int]]:
     """
     steps = []
     for part in text.split(","):
-        number, at, share = part.strip().partition("@")
+        number, separator, share = part.strip().partition("@")
         try:
-            steps.append((float(share) if at else 0.0, int(number)))
+            steps.append((float(share) if separator else 0.0, int(number)))
         except ValueError:
             break
     else:

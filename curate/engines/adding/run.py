@@ -182,17 +182,17 @@ def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[
         if not {(field.name, field.type) for field in fields} <= {(each.name, each.type) for each in scored.schema}:
             continue  # the user's columns have other types now
         rows = scored.read([KEY, N_BYTES, MTIME, *(field.name for field in fields)])
-        at = pc.fill_null(pc.index_in(rows[KEY], value_set=keys), -1).to_numpy()
+        rows_of_keys = pc.fill_null(pc.index_in(rows[KEY], value_set=keys), -1).to_numpy()
         times, sizes = (pc.fill_null(rows[name], UNKNOWN).to_numpy() for name in (MTIME, N_BYTES))
-        places = todo[at.clip(0)]
+        places = todo[rows_of_keys.clip(0)]
         now = state.comparison.sizes[places]
         same = state.comparison.times[places] == times
         same &= (sizes == UNKNOWN) | (now == UNKNOWN) | (now == sizes)
-        if not ((at >= 0).all() and same.all()) or used[at].any():
+        if not ((rows_of_keys >= 0).all() and same.all()) or used[rows_of_keys].any():
             continue
         values = ManifestRows(manifest, places).rows(0, len(places))
         if not any(differ(values[field.name], rows[field.name]).any() for field in fields):
-            kept[shard], used[at] = places, True
+            kept[shard], used[rows_of_keys] = places, True
     return kept
 
 

@@ -88,7 +88,7 @@ def gap(first: NDArray, second: NDArray, chance_level: ChanceLevel, weight: Floa
     drawn = factor * chance_level.variance
     variance = rows + max(0.0, drawn - factor * chance_level.from_rows)
     df = chance_level.df * max(1.0, variance / drawn) ** 2 if drawn > 0 else MOST_DF
-    return _tested(value, variance, min(df, MOST_DF), n)
+    return _t_test(value, variance, min(df, MOST_DF), n)
 
 
 def gap_of_draws(value: float, draws: Floats) -> Gap:
@@ -97,10 +97,10 @@ def gap_of_draws(value: float, draws: Floats) -> Gap:
     The interval contains 0 for 95 % of random subsets.
     """
     spread = float(draws.var(ddof=1)) * (1 + 1 / len(draws))
-    return _tested(value - float(draws.mean()), spread, len(draws) - 1, len(draws))
+    return _t_test(value - float(draws.mean()), spread, len(draws) - 1, len(draws))
 
 
-def _tested(value: float, variance: float, df: float, n: int) -> Gap:
+def _t_test(value: float, variance: float, df: float, n: int) -> Gap:
     error = float(np.sqrt(variance))
     if error <= 1e-12:
         return Gap(Interval(value, value, value), 1.0 if abs(value) < 1e-9 else 0.0, n)
@@ -239,10 +239,10 @@ def compared(model: str, right: Mapping[str, Right], tested: HeldOutRows) -> Sid
     )
     trained.n_confirmed = int(tested.confirmed.sum())
     if trained.n_confirmed >= FEWEST_OF_CLASS:
-        trained.confirmed_gaps = _gaps(right, _among(tested.confirmed))
+        trained.confirmed_gaps = _gaps(right, _mean_weights(tested.confirmed))
     for name, inside in (("kept", tested.kept), ("dropped", ~tested.kept)):
         if tested.kept.any() and inside.sum() >= FEWEST_OF_CLASS:
-            trained.by_kept[name] = _gaps(right, _among(inside), (RANDOM,))[RANDOM]
+            trained.by_kept[name] = _gaps(right, _mean_weights(inside), (RANDOM,))[RANDOM]
     trained.classes = _by_class(right, tested)
     return trained
 
@@ -272,7 +272,7 @@ def _chance_levels(draws: Sequence[Right]) -> list[ChanceLevel]:
     return [ChanceLevel(level.from_rows * more, level.from_rows, max(df, 1), level.draws) for level in alone]
 
 
-def _among(inside: Right) -> Floats:
+def _mean_weights(inside: Right) -> Floats:
     return np.asarray(inside / inside.sum(), np.float64)
 
 

@@ -159,7 +159,7 @@ def of_fairness(findings: SubsetFindings) -> list[str | Grid]:
         lines += [
             "",
             Grid(rows, header=[fairness.column, "rows", "kept", "share kept", "p of as few"]),
-            *_fair(fairness, more),
+            *_fairness_lines(fairness, more),
         ]
     return lines
 
@@ -216,10 +216,10 @@ def verdict(findings: SubsetFindings) -> list[str]:
     lines = [
         f"{memory}{SAYS[judged.says]}: by the {_name(model)}, {of_subset} against {of_random} of random rows of the "
         f"same size, {_points(gap)} points" + (_unknown(gap) if judged.says == UNKNOWN else ""),
-        _of_all(model, judged.of_size),
+        _compared_with_all(model, judged.of_size),
     ]
     if {HELPS, HURTS} & {judged.says, judged.of_rows}:
-        lines += _of_classes_or_rows(model, judged.says, judged.of_rows)
+        lines += _class_effect(model, judged.says, judged.of_rows)
     lines += [
         f"the {_name(trained)} says: {SAYS[verdict_of(trained).says]}, {_points(trained.gaps[RANDOM])} points"
         for trained in findings.trained[1:]
@@ -230,7 +230,7 @@ def verdict(findings: SubsetFindings) -> list[str]:
             f"on the {counted(model.n_confirmed, 'test row')} whose label other rows confirm: {SAYS[clean]}, "
             f"{_points(model.confirmed_gaps[RANDOM])} points"
         )
-    lines += _losers(model)
+    lines += _losing_classes(model)
     return lines
 
 
@@ -248,7 +248,7 @@ def _class_line(of_class: ClassGap) -> list[object]:
     return [of_class.name, of_class.tested, of_class.kept, of_class.all_rows, *gaps[0], *gaps[1]]
 
 
-def _fair(fairness: Fairness, more: str) -> list[str]:
+def _fairness_lines(fairness: Fairness, more: str) -> list[str]:
     if fairness.ratio != fairness.ratio:
         return [f"{fairness.column}: a single group, or nothing kept of any: there is nothing to compare"]
     rule = "passes" if fairness.passes else "fails"
@@ -261,7 +261,7 @@ def _fair(fairness: Fairness, more: str) -> list[str]:
     ]
 
 
-def _of_all(model: SideAccuracies, says: str) -> str:
+def _compared_with_all(model: SideAccuracies, says: str) -> str:
     gap, rate = _points(model.gaps[ALL_ROWS]), f"{model.accuracy[ALL_ROWS]:.1%}"
     words = {
         BETTER: "it is better than training on everything",
@@ -272,7 +272,7 @@ def _of_all(model: SideAccuracies, says: str) -> str:
     return f"{words[says]}: {rate} for the whole, subset less whole {gap} points"
 
 
-def _of_classes_or_rows(model: SideAccuracies, says: str, of_rows: str) -> list[str]:
+def _class_effect(model: SideAccuracies, says: str, of_rows: str) -> list[str]:
     gap = _points(model.gaps[BY_CLASS])
     same = f"random rows with the subset's own number of each class: {gap} points"
     if says == of_rows:
@@ -288,7 +288,7 @@ def _of_classes_or_rows(model: SideAccuracies, says: str, of_rows: str) -> list[
     return [f"the choice of rows and the number of each class have opposite effects: {same}"]
 
 
-def _losers(model: SideAccuracies) -> list[str]:
+def _losing_classes(model: SideAccuracies) -> list[str]:
     lines = []
     for side, what in ((RANDOM, "random rows"), (ALL_ROWS, "everything")):
         lost = [
@@ -318,10 +318,14 @@ def _name(trained: SideAccuracies) -> str:
 
 
 def _points(gap: Gap | None) -> str:
-    return "-" if gap is None else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(_zero(100 * value) for value in gap.interval))
+    return (
+        "-"
+        if gap is None
+        else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(_without_minus_zero(100 * value) for value in gap.interval))
+    )
 
 
-def _zero(value: float) -> float:
+def _without_minus_zero(value: float) -> float:
     return 0.0 if abs(value) < 0.05 else value  # never -0.0
 
 

@@ -112,7 +112,7 @@ def test_a_node_that_differs_is_refused_by_name(differs, said, folder, tiny_chec
 
 @pytest.mark.slow
 def test_a_node_without_the_source_is_refused_by_name(folder, tiny_checkpoint, tmp_path, cluster, monkeypatch):
-    copy, hire = tmp_path / "photos", Crew._hire
+    copy, hire = tmp_path / "photos", Crew._start_actor
     shutil.copytree(folder, copy)
 
     def after_it_is_gone(self):
@@ -275,7 +275,7 @@ def test_what_dies_in_a_run_costs_nothing_but_time(
 ):
     """A process is killed, an actor ended by Ray, or a node removed, at another shard in each turn."""
     kill, at, killed, lines = turn % 3, 2 + 2 * turn, [], []
-    real, hired, checked, pids = WorkFolder.commit, Crew._hire, Crew._check, []
+    real, hired, checked, pids = WorkFolder.commit, Crew._start_actor, Crew._check, []
     crews = []
 
     def hire(self):
@@ -317,7 +317,7 @@ def test_what_dies_in_a_run_costs_nothing_but_time(
 def test_a_shard_that_kills_every_actor_ends_the_run_and_keeps_the_rest(
     large, large_bytes, tiny_checkpoint, tmp_path, cluster, monkeypatch
 ):
-    handed = Crew._hand_out
+    handed = Crew._assign
 
     def deadly(self):
         handed(self)

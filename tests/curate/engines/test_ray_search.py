@@ -72,7 +72,7 @@ def bytes_beside(path):
 
 def after(monkeypatch, n, what):
     """Let something happen after n answers of the cluster; returns a list that is filled when it does."""
-    answer, seen, happened = RayTasks._answer, [], []
+    answer, seen, happened = RayTasks._receive, [], []
 
     def counted(self, reference):
         seen.append(reference)
@@ -80,7 +80,7 @@ def after(monkeypatch, n, what):
             happened.extend(what() or ())
         return answer(self, reference)
 
-    monkeypatch.setattr(RayTasks, "_answer", counted)
+    monkeypatch.setattr(RayTasks, "_receive", counted)
     return happened
 
 
@@ -170,13 +170,13 @@ def test_dedup_lives_through_the_loss_of_a_node(n, table, tmp_path, cluster, sma
     ],
 )
 def test_a_node_that_differs_is_refused_by_name(differs, said, table, tmp_path, cluster, small_tasks, monkeypatch):
-    answer = RayTasks._answer
+    answer = RayTasks._receive
 
     def answered(self, reference):
         facts = answer(self, reference)
         return facts | {name: {**facts[name], **new} if new else new for name, new in differs.items()}
 
-    monkeypatch.setattr(RayTasks, "_answer", answered)
+    monkeypatch.setattr(RayTasks, "_receive", answered)
     with pytest.raises(InputError, match=said):
         curate.dedup(table, tmp_path / "u.parquet", "embedding", engine=f"ray:{cluster.address}")
     assert list(tmp_path.iterdir()) == []

@@ -194,7 +194,7 @@ def test_a_lock_is_held_released_and_taken_over_when_it_expires(two, monkeypatch
     monkeypatch.setattr(store_lock, "BEAT", 0.05)
     dead = StoreLock(place, held)
     dead.__enter__()
-    beat, begun = dead._of("beat"), time.monotonic()
+    beat, begun = dead._object("beat"), time.monotonic()
     first = beat.modified()
     clock["seconds"] = store_lock.EXPIRY + 2
     while (beat.modified() - first).total_seconds() < store_lock.EXPIRY:
