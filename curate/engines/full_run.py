@@ -98,7 +98,7 @@ def _begin_run(
 ) -> tuple[dict[int, Part], dict[str, Any]]:
     """Begin or resume a run; return its shards that need no scoring, and its metadata.
 
-    ``again`` are the shards of a complete ``table`` to score again; ``metadata`` is that of a new run.
+    ``again`` are the shards of a complete ``table`` to score again; ``metadata`` is for a new run.
     """
     work, request = setup.work, setup.request
     work.sweep(request.out)

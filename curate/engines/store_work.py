@@ -104,7 +104,7 @@ class WorkStore(WorkFolder):
         (self.place / _done_name(line.shard)).put(text.encode())
 
     def files(self, parts: dict[int, Part]) -> list[Path]:
-        """Return the files of some shards, in order; those of an earlier run on another machine are downloaded.
+        """Return the files of some shards, in order; files of an earlier run on another machine are downloaded.
 
         Raises:
             InputError: if one differs from the committed one; its confirmation is removed, so that it is scored again.

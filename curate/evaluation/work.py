@@ -87,7 +87,7 @@ def judge_table(
     settings: EvaluateSettings,
     announce: Callable[[str], None],
 ) -> JudgedPredictions:
-    """Return the correctness with the same rows, folds and predictions as ``evaluate``.
+    """Return the correctness of predictions on the same rows and folds as ``evaluate``.
 
     Raises:
         InputError: as ``evaluate``; also if there are no embeddings to predict from.

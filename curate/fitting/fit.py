@@ -365,7 +365,7 @@ def base_of(table: Table, model: str | Path | None) -> str | Path:
 
 
 def check_same(table: Table, model: str | Path) -> None:
-    """Raise ``InputError`` for a model whose embeddings are not comparable with the table's; passes if unknown."""
+    """Raise ``InputError`` if a table records that another model computed its embeddings."""
     made_by, digest = model_of(table), digest_of(model)
     if made_by and made_by != digest:
         raise InputError(
