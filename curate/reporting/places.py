@@ -23,10 +23,10 @@ class Places:
     """Rows in two dimensions.
 
     Attributes:
-        row: numbers of the table, shape (M,).
+        row: indices in the table, shape (M,).
         xy: shape (M, 2) float32.
-        uncertainty: rank of each by the default score, shape (M,): 0 the most certain, 1 the least; 0.5 without one.
-        words: what was done.
+        uncertainty: rank by the default score, shape (M,), from 0 (most certain) to 1; 0.5 without a score.
+        words: description of the method.
     """
 
     row: NDArray[np.int64]
@@ -54,7 +54,7 @@ def place_rows(
 
     Args:
         dataset: the table.
-        rows: to place; those without an embedding are left out.
+        rows: indices; rows without an embedding are omitted.
         uncertainty: of these rows, higher is less certain, NaN if absent; None without a score.
         seed: the same seed gives the same map on the same machine.
 

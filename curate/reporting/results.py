@@ -1,4 +1,4 @@
-"""Policies applied to a table, found from any of their files, in order."""
+"""Policies applied to a table, located from any of their files, in order."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ class Applied:
         name: of the policy.
         path: of its receipt.
         receipt: as read.
-        decisions: next to it; None where they are gone.
-        groups: of a deduplication; None if absent.
+        decisions: the table next to it; None if missing.
+        groups: groups of a deduplication; None if absent.
     """
 
     name: str
@@ -74,10 +74,10 @@ class Applied:
 
 
 def find_results(table: Table, paths: Results) -> list[Applied]:
-    """Return the policies that wrote some files, and their predecessors, in the order applied.
+    """Return the policies that wrote the given files, and their predecessors, in the order applied.
 
     Args:
-        table: that the first of them read.
+        table: the input of the first policy.
         paths: subsets, decisions or receipts of policies, receipts of pipelines or their folders; one or several.
 
     Raises:
@@ -104,7 +104,7 @@ def _chain(receipt: AnyPath, table: Table) -> list[Link]:
 
 
 def _receipts(path: Path) -> Iterable[AnyPath]:
-    """Return the receipts that a path names."""
+    """Return the receipts for a path."""
     if path.is_dir() and not (path / PIPELINE_RECEIPT).is_file():
         raise InputError(f"expected what a policy wrote (NAME.parquet or NAME.receipt.json), got the folder {path}")
     if path.is_dir() or path.name == PIPELINE_RECEIPT:

@@ -1,4 +1,4 @@
-"""Findings as a folder to work through: one table of all, and a contact sheet of each kind."""
+"""Findings as a folder for review: a table of all findings, and a contact sheet of each kind."""
 
 import csv
 import io
@@ -37,11 +37,7 @@ MOST, EACH = 40, 10  # images of a sheet, and of each group on it
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a findings folder that exists and was not written by this command, before the work.
-
-    Raises:
-        InputError: naming it, and what to do.
-    """
+    """Raise InputError for a findings folder that exists and was not written by this command; before the work."""
     if not folder.is_dir() or folder.is_symlink():
         if folder.exists() or folder.is_symlink():
             raise InputError(f"expected a folder for the findings, or nothing, at {folder}; choose another name")
@@ -54,9 +50,9 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
 
 
 def decisions_on(table: Table, results: Sequence[Applied]) -> dict[str, ImageDecision]:
-    """Return reviewers' decisions by key, from the existing verdicts that results were made with.
+    """Return reviewers' decisions by key, from the existing verdicts that the policies used.
 
-    Decisions on images that are others now are left out.
+    Decisions on images that have changed are omitted.
     """
     decisions: dict[str, ImageDecision] = {}
     for applied in results:
@@ -107,13 +103,13 @@ def write_findings(
 
     Args:
         folder: to write.
-        table: whose rows were looked at.
-        findings: the largest consequence first.
-        source: what was scored; no sheet is drawn where nothing names the images.
-        decisions: what reviewers decided, by key: such findings are marked, and on no sheet.
+        table: the table of the findings.
+        findings: most consequential first.
+        source: the scored source; no sheet is drawn if there are no paths of images.
+        decisions: reviewers' decisions by key; decided findings are marked, and not on a sheet.
 
     Raises:
-        InputError: for a source that cannot be opened, or if the place refuses.
+        InputError: if the source cannot be opened or the folder not written.
     """
     folder.write(TABLE, _table(table, findings, decisions))
     for number, finding in enumerate(findings, 1):
@@ -163,7 +159,7 @@ def _sheet(table: Table, finding: Finding, source: str | None) -> bytes | None:
 
 
 def _sections(finding: Finding) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Return headings, each with the positions of its rows in the finding."""
+    """Yield headings, each with the positions of its rows in the finding."""
     n = counted(len(finding.rows), "row")
     if finding.kind != GROUPS:
         shown = np.arange(min(MOST, len(finding.rows)))

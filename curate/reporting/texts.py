@@ -1,4 +1,4 @@
-"""User texts, shortened for pages."""
+"""Shortening of user texts for pages."""
 
 MOST_TEXT = 200  # characters of a text that is no key
 

@@ -31,8 +31,8 @@ class Thumbs:
 
     Attributes:
         data: row of the table -> encoded thumbnail.
-        missing: rows whose image could not be had or decoded.
-        words: what there is to say of them; empty where all are there.
+        missing: number of rows whose image could not be read or decoded.
+        words: a note on missing ones; empty if none is missing.
     """
 
     data: dict[int, bytes]
@@ -40,7 +40,7 @@ class Thumbs:
     words: str
 
     def to_json(self, rows: Sequence[int]) -> dict[str, Any]:
-        """Return the facts for the page, by position among its rows."""
+        """Return the thumbnails for the page, by position among its rows."""
         place = {row: number for number, row in enumerate(self.data)}
         return {
             "side": SIDE,
@@ -53,12 +53,12 @@ class Thumbs:
 
 
 def thumbnails(table: Table, rows: Sequence[int], *, source: str | None) -> Thumbs:
-    """Return thumbnails of rows; missing or broken images are counted, and never an error.
+    """Return thumbnails of rows; missing and broken images are counted, not raised.
 
     Args:
         table: with ``key``, and ``uri`` unless a source is given.
-        rows: numbers, each once.
-        source: what was scored, for tables whose images are in a Parquet file.
+        rows: indices, each once.
+        source: the scored source, for tables whose images are in a Parquet file.
 
     Raises:
         InputError: if the source cannot be opened or has none of the keys.
@@ -88,7 +88,7 @@ def thumbnails(table: Table, rows: Sequence[int], *, source: str | None) -> Thum
 
 
 def _decoded(encoded: Iterable[Encoded], workers: int) -> Iterator[tuple[int, bytes | None, str]]:
-    """Yield thumbnails in order as images are read, with few in memory."""
+    """Yield thumbnails in order while images are read, with few in memory."""
 
     def small(image: Encoded) -> tuple[int, bytes | None, str]:
         if image.data is None:
@@ -103,10 +103,9 @@ def _decoded(encoded: Iterable[Encoded], workers: int) -> Iterator[tuple[int, by
 
 
 def thumbnail(data: bytes, side: int = SIDE, *, white: int = WHITE) -> bytes:
-    """Return an image as WebP, its longer side at most ``side`` pixels; 16 bits scaled by the ``white`` of its table.
+    """Return an image as WebP with a longer side of at most ``side`` pixels; DecodeError if it cannot be decoded.
 
-    Raises:
-        DecodeError: if it cannot be decoded.
+    ``white`` is the white level of images with 16 bits per channel.
     """
     try:  # a larger one shows the pixels that are there, and none that were made
         pixels = decode_rgb(data, short_side=side if side <= SIDE else None, white=white)

@@ -1,4 +1,4 @@
-"""A report as a file: the facts of a table inside the page that shows them."""
+"""A report as a file: the facts on a table inside the page that shows them."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class Report:
     """The result of making a report.
 
     Attributes:
-        document: all its facts, as plain JSON.
-        path: of the page; None where none was written.
-        n_bytes: of the page.
+        document: all facts, as plain JSON.
+        path: of the page; None if not written.
+        n_bytes: size of the page.
     """
 
     document: dict[str, Any]
@@ -39,7 +39,7 @@ class Report:
         return {name: value for name, value in self.document.items() if name != "thumbs"}
 
     def notes(self) -> list[str]:
-        """Notes on what the report leaves out."""
+        """Notes on what the report omits."""
         sampled, missing = self.document["sampled"], self.document["thumbs"]["words"]
         return [
             *([sampled["words"]] if sampled else []),
@@ -51,11 +51,11 @@ class Report:
 def run_report(options: ReportOptions) -> Report:
     """Write one HTML page with the scores and policies of a table; it needs only a browser.
 
-    Counts, histograms and the funnel are of all rows; what is listed row by row is drawn by a hash of the keys. Memory:
-    some 110 bytes a row and 0.8 GB.
+    Counts, histograms and the funnel include all rows; listed rows are sampled by a hash of the keys. Memory: about 110
+    bytes per row and 0.8 GB.
 
     Raises:
-        InputError: for a table, file, column or output that cannot be used; nothing is written then.
+        InputError: for an unusable table, file, column or output; nothing is written.
     """
     where = None if options.out is None else Path(options.out)
     review = None if options.findings is None else Path(options.findings)

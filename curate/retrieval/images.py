@@ -1,4 +1,4 @@
-"""Images that are not rows of a table, scored as its rows were, by the model that scored it."""
+"""Scoring of images that are not rows of a table, by the model that scored the table."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,12 +29,12 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
     """Return the model that scored a table, ready to run, and the settings of that scoring.
 
     Args:
-        table: that ``curate score`` wrote.
-        model: a shipped model or a checkpoint; by default the shipped one that the table names.
+        table: written by ``curate score``.
+        model: a shipped model or a checkpoint; by default the shipped model recorded in the table.
         device: to run on.
 
     Raises:
-        InputError: if the table names no model that ships and none is given, or another than the one given.
+        InputError: if no model is given and the table's is not shipped, or the given one did not score the table.
     """
     digest = model_of(table)
     model = model_named_by(table, digest) if model is None else model
@@ -61,11 +61,7 @@ def model_named_by(table: Table, digest: str) -> str:
 
 
 def fit_of(model: str | Path | None) -> DatasetFit | None:
-    """Return the dataset fit of a model made by ``curate fit``; None if it has none, or no model is named.
-
-    Raises:
-        InputError: if there is no such checkpoint, or its fit cannot be used.
-    """
+    """Return the dataset fit of a model made by ``curate fit``; None if it has none; InputError if unusable."""
     return None if model is None else read_fit(model, read_header(find_checkpoint(model)))
 
 
@@ -102,9 +98,9 @@ class ScoredImages:
     """M images scored by the model of a table.
 
     Attributes:
-        vectors: shape (M, D), float32, unit length; zeros where there is a problem.
-        columns: by name, shape (M,), float64, NaN where there is a problem.
-        problems: why an image has no embedding; empty where it has one.
+        vectors: shape (M, D), float32, unit length; zeros for failed images.
+        columns: by name, shape (M,), float64, NaN for failed images.
+        problems: why images failed; empty texts for the others.
     """
 
     vectors: NDArray[np.float32]
@@ -118,13 +114,13 @@ def score_images(
     """Score images with the model that scored a table.
 
     Args:
-        readers: give the bytes of an image each, or raise ``ReadError``; one or more.
-        table: whose model is meant.
-        model: that scored it, if it does not ship; or one that was fitted to the table by ``curate fit``, which adds
-            the columns of the fit.
+        readers: at least one function that returns the bytes of an image, or raises ``ReadError``.
+        table: scored by the model.
+        model: the model, if it is not shipped; or one fitted to the table by ``curate fit``, which adds the columns of
+            the fit.
 
     Raises:
-        InputError: if the model is not known, or is another.
+        InputError: if the model is unknown, or did not score the table.
     """
     runner, settings = scorer_of(table, model=model)
     fit = fit_of(model)
@@ -142,7 +138,7 @@ def score_images(
 
 @BODIES.image()
 def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings) -> DecodedImage | str:
-    """Return the image, or why it cannot be decoded."""
+    """Return the decoded image, or why it cannot be decoded."""
     try:
         image = decode(
             read(),

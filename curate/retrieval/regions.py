@@ -22,13 +22,13 @@ BLOCK = 8192
 
 @dataclass(frozen=True)
 class Regions:
-    """How regions are computed.
+    """The regions of Q queries.
 
     Attributes:
-        probability: that what is sought lies inside.
-        calibration: on rows whose matches are known; None where kappa is taken as the concentration that it is.
-        column: that says which rows match; empty where kappa is taken as it is.
-        bounds: cosine from which a row lies inside, of each query, shape (Q,).
+        probability: that the match lies inside.
+        calibration: on rows with known matches; None if kappa is used as the concentration.
+        column: column whose equal values are matches; empty without calibration.
+        bounds: minimal cosine of rows in the region, shape (Q,).
     """
 
     probability: float
@@ -40,8 +40,8 @@ class Regions:
 def is_concentration(table: Table, column: str) -> bool:
     """Return whether a column is the concentration of a von Mises-Fisher distribution of the table's embedding.
 
-    It is taken to be where the embedding is the mean direction of that very head; and where no model is named, for then
-    the columns are the user's own.
+    True if the embedding is the mean direction of the same head, and for tables without a model, whose columns are the
+    user's.
     """
     if not column.startswith("kappa_"):
         return False
@@ -52,11 +52,7 @@ def is_concentration(table: Table, column: str) -> bool:
 
 
 def refuse_no_concentration(table: Table, column: str) -> None:
-    """Refuse a column that is no concentration on the sphere, if it is not calibrated by matches.
-
-    Raises:
-        InputError: that says what would.
-    """
+    """Raise InputError for a column that is not a concentration on the sphere and is not calibrated by matches."""
     if not is_concentration(table, column):
         raise InputError(
             f"--credible: {column} of {table.path} is not a concentration around these embeddings and gives no "
@@ -75,8 +71,8 @@ def by_concentration(probability: float, kappa: NDArray[np.float64], dim: int) -
     Raises:
         InputError: for a negative kappa.
 
-    Source: Kirchhof et al. 2023, arXiv:2302.02865, appendix C.5. As there, a row is inside when its mean direction is:
-    its own kappa does not count.
+    Source: Kirchhof et al. 2023, arXiv:2302.02865, appendix C.5. As there, a row is inside if its mean direction is,
+    independent of its kappa.
     """
     if (kappa < 0).any():
         raise InputError(f"expected concentrations >= 0, got {kappa.min():g}; choose another column with --certainty")
@@ -99,10 +95,10 @@ def by_matches(
         probability: in (0, 1).
         rows: of the table, with embeddings and the classes of ``column``.
         among: rows that may be found, shape (N,).
-        asking: rows that would be answered if they were queries, shape (N,).
+        asking: rows that would be answered as queries, shape (N,).
         certainty: of all rows, shape (N,), and of the queries, shape (Q,).
         column: rows with an equal value match.
-        seed: of the rows that are drawn.
+        seed: of the sampled rows.
 
     Raises:
         InputError: for a column in which too few rows have a match.
@@ -129,7 +125,7 @@ def by_matches(
 
 
 def share_below(ordered: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of sorted numbers below each value, equal ones counting half, shape (M,)."""
+    """Return the share of sorted numbers below each value, ties counting half, shape (M,)."""
     both = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
     return both / (2 * max(1, len(ordered)))
 
@@ -137,7 +133,7 @@ def share_below(ordered: NDArray[np.float64], values: NDArray[np.float64]) -> ND
 def nearest_matches(
     rows: Rows, drawn: NDArray[np.int64], codes: NDArray[np.int32], among: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the cosine of each row with the nearest other row of its class, shape (M,)."""
+    """Return the cosine of each row ``drawn`` (M,) with the nearest other row of its class, shape (M,)."""
     vectors = rows.array(EMBEDDING)
     best = np.full(len(drawn), -1.0)
     by_class = np.flatnonzero(among & (codes >= 0))
@@ -160,7 +156,7 @@ def _units(vectors: NDArray) -> torch.Tensor:
 
 
 def words(regions: Regions, signal: Signal, dim: int) -> str:
-    """Return in a sentence how regions were computed."""
+    """Return a sentence on how regions were computed."""
     if regions.calibration is None:
         return (
             f"a region holds what its query shows with a probability of {regions.probability:.6g} if {signal.column} "

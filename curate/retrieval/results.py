@@ -30,7 +30,7 @@ class Neighbour:
     Attributes:
         rank: 1 for the nearest.
         key: of the row.
-        row: its number in the table.
+        row: its index in the table.
         similarity: cosine with the query.
         certainty: value of the column; NaN if absent.
     """
@@ -47,24 +47,24 @@ class Retrieval(Printed):
     """The result of ``curate retrieve``.
 
     Attributes:
-        table: that was searched.
-        queries: what was requested, Q of them.
-        states: of each: ``answered``; ``alone`` (no row is in its region); ``rejected`` (too uncertain);
-            ``undecided`` (nothing says how certain it is); or ``failed`` (no image that can be read, or no embedding).
-        reasons: why, in words; empty for what is answered.
+        table: the searched table.
+        queries: names of the Q queries.
+        states: of each query: ``answered``; ``alone`` (no row in its region); ``rejected`` (too uncertain);
+            ``undecided`` (unknown certainty); or ``failed`` (unreadable image, or no embedding).
+        reasons: reasons of the states; empty if answered.
         certainty: value of the column for each query, shape (Q,), NaN if absent.
-        column: that says how certain an image is; empty if absent.
-        links: pairs of a query and a row, by query, the nearest first.
+        column: the certainty column; empty if absent.
+        links: pairs of a query and a row, by query, nearest first.
         row_certainty: value of the column for every row of the table, shape (N,).
-        inside: rows in the region of each query, shape (Q,); without regions those given back.
-        bounds: cosine from which a row is in the region, shape (Q,); None without regions.
-        region: how regions came about; empty without them.
-        row_states: what became of each row of the table, shape (N,), a place in ``left_out``; 0 was searched.
-        left_out: why rows were not searched; the first is for those that were.
-        recall: share of the true neighbours that are there.
-        notes: what a reader must know in addition, a sentence each.
-        settings: what decides the answers.
-        out: where they were written; None where they were not.
+        inside: number of rows in the region of each query, shape (Q,); without regions the number returned.
+        bounds: minimal cosine of rows in the region, shape (Q,); None without regions.
+        region: how regions were computed; empty without regions.
+        row_states: state of each row of the table, shape (N,), an index into ``left_out``; 0 was searched.
+        left_out: reasons why rows were not searched; the first is for searched rows.
+        recall: share of the true neighbours that were found.
+        notes: remarks for the reader, a sentence each.
+        settings: parameters of the search.
+        out: the written file; None if not written.
     """
 
     table: Table = field(repr=False)
@@ -101,19 +101,19 @@ class Retrieval(Printed):
 
     @cached_property
     def keys(self) -> dict[int, str]:
-        """Keys of the rows found, by row."""
+        """Keys of the found rows, by row index."""
         rows = np.unique(self.links.row)
         return dict(zip(rows.tolist(), keys_at(self.table, rows).tolist(), strict=True))
 
     @property
     def row_counts(self) -> dict[str, int]:
-        """Number of rows searched, and of those not searched by reason; they add up to all."""
+        """Return the number of searched rows, and of rows not searched by reason; they add up to all."""
         counts = np.bincount(self.row_states, minlength=len(self.left_out)).tolist()
         return {name: n for name, n in zip(self.left_out, counts, strict=True) if n or name == self.left_out[0]}
 
     @property
     def query_counts(self) -> dict[str, int]:
-        """Number of queries by outcome; they add up to all."""
+        """Return the number of queries by state; they add up to all."""
         return {state: self.states.count(state) for state in dict.fromkeys(self.states)}
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -151,7 +151,7 @@ class Retrieval(Printed):
         }
 
     def title(self, at: int) -> str:
-        """Return a query with its certainty and its outcome."""
+        """Return a query with its certainty and its state."""
         certainty = f" ({self.column} {value(self.certainty[at])})" if self.column else ""
         name = f"{short(self.queries.names[at])}{certainty}"
         if self.reasons[at]:
@@ -162,7 +162,7 @@ class Retrieval(Printed):
         return f"{name}: {rows} inside its region, from a cosine of {self.bounds[at]:.4f}"
 
     def lines(self) -> list[str | Grid]:
-        """Return the printed lines: the first queries with their neighbours, then the counts."""
+        """Return lines for the terminal: the first queries with their neighbours, then the counts."""
         lines: list[str | Grid] = []
         for at in range(min(len(self), SHOWN)):
             lines += [self.title(at), *self._table(self.neighbours(at)), ""]
@@ -180,7 +180,7 @@ class Retrieval(Printed):
         return [Grid(rows, header=header), *more] if rows else []
 
     def _account(self) -> list[str]:
-        """Return the outcomes of all queries and rows, and the recall of the search."""
+        """Return the states of all queries and rows, and the recall of the search, as lines."""
         lines = [
             f"{counted(len(self), 'query', 'queries')}: " + counts_line(self.query_counts),
             f"{counted(len(self.row_states), 'row')}: " + counts_line(self.row_counts),

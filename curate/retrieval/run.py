@@ -1,4 +1,4 @@
-"""Find the images of a table that resemble given ones, with the certainty of both."""
+"""Finds the images of a table that resemble given ones, with the certainty of both."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -59,11 +59,7 @@ MEANINGS = {
 
 
 def check_file(path: Path, inputs: Iterable[AnyPath], *, overwrite: bool) -> None:
-    """Refuse an output name of unknown type, that exists, or that is an input, before the work.
-
-    Raises:
-        InputError: for such a name.
-    """
+    """Raise InputError for an output name of unknown type, that exists, or is an input; before the work."""
     if path.suffix.lower() not in ENDINGS:
         raise InputError(f"expected a name that ends in {', '.join(ENDINGS)}, got {path}")
     if path.resolve() in {each.resolve() for each in inputs}:
@@ -131,7 +127,7 @@ def run_retrieve(options: RetrieveOptions) -> Retrieval:
     """Find the rows of a table nearest to queries, and report the certainty of both.
 
     Raises:
-        InputError: for a table, query, column or setting that cannot be used; nothing is written then.
+        InputError: for an unusable table, query, column or setting; nothing is written.
     """
     settings = part_of(RetrieveSettings, options, reject=parse_cut(options.reject))
     opened = open_table(options.table, require=[KEY, EMBEDDING], embedding=options.embedding)

@@ -23,9 +23,9 @@ class SearchResult:
     """The result of a search.
 
     Attributes:
-        links: pairs of a query and a row, by query, the nearest first.
-        inside: rows inside the region of each query, shape (Q,); of a search without regions those given back.
-        recall: share of the true neighbours that are there.
+        links: pairs of a query and a row, by query, nearest first.
+        inside: number of rows in the region of each query, shape (Q,); without regions the number returned.
+        recall: share of the true neighbours that were found.
     """
 
     links: Links
@@ -38,7 +38,7 @@ class TableSearch:
 
     Args:
         vectors: of the table, shape (N, D).
-        among: those that may be found, shape (N,).
+        among: mask of the searched rows, shape (N,).
         seed: of inverted lists.
     """
 
@@ -72,8 +72,7 @@ class TableSearch:
     ) -> SearchResult:
         """Return the rows whose cosine with a query reaches its bound, shape (Q,): all, or the nearest ``top``.
 
-        Raises:
-            InputError: where all are too many.
+        Raises InputError for too many rows.
         """
         parts, inside, left = [], [], MOST_PAIRS
         for start in range(0, len(queries), QUERIES):

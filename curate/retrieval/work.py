@@ -1,4 +1,4 @@
-"""The steps of one retrieval: searched rows, answered queries, and their results."""
+"""The steps of a retrieval: searched rows, answered queries, and results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ class QueryCut:
 
     Attributes:
         text: as typed.
-        share: of the table, its least certain rows, in (0, 1); None where a value is the cut.
-        value: of the column.
+        share: share of the table's least certain rows, in (0, 1); None if the cut is a value.
+        value: value of the column; None if the cut is a share.
     """
 
     text: str
@@ -41,11 +41,9 @@ class QueryCut:
     value: float = 0.0
 
     def least(self, certainty: NDArray[np.float64], signal: Signal) -> float:
-        """Return the certainty that is sufficient; all lower values are cut off, so equal rows stay together.
+        """Return the minimal certainty that is sufficient, from values of the table's rows (N >= 1,), without NaN.
 
-        Args:
-            certainty: of the table's rows, shape (N,), N >= 1, without NaN.
-            signal: the column, for the direction of a value.
+        Equal rows are treated equally. ``signal`` has the direction of the column.
         """
         if self.share is None:
             return signal.sign * self.value
@@ -53,18 +51,14 @@ class QueryCut:
         return float(np.partition(certainty, place)[place])
 
     def words(self, signal: Signal, least: float) -> str:
-        """Return why a row or query is cut off, to follow its own value."""
+        """Return why a row or query is cut off, as text to follow its value."""
         than = "above" if signal.sign < 0 else "below"
         of = f", where the least certain {self.text} of the table end" if self.share is not None else ""
         return f"{than} {signal.sign * least:.6g}{of}"
 
 
 def parse_cut(text: str | float | None) -> QueryCut | None:
-    """Parse ``10%`` (a share of the table) or ``0.35`` (a value of the column); None for None.
-
-    Raises:
-        InputError: for something else, or a share that is not between 0 and 100 %.
-    """
+    """Parse ``10%`` (a share of the table) or ``0.35`` (a value of the column); None for None; else InputError."""
     if text is None:
         return None
     typed = str(text).strip()
@@ -84,14 +78,14 @@ def parse_cut(text: str | float | None) -> QueryCut | None:
 
 @dataclass(frozen=True)
 class RetrieveSettings:
-    """How to retrieve.
+    """The parameters of a retrieval.
 
     Attributes:
-        top: rows of each query; None for 10, and for all that lie inside a region.
-        credible: probability with which what a query shows lies inside its region; None for no regions.
-        calibrate: column whose equal values are matches; None to take kappa as the concentration that it is.
-        reject: queries that are too uncertain to be answered.
-        seed: of what is drawn.
+        top: number of rows per query; None for 10, or with regions for all rows inside.
+        credible: probability that the match of a query lies in its region; None for no regions.
+        calibrate: column whose equal values are matches; None to use kappa as the concentration.
+        reject: cut-off for uncertain queries; None for none.
+        seed: of random samples.
     """
 
     top: int | None
@@ -114,12 +108,12 @@ class RetrieveSettings:
 
     @property
     def needs_certainty(self) -> bool:
-        """Whether the settings need a certainty."""
+        """Whether a certainty column is needed."""
         return self.credible is not None or self.reject is not None
 
 
 class RetrievalWork:
-    """One retrieval, step by step."""
+    """The state of one retrieval."""
 
     def __init__(
         self,
@@ -182,13 +176,13 @@ class RetrievalWork:
         return 0 if self.rows.embedding is None else self.rows.embedding.shape[1]
 
     def _spread(self, answered: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return values of some queries expanded to all, NaN for the others."""
+        """Return values of the answered queries expanded to all, NaN for the others."""
         of_all = np.full(len(self.queries), np.nan)
         of_all[answered] = values
         return of_all
 
     def _row_states(self) -> NDArray[np.uint8]:
-        """Return the outcome of every row, shape (N,)."""
+        """Return the state of every row, shape (N,)."""
         states = np.where(self.rows.embedding_problem, self.rows.embedding_problem + UNSCORED, SEARCHED).astype(
             np.uint8
         )
@@ -196,7 +190,7 @@ class RetrievalWork:
         return states
 
     def _reject_queries(self, among: NDArray[np.bool_]) -> float:
-        """Refuse queries that failed or are too uncertain; return the sufficient certainty."""
+        """Mark queries that failed or are too uncertain; return the minimal sufficient certainty."""
         reject, enough = self.settings.reject, -np.inf
         if reject is not None:
             known = self.certainty[among & np.isfinite(self.certainty)]

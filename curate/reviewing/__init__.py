@@ -1,1 +1,1 @@
-"""Groups of suspected images that a reviewer decides in one look: the queue, the file of decisions, and the server."""
+"""Review of groups of suspected images: the queue, the file of decisions, and the server."""

@@ -1,4 +1,4 @@
-"""Similar images in groups, so that one decision covers one kind of image."""
+"""Clustering of similar images, so that one decision covers one kind of image."""
 
 from collections.abc import Sequence
 
@@ -18,14 +18,14 @@ Vectors = NDArray[np.float32]
 
 
 def unit_vectors(table: Table, rows: Sequence[int] | NDArray[np.int64], about: NDArray[np.int64]) -> Vectors | None:
-    """Return the embeddings of some rows as unit vectors about the mean of others, shape (M, D); None without any.
+    """Return the embeddings of M rows, normalised after subtracting the mean of other rows, (M, D); None without any.
 
-    A row without an embedding has a vector of zeros.
+    Rows without an embedding get zeros.
 
     Args:
         table: with or without a column ``embedding``.
-        rows: M numbers of rows.
-        about: rows of the whole dataset, of which the mean is taken.
+        rows: indices of the M rows.
+        about: rows of the whole dataset, for the mean.
     """
     if EMBEDDING not in table.schema.names or not len(rows):
         return None
@@ -50,11 +50,11 @@ def cohesion(vectors: Vectors) -> float:
 
 
 def divided(vectors: Vectors, fewest: int = FEWEST) -> list[NDArray[np.int64]]:
-    """Return the indices of rows in groups of similar images, by halving groups that are not; the largest first.
+    """Return the indices of groups of similar images, largest first, by halving dissimilar groups.
 
     Args:
         vectors: unit vectors, shape (M, D).
-        fewest: images of a group that is divided.
+        fewest: minimal size of a group to be divided.
     """
     groups, waiting = [], [np.arange(len(vectors))]
     while waiting:
@@ -71,11 +71,7 @@ def divided(vectors: Vectors, fewest: int = FEWEST) -> list[NDArray[np.int64]]:
 
 
 def halves(vectors: Vectors) -> list[NDArray[np.int64]]:
-    """Return the indices of rows in two groups by 2-means, started at two distant rows; in one group if all are equal.
-
-    Args:
-        vectors: unit vectors, shape (M, D).
-    """
+    """Return the indices of two groups of unit vectors (M, D) by 2-means; a single group if all are equal."""
     some = vectors[:: max(1, len(vectors) // MOST)]
     first = some[(some @ some.mean(0)).argmin()]
     centroids = np.stack([first, some[(some @ first).argmin()]])
@@ -92,10 +88,9 @@ def halves(vectors: Vectors) -> list[NDArray[np.int64]]:
 
 
 def likely_and_not(weights: NDArray[np.float64]) -> list[NDArray[np.int64]]:
-    """Return the indices of images that are likely wrong, and of the others; of all if they hardly differ.
+    """Return the indices of likely wrong images, and of the others; a single list of all if they hardly differ.
 
-    Args:
-        weights: how likely each is wrong, shape (M,).
+    ``weights``, shape (M,), are probabilities of being wrong.
     """
     middle, before = (weights.min() + weights.max()) / 2, np.inf
     while middle != before:
@@ -111,16 +106,16 @@ def _unit(vector: Vectors) -> Vectors:
 
 
 def in_view(vectors: Vectors | None, n: int, most: int) -> tuple[list[int], int]:
-    """Return the indices of a group's sample, and how many of them are typical; the others are at its edge.
+    """Return the indices of a sample of a group, and how many of them are typical; the others are outlying.
 
     Args:
         vectors: of the group, worst first, shape (n, D), or None.
-        n: rows of the group.
-        most: places to return.
+        n: number of rows of the group.
+        most: maximal size of the sample.
 
     Returns:
-        All places where they are no more than ``most``, else half of them typical (nearest to the mean) and half at
-        the edge (farthest from it); and the number of typical ones.
+        All indices if there are at most ``most``, else one half nearest to the mean (typical) and one half farthest
+        from it; and the number of typical ones.
     """
     if vectors is None:
         return list(range(min(n, most))), min(n, most)

@@ -1,4 +1,4 @@
-"""The queue of a review: suspected images in groups of similar ones, the largest consequence first."""
+"""The queue of a review: suspected images in groups of similar ones, most consequential first."""
 
 import hashlib
 from collections import Counter
@@ -43,18 +43,18 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Group:
-    """Images of one suspicion that are alike.
+    """Similar images with the same suspected problem.
 
     Attributes:
-        id: of its kind and its keys, the same in every session.
-        kind: of the suspicion.
-        words: what is suspected.
-        question: to the reviewer: ``image``, ``copy``, ``label`` or ``leak``.
-        rows: numbers in the table, shape (M,), the worst first.
-        texts: why each is here.
-        beside: what each is to be compared with, shape (M,); -1 or empty for nothing.
-        label: the label that is suggested for all of them; empty for none.
-        weights: of each image, how likely it is wrong, shape (M,).
+        id: a hash of kind and keys, the same in every session.
+        kind: of the problem.
+        words: description of the problem.
+        question: for the reviewer: ``image``, ``copy``, ``label`` or ``leak``.
+        rows: indices in the table, shape (M,), worst first.
+        texts: reason for each row.
+        beside: row to compare each row with, shape (M,); -1 or empty for none.
+        label: the label suggested for all of them; empty for none.
+        weights: probability that each image is wrong, shape (M,).
         vectors: of the images, shape (M, D), or None.
     """
 
@@ -70,7 +70,7 @@ class Group:
     vectors: Vectors | None = field(repr=False, default=None)
 
     def part(self, places: Sequence[int] | NDArray[np.int64], id: str) -> "Group":
-        """Return a group of some of the rows."""
+        """Return a group of the rows at the given positions."""
         at = np.asarray(places, np.int64)
         return Group(
             id,
@@ -86,7 +86,7 @@ class Group:
         )
 
     def split(self, keys: Mapping[int, str]) -> list["Group"]:
-        """Return two groups of more similar images; only this one if all images are equal."""
+        """Return two groups of more similar images; only this group if all images are equal."""
         if len(self.rows) < 2:
             return [self]
         parts = likely_and_not(self.weights)
@@ -110,14 +110,14 @@ def id_of(kind: str, keys: Iterable[str]) -> str:
 def groups_of(
     findings: Sequence[Finding], decided: Decided, dataset: Dataset, vectors: Mapping[int, int], matrix: Vectors | None
 ) -> list[Group]:
-    """Return the groups of a review, the most promising first.
+    """Return the groups of a review, most consequential first.
 
     Args:
-        findings: of rows that are kept, and copies that were dropped.
-        decided: what became of all rows; undecided ones are a group, too.
+        findings: on kept rows, and on dropped copies.
+        decided: the decisions on all rows; undecided rows are a group too.
         dataset: the table.
-        vectors: row -> its place in ``matrix``.
-        matrix: unit vectors; None where the table has no embeddings.
+        vectors: row -> index into ``matrix``.
+        matrix: unit vectors; None without embeddings.
     """
     junk = _junk(dataset)
     groups: list[Group] = []
@@ -142,7 +142,7 @@ def groups_of(
 
 
 def _numbered(groups: Sequence[Group]) -> list[Group]:
-    """Return the groups, those with equal words numbered."""
+    """Return the groups, with numbers added to equal descriptions."""
     number: Counter[tuple[str, str]] = Counter()
     total = Counter((each.kind, each.words) for each in groups)
     named_groups = []
@@ -155,12 +155,7 @@ def _numbered(groups: Sequence[Group]) -> list[Group]:
 
 
 def dropped_copies(dataset: Dataset, decided: Decided) -> list[Finding]:
-    """Return the copies that deduplications dropped, each next to the image that is kept.
-
-    Args:
-        dataset: the table.
-        decided: what became of its rows.
-    """
+    """Return the copies that deduplications dropped, each next to the kept image."""
     copies = []
     for policy in decided.policies:
         table = policy.applied.decisions
@@ -180,7 +175,7 @@ def dropped_copies(dataset: Dataset, decided: Decided) -> list[Finding]:
 
 
 def _parts(finding: Finding) -> Iterator[tuple[str, Finding]]:
-    """A finding by its parts, such as pairs of labels."""
+    """Yield the parts of a finding, such as pairs of labels, by name."""
     if not finding.parts:
         yield finding.words, finding
     places: dict[str, list[int]] = {}
@@ -191,7 +186,7 @@ def _parts(finding: Finding) -> Iterator[tuple[str, Finding]]:
 
 
 def _pairs(finding: Finding, table: Table) -> Iterator[tuple[str, Finding]]:
-    """Near copies by how their size differs from the similar image: a resized copy keeps its aspect ratio."""
+    """Yield near copies by their size relative to the similar image: a resized copy keeps its aspect ratio."""
     copies = finding.at(np.flatnonzero(finding.beside >= 0).tolist())
     if not len(copies.rows):
         return
@@ -211,14 +206,14 @@ def _pairs(finding: Finding, table: Table) -> Iterator[tuple[str, Finding]]:
 
 
 def _sizes(table: Table, rows: Rows) -> NDArray[np.float64]:
-    """Width and height of rows, shape (M, 2)."""
+    """Return width and height of rows, shape (M, 2)."""
     order, inverse = np.unique(rows, return_inverse=True)
     taken = table.take(order, list(SIZES))
     return np.stack([np.asarray(taken.column(name).to_numpy(), np.float64) for name in SIZES], 1)[inverse]
 
 
 def _weights(part: Finding, junk: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """How likely each image of a finding is wrong, shape (M,)."""
+    """Return the probability that each image of a finding is wrong, shape (M,)."""
     n = len(part.rows)
     if part.kind in OF_KIND:
         return np.full(n, OF_KIND[part.kind])
@@ -228,7 +223,7 @@ def _weights(part: Finding, junk: NDArray[np.float64] | None) -> NDArray[np.floa
 
 
 def _divisions(part: Finding, weights: NDArray[np.float64], units: Vectors | None) -> list[Rows]:
-    """The indices of a finding's images in groups."""
+    """Return the indices of a finding's images in groups."""
     if part.labels or part.kind in (NEAR, COPIED) or units is None:  # one question whatever the image shows
         return [np.arange(len(part.rows))]
     if part.kind in OF_LOOKS:
@@ -246,7 +241,7 @@ def _group(
 
 
 def _junk(dataset: Dataset) -> NDArray[np.float64] | None:
-    """Return p_junk, 0 where it is missing, shape (N,); None without the column."""
+    """Return p_junk, 0 if missing, shape (N,); None without the column."""
     from scoring.relative.columns import JUNK as COLUMN
 
     if COLUMN not in dataset.table.schema.names:

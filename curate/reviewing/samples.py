@@ -1,4 +1,4 @@
-"""A drawn sample under review: the question about each image, without a hint of the expected answer."""
+"""Review of a random sample: the question about each image, without a hint of the expected answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ SAMPLE = "sample"  # the kind of a group of drawn images
 
 @dataclass(frozen=True)
 class Drawn:
-    """One image that was drawn.
+    """A sampled image.
 
     Attributes:
-        key: of it.
-        beside: key of the image that it is compared with; empty for none.
-        label: that it has, and the one that may be right instead; empty where the question is not about labels.
+        key: its key.
+        beside: key of the image to compare it with; empty for none.
+        label: its label and the suggested label; empty if the question is not about labels.
     """
 
     key: str
@@ -40,14 +40,11 @@ def is_sample(path: object) -> bool:
 
 
 def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
-    """Return the drawn sample in groups to judge, in the order drawn.
+    """Return a sample in groups to judge, in the order drawn; InputError if it is no sample of the table.
 
     Args:
         path: NAME.audit.csv of ``curate review plan`` or ``curate dedup``, or NAME.review.csv of ``curate labels``.
-        dataset: the table that was drawn from.
-
-    Raises:
-        InputError: for a file that is no sample, or of another table.
+        dataset: the sampled table.
     """
     drawn, question, words = _read(path)
     rows = _rows(path, dataset, [row.key for row in drawn])
@@ -65,7 +62,7 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
 
 
 def _read(path: Path) -> tuple[list[Drawn], str, str]:
-    """The drawn sample, the question, and its words."""
+    """Return the sample, the question, and its text."""
     if is_review(path):
         named = [Drawn(row.key, label=(row.label, row.suggested)) for row in read_rows(path)]
         return named, LABELS, "labelled {}, or is it {}?"
@@ -77,7 +74,7 @@ def _read(path: Path) -> tuple[list[Drawn], str, str]:
 
 
 def _rows(path: Path, dataset: Dataset, keys: Sequence[str]) -> np.ndarray:
-    """The row of each key; InputError if one is missing."""
+    """Return the row of each key; InputError if one is missing."""
     rows = dataset.find(text_hashes(keys))
     gone = np.flatnonzero(rows < 0)
     if len(gone):

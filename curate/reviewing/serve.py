@@ -1,4 +1,4 @@
-"""A review that is served: groups of suspected images to decide, and the whole table to browse."""
+"""The server of a review: groups of suspected images to decide, and the whole table to browse."""
 
 import getpass
 import json
@@ -55,16 +55,16 @@ MOST_CLASSES = 1_000  # that are offered as new labels
 
 
 class ReviewSite:
-    """A review and, once it is opened, the table behind it; see ``facts.served.server.Site``.
+    """A review and, once opened, its table; see ``reporting.served.server.Site``.
 
     Args:
         review: the groups and decisions.
         images: of the rows.
         page: of the groups.
         token: the first part of every path.
-        notes: what a reader has to know.
-        start: the path of the page that is opened first.
-        browse: makes the site of all rows.
+        notes: remarks for the reader.
+        start: the path of the first page.
+        browse: creates the site of all rows.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class ReviewSite:
 
     @property
     def table(self) -> TableSite:
-        """The rows of the table; they are counted when this is first opened."""
+        """The site of all rows of the table, computed when it is first used."""
         with self._lock:
             if self._table is None:
                 self._table = self._browse()
             return self._table
 
     def answer(self, path: str, query: str) -> Answer:
-        """Return status, type and content for a path behind the token."""
+        """Return status, type and content for the path after the token."""
         if path == "":
             return HTTPStatus.OK, HTML, self.page
         if path == BROWSE:
@@ -114,7 +114,7 @@ class ReviewSite:
         return HTTPStatus.NOT_FOUND, JSON, problem("there is nothing here")
 
     def change(self, path: str, body: bytes) -> Answer:
-        """Apply what a page sent; return the new state."""
+        """Apply a page's request; return the new state."""
         if path not in ("decide", "judge"):
             return HTTPStatus.NOT_FOUND, JSON, problem("there is nothing here")
         sent = _read(body)
@@ -130,7 +130,7 @@ class ReviewSite:
         return _json({**self.review.state(), "show": shown})
 
     def _seen(self, shown: dict[str, Any]) -> dict[str, Any]:
-        """Look up the places of a group's images, all at once."""
+        """Read the image paths of a group together."""
         self.images.remember([item["row"] for item in shown["items"]])
         return shown
 
@@ -165,17 +165,17 @@ def _numbers(sent: dict[str, Any], name: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Reviewed:
-    """The subject of a review.
+    """The input of a review.
 
     Attributes:
         table: scored.
-        results: what policies made of it.
-        subset: what verdicts are applied to.
+        results: applied policies.
+        subset: the table that verdicts are applied to.
         verdicts: file of the decisions.
-        source: what was scored; None where the table names the files.
-        label: column of labels; None for ``label``, where there is one.
-        listed: folder of findings, which names the near copies, or None.
-        sample: what was drawn to judge; None to decide what is suspected.
+        source: the scored source; None if the table has the paths of images.
+        label: column of labels; None for ``label``, if it exists.
+        listed: folder of findings with the near copies, or None.
+        sample: random sample to judge; None to review suspected images.
     """
 
     table: Table
@@ -188,7 +188,7 @@ class Reviewed:
     sample: Path | None = None
 
     def next_command(self) -> str:
-        """Return the command that applies the decisions, or reports what they show of a sample."""
+        """Return the command that applies the decisions, or reports the results of a sample."""
         if self.sample is not None:
             return shlex.join(["curate", "review", "verdicts", str(self.sample)])
         words = None if self.listed is None else command_of(self.listed.parent)
@@ -201,12 +201,12 @@ class Reviewed:
 def run_review(options: ReviewOptions) -> Server:
     """Return a server of the groups of suspected images of a table, ready for ``serve_forever``.
 
-    Its ``url`` is where the page is. It answers on 127.0.0.1 alone, behind a random token. Decisions are appended to
-    one file, each on the disk before the page goes on; nothing else is written. Rows that are browsed stay in the
-    table: some 150 bytes a row are held, sorted and filtered columns included.
+    Its ``url`` is the address of the page, on 127.0.0.1 only, with a random token. Decisions are appended to one file
+    and flushed before the page continues; nothing else is written. Memory: about 150 bytes per row, including sorted
+    and filtered columns.
 
     Raises:
-        InputError: for a table, file, column or port that cannot be used, or verdicts of another table.
+        InputError: for an unusable table, file, column or port, or verdicts of another table.
     """
     from curate.sheets.app.assemble import review_page, served_page
 
@@ -250,7 +250,7 @@ review = callable_of(ReviewOptions, run_review)
 
 
 def _reviewed(options: ReviewOptions) -> Reviewed:
-    """Return the subject of a review: a table, or the table that ``curate clean`` left in a folder."""
+    """Return the input of a review: a table, or the table in a folder of ``curate clean``."""
     table, results, verdicts, source = options.table, options.results, options.verdicts, options.source
     label = options.label
     path = Path(table) if isinstance(table, str) and "://" not in table else table
@@ -285,7 +285,7 @@ def _reviewed(options: ReviewOptions) -> Reviewed:
 def _sampled(
     table: Table, named: list[str | Path], verdicts: str | Path | None, source: str | None, label: str | None
 ) -> Reviewed:
-    """Return the sample of a table to judge."""
+    """Return the input for reviewing random samples."""
     if len(named) > 1:
         raise InputError(f"expected one sample to judge, got {len(named):,} files; pass only {named[0]}")
     sample = path_on_disk(named[0], "a sample")
@@ -325,7 +325,7 @@ def _under_review(about: Reviewed, reviewer: str) -> Review:
 
 
 def _listed_copies(folder: Path, dataset: Dataset) -> list[Finding]:
-    """Return the near copies that a cleaning listed, each with the image it resembles."""
+    """Return the near copies listed by ``curate clean``, each with the image it resembles."""
     pairs = [line for line in read_findings(folder) if line["kind"] == NEAR and line[LIKE]]
     value = np.array([float(line["value"]) for line in pairs], np.float64)
     by = [line["finding"].removeprefix(f"like {line[LIKE]}, by ") for line in pairs]
@@ -337,13 +337,13 @@ def _listed_copies(folder: Path, dataset: Dataset) -> list[Finding]:
 def suspected_groups(
     dataset: Dataset, decided: Decided, applied: list[Applied], near: list[Finding] | None = None
 ) -> list[Group]:
-    """Return the groups of a review, the largest consequence first.
+    """Return the groups of a review, most consequential first.
 
     Args:
         dataset: the table.
-        decided: what became of its rows.
-        applied: by which policies.
-        near: the near copies, where they are known; None to look for them.
+        decided: the decisions on its rows.
+        applied: the policies.
+        near: the near copies, if known; None to compute them.
     """
     findings = findings_of(dataset, decided, applied, near=near)
     undecided = np.flatnonzero(decided.outcome == UNDECIDED)

@@ -1,4 +1,4 @@
-"""The state of a review: open groups, decisions, and what a random sample shows about the rest."""
+"""The state of a review: open groups, decisions, and the results of a random sample of the kept rows."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -46,14 +46,14 @@ MOST_LABEL = 500  # characters of a new label
 
 
 class Review:
-    """The groups of a table and the decisions on them; safe to call from many threads.
+    """The groups of a table and the decisions on them; thread-safe.
 
     Args:
         dataset: the table.
-        kept: rows that are kept as things are, shape (N,).
-        groups: to decide, the largest consequence first.
-        file: of the decisions.
-        column: of the labels; None without one.
+        kept: mask of the presently kept rows, shape (N,).
+        groups: to decide, most consequential first.
+        file: the file of decisions.
+        column: the label column; None without one.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Review:
         self._stood: tuple[Verdicts, Standing] | None = None
 
     def refuse_other(self) -> None:
-        """Raise InputError where there are verdicts, and none is on an image of the table."""
+        """Raise InputError if no verdict in the file is on an image of the table."""
         verdicts = [line for line in self.file.verdicts.live() if line.keys]
         if verdicts and not any((self._rows_of(line) >= 0).any() for line in verdicts):
             raise InputError(
@@ -77,7 +77,7 @@ class Review:
     # What the page asks for
 
     def state(self) -> dict[str, Any]:
-        """Return the queue and the counts, as JSON has them."""
+        """Return the queue and the counts, as JSON."""
         with self._lock:
             now, queue = self._standing, []
             concerned = np.zeros(self.dataset.n, bool)
@@ -99,11 +99,7 @@ class Review:
             }
 
     def group(self, id: str, offset: int | None = None) -> dict[str, Any]:
-        """Return a sample of the images of a group; from an offset a page of all, the worst first.
-
-        Raises:
-            InputError: for a group that is not open.
-        """
+        """Return a sample of a group's images, or with an offset a page, worst first; InputError if not open."""
         with self._lock:
             group = self._standing.groups.get(id)
             rows = self._open(group) if group is not None else np.zeros(0, np.int64)
@@ -119,7 +115,7 @@ class Review:
             return {**self._named(group), "n": len(rows), "typical": typical, "items": self._items(group, places)}
 
     def sample(self) -> dict[str, Any]:
-        """Return the next images of a random sample of what is kept, in random order."""
+        """Return the next images of a random sample of the kept images, in random order."""
         with self._lock:
             rows = np.flatnonzero(self._population() & ~self._standing.audited)
             chosen = rows[np.argsort(self.dataset.draw[rows], kind="stable")[:DRAWN]]
@@ -130,20 +126,20 @@ class Review:
     # What a reviewer does
 
     def act(self, seq: int, action: str, id: str, *, rows: Sequence[int] = (), label: str = "") -> str:
-        """Write a decision to the file; it counts once it is on the disk.
+        """Append a decision to the file.
 
         Args:
-            seq: lines that the page knew of.
+            seq: number of lines known to the page.
             action: keep, drop, relabel, split, undo or audit.
             id: of the group.
-            rows: that are left out of the decision; of an audit, all that were shown.
-            label: of ``relabel``.
+            rows: excluded from the decision; for an audit, all shown rows.
+            label: the new label, for ``relabel``.
 
         Returns:
-            The id of the group to look at next: of ``undo`` the one that is open again, else none, for the first.
+            The id of the group to show next: after ``undo`` the reopened group, else empty for the first.
 
         Raises:
-            InputError: if the page was not up to date, or the action makes no sense; nothing is written then.
+            InputError: if the page is outdated, or the action is invalid; nothing is written.
         """
         with self._lock:
             self._check(seq)
@@ -158,7 +154,7 @@ class Review:
             return ""
 
     def judge(self, seq: int, good: Sequence[int], bad: Sequence[int]) -> None:
-        """Write the verdicts on rows of a random sample; arguments as for ``act``, and which rows are bad."""
+        """Append the verdicts on rows of a random sample; ``seq`` is as in ``act``."""
         with self._lock:
             self._check(seq)
             rows = np.array([*bad, *good], np.int64)
@@ -207,7 +203,7 @@ class Review:
         self.file.append_all(decisions)
 
     def _about(self, group: Group, rows: NDArray[np.int64]) -> dict[str, Any]:
-        """Return the fields of a line on some rows of a group."""
+        """Return the fields of a line on rows of a group."""
         keys, images = keys_of(self.table, rows), images_of(self.table, rows)
         about: dict[str, Any] = {"group": group.id, "question": group.question, "keys": keys, "images": images}
         about |= {"words": f"{group.kind}: {group.words}", "settles": group.kind == DISAGREE}
@@ -231,7 +227,7 @@ class Review:
         return last.group
 
     def _last(self) -> Line | None:
-        """The last line of this reviewer that can be undone."""
+        """Return the last line of this reviewer that can be undone."""
         mine = (line for line in reversed(self.file.verdicts.live()) if line.reviewer == self.file.reviewer)
         return next((line for line in mine if line.verdict in (*DECISIONS, SPLIT, AUDIT)), None)
 
@@ -239,7 +235,7 @@ class Review:
 
     @property
     def _standing(self) -> Standing:
-        """The state after the lines that were read and written so far."""
+        """Return the state after all lines so far."""
         read = self.file.verdicts
         if self._stood is None or self._stood[0] is not read:
             self._stood = read, self._stand()
@@ -288,7 +284,7 @@ class Review:
         return Standing(answered, dropped, kept, restored, labels, pairs, turned, audited, bad, groups)
 
     def _divided(self, group: Group, split: set[str]) -> dict[str, Group]:
-        """A group, or the parts into which reviewers split it."""
+        """Return a group, or the parts into which reviewers split it, by id."""
         if group.id not in split:
             return {group.id: group}
         keys = keys_of(self.table, group.rows)
@@ -298,7 +294,7 @@ class Review:
         return groups
 
     def _disagreeing(self, disagree: Mapping[str, tuple[str, str]]) -> dict[str, Group]:
-        """Groups of images about which reviewers disagree, by question."""
+        """Return the groups of images on which reviewers disagree, by question."""
         groups = {}
         for question in dict.fromkeys(question for question, _ in disagree.values()):
             keys = [key for key, (of_question, _) in disagree.items() if of_question == question]
@@ -314,7 +310,7 @@ class Review:
         return groups
 
     def _waiting(self) -> list[tuple[Group, NDArray[np.int64]]]:
-        """The open groups and their open rows: those with disagreement, then those with most expected bad images."""
+        """Return the open groups and their open rows: first with disagreement, then with most expected bad images."""
         waiting = [(group, self._open(group)) for group in self._standing.groups.values()]
         return sorted(
             [each for each in waiting if len(each[1])],
@@ -322,7 +318,7 @@ class Review:
         )
 
     def _open(self, group: Group) -> NDArray[np.int64]:
-        """The rows of a group that are still to be decided."""
+        """Return the rows of a group that are still to be decided."""
         if group.kind == DISAGREE:
             return group.rows
         pairs = [*zip(group.rows.tolist(), group.beside.tolist(), strict=False)]  # none of a group without others
@@ -337,7 +333,7 @@ class Review:
         return group.rows[~closed]
 
     def _rows_of(self, line: Line) -> NDArray[np.int64]:
-        """The row of each image of a line, shape (M,); -1 if it is gone or has changed."""
+        """Return the row of each image of a line, shape (M,); -1 if it is missing or has changed."""
         if line.id not in self._rows:
             rows = self.dataset.find(text_hashes(line.keys))
             known = np.flatnonzero(rows >= 0)
@@ -383,12 +379,12 @@ class Review:
     # What a random sample shows
 
     def _population(self) -> NDArray[np.bool_]:
-        """The rows kept by the decisions so far, and the sample's bad rows."""
+        """Return a mask of the rows kept by the decisions so far, and of the bad rows of the sample."""
         now = self._standing
         return (self._kept | now.restored) & (~now.dropped | now.bad)
 
     def _audit(self) -> dict[str, Any]:
-        """Return how many images of the sample are bad, and the bound on the share of all that are kept."""
+        """Return the number of bad images in the sample, and the bound on the share of all kept images."""
         from scoring.metrics.proportions import Stratum, lower_bound
 
         population = self._population()

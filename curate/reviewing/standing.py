@@ -10,19 +10,19 @@ from curate.reviewing.queue import Group
 
 @dataclass(frozen=True)
 class Standing:
-    """The state after the lines so far.
+    """The state after the lines so far; masks have shape (N,).
 
     Attributes:
-        answered: question -> rows that have an answer, shape (N,).
-        dropped: rows that are dropped, shape (N,).
-        kept: rows that a reviewer kept, shape (N,).
-        restored: rows of which a reviewer said that they are no copies, shape (N,).
+        answered: question -> mask of rows with an answer.
+        dropped: mask of dropped rows.
+        kept: mask of rows that a reviewer kept.
+        restored: mask of rows that a reviewer judged to be no copies.
         labels: row -> new label.
-        pairs: rows that were compared, of those with an answer.
-        apart: rows that are no copies of another, the other one first.
-        audited: rows of the random sample, shape (N,).
-        bad: which of them are bad, shape (N,).
-        groups: open or not, in their order.
+        pairs: compared pairs of rows with an answer.
+        apart: pairs of rows that are no copies, the compared row first.
+        audited: mask of the random sample.
+        bad: mask of its bad rows.
+        groups: all groups, in order.
     """
 
     answered: dict[str, NDArray[np.bool_]]

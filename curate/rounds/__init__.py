@@ -1,1 +1,1 @@
-"""Labelling in rounds, as files: batches sent out, labels imported, and measured accuracy."""
+"""Labelling in rounds: batches for annotators, imported labels, and measured accuracy, in a folder."""

@@ -1,4 +1,4 @@
-"""The exported file that annotators work from, compared with its batch."""
+"""The exported file for annotators, compared with its batch."""
 
 import csv
 import math
@@ -34,21 +34,21 @@ def for_annotators(batch: pa.Table) -> pa.Table:
 
 
 def noted_export(settings: RoundSettings, path: Path) -> dict[str, Any]:
-    """Return the record of an export: format, name, and the digest if the file is not to be filled in."""
+    """Return the record of an export: format, name, and the digest if the file is not filled in by annotators."""
     noted = {"format": settings.format, "file": path.name}
     return {**noted, "sha256": file_sha256(path)} if settings.format != CSV and path.is_file() else noted
 
 
 def export_problems(place: Path, noted: Mapping[str, Any], batch: pa.Table, settings: RoundSettings) -> list[str]:
-    """Return differences between an export and its batch; none if the export was removed.
+    """Return the differences between an export and its batch; empty if the export was removed.
 
-    Of a CSV every cell counts but labels and annotators, whatever the order of rows and columns; of another file its
-    digest, where the state has one. Folders of images are not looked at: annotators sort them.
+    All cells of a CSV except labels and annotators are compared, in any order of rows and columns; for other files the
+    digest in the state, if any. Folders of images are not compared, since annotators sort them.
 
     Args:
         place: folder of the round.
-        noted: ``export`` of its state.
-        batch: as derived, or as it is on disk.
+        noted: ``export`` in its state.
+        batch: as derived, or as on disk.
         settings: of the rounds.
     """
     name = str(noted.get("file", ""))

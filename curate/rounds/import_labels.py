@@ -1,4 +1,4 @@
-"""Import of labels: read, checked, and written next to the round without replacing earlier ones."""
+"""Import of labels: read, checked, and written next to the round without replacing earlier imports."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,16 +20,16 @@ class ImportResult:
     """The result of an import.
 
     Attributes:
-        written: the new file of labels; None where nothing was new.
+        written: the new file of labels; None if nothing was new.
         labels: usable labels in the file.
-        skipped: keys in it that were skipped.
-        news: what was new of them.
-        problems: what was set aside, and other findings.
-        missing: keys of the last round that have not come back.
-        round: the last one.
-        rest_skipped: images of it that count as skipped, being without a label; None where that was not requested.
-        earlier: the file of labels that an earlier import of the same file wrote: only what was requested since then
-            counts; None where there was none.
+        skipped: number of skipped keys.
+        news: keys by kind of change.
+        problems: ignored labels, and other findings.
+        missing: keys of the last round without a label.
+        round: the last round.
+        rest_skipped: number of its unlabelled images that count as skipped; None if not requested.
+        earlier: the file of labels of an earlier import of the same file: only images sent out since then count; None
+            without one.
     """
 
     written: Path | None
@@ -43,7 +43,7 @@ class ImportResult:
     earlier: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the result as plain JSON."""
         return {
             "written": None if self.written is None else str(self.written),
             "labels": self.labels,
@@ -60,11 +60,11 @@ class ImportResult:
 def run_round_import(options: RoundImportOptions) -> ImportResult:
     """Read the labels of annotators, check them, and store them with the round.
 
-    A label of an annotator for a key takes the place of what the same annotator said of it in an earlier import; the
-    earlier file stays. Labels of earlier rounds' images are taken too.
+    A label replaces an earlier one of the same annotator and key; the file of the earlier import is kept. Labels for
+    images of earlier rounds are accepted too.
 
     Raises:
-        InputError: if no batch was made yet, nothing in the file can be used, or the folder was changed or is held.
+        InputError: if there is no batch yet, the file has no usable label, or the folder was changed or is locked.
     """
     annotator, skip_rest = options.annotator, options.skip_rest
     with held(options.folder) as opened:
@@ -103,7 +103,7 @@ round_import = callable_of(RoundImportOptions, run_round_import)
 
 
 def _imported_before(folder: Folder, digest: str, annotator: str | None) -> tuple[int, LabelFile] | None:
-    """Return the last import of a file with the same bytes, and which round was the last one then."""
+    """Return the last import of a file with the same bytes, and the last round at that time."""
     for each in reversed(folder.rounds):
         for file in reversed(each.labels):
             if (file.source.get("sha256"), file.source.get("annotator")) == (digest, annotator):

@@ -40,10 +40,10 @@ HOLDOUT_SCHEMA = pa.schema([(KEY, pa.string()), ("label", pa.string())])
 
 
 def run_round_init(options: RoundInitOptions) -> Folder:
-    """Create a folder of rounds for a table; no batch is made yet.
+    """Create a folder of rounds for a table; no batch is written yet.
 
     Raises:
-        InputError: for a table, option or place that cannot be used; naming both tables where the folder has another.
+        InputError: for an unusable table, option or folder, or if the folder belongs to another table.
     """
     path = Path(options.folder)
     classes = _classes(options)
@@ -95,7 +95,7 @@ def _classes(options: RoundInitOptions) -> tuple[str, ...] | None:
 
 
 def _check_keys(table: Table) -> None:
-    """Refuse keys that cannot be sent to annotators, before any round needs them."""
+    """Raise InputError for keys that cannot be sent to annotators."""
     start = 0
     for batch in table.batches([KEY]):
         keys = plain(batch.column(KEY)).cast(pa.string())
@@ -111,7 +111,7 @@ def _check_keys(table: Table) -> None:
 
 
 def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> None:
-    """Refuse a strategy or parameter that the first round would refuse."""
+    """Raise InputError for a strategy or parameter that the first round would refuse."""
     selector = SelectRequest(strategy, settings=parameters, **guard.select_options).selector()
     for need, flag in (("uncertainty", "score"), ("quality", "quality")):
         if need in selector.needs and not getattr(guard, flag):
@@ -131,7 +131,7 @@ def _refuse_taken(path: Path, table: str | Path) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Refuse a folder that holds anything but what an interrupted `init` left."""
+    """Raise InputError for a folder with anything other than the leftovers of an interrupted ``init``."""
     if path.exists() and not path.is_dir():
         raise InputError(f"expected a new or empty folder, and {path} is a file; choose another name")
     require_folder(path)
@@ -158,14 +158,14 @@ def n_held_out(text: str | None, n: int) -> int:
 
 
 def other_holdout(text: str | None, taken: int, n: int) -> str | None:
-    """Return a note on rows to hold out that may be meant as more of them; see ``Amount.other_reading``."""
+    """Return a note if the number of held-out rows may have been meant differently; see ``Amount.other_reading``."""
     if text is None or text.strip() in NONE:
         return None
     return Amount.parse(text, "--holdout").other_reading("--holdout", taken, n)
 
 
 def held_out_rows(scored: TableRows, settings: RoundSettings) -> NDArray[np.int64]:
-    """Return the held-out rows: random, and for one seed the same in any order of the table."""
+    """Return the held-out rows, at random by the seed, independent of the order of the table."""
     generator = np.random.default_rng([settings.seed, 0])
     usable = np.flatnonzero(scored.usable)
     if len(usable) - settings.holdout < 1:
@@ -179,7 +179,7 @@ def held_out_rows(scored: TableRows, settings: RoundSettings) -> NDArray[np.int6
 def _labels(
     scored: TableRows, rows: NDArray[np.int64], label: str | None, labelled: str | Path | None, settings: RoundSettings
 ) -> list[str | None]:
-    """Return the class of each held-out row; None if not known from the start."""
+    """Return the class of each held-out row; None if unknown."""
     if label is None and labelled is None:
         return [None] * len(rows)
     if not len(rows):

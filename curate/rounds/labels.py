@@ -22,24 +22,20 @@ MEANINGS = {
 
 
 def votes_in(folder: str | Path) -> list[tuple[str, str, str]]:
-    """Return key, annotator and class of every imported vote of a folder of rounds; see ``curate.tables.votes``.
-
-    Raises:
-        InputError: if the folder was changed.
-    """
+    """Return key, annotator and class of every imported vote in a folder of rounds; InputError if it was changed."""
     opened = open_folder(folder)
     opened.check()
     return opened.votes.for_classes()
 
 
 def run_round_labels(options: RoundLabelsOptions) -> dict[str, int]:
-    """Write for every returned key its label, state, number of labels, their entropy, round, and arm.
+    """Write label, state, number of labels, entropy, round and arm for every returned key.
 
     Returns:
         rows by state.
 
     Raises:
-        InputError: if the folder was changed, nothing came back yet, or the place refuses.
+        InputError: if the folder was changed, there are no labels yet, or the output cannot be written.
     """
     path = Path(options.out)
     if path.suffix != ".parquet":

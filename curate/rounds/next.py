@@ -43,9 +43,9 @@ class NextResult:
 
     Attributes:
         number: from 1.
-        folder: where its files lie.
-        export: the files for the annotators.
-        state: what `state.json` says.
+        folder: folder of its files.
+        export: the files for annotators.
+        state: content of `state.json`.
         notes: for the user.
     """
 
@@ -59,11 +59,11 @@ class NextResult:
 def run_round_next(options: RoundNextOptions) -> NextResult:
     """Fit a model on all labels, pick the next batch, and export it for annotators.
 
-    Images of an earlier batch that have no label stay requested, and are not requested again.
+    Unlabelled images of earlier batches can still be labelled, and are not sent out again.
 
     Raises:
-        InputError: if images of the last batch have no label, nothing is left, the folder was changed or is held, or
-            the table is another one.
+        InputError: if images of the last batch have no label, no candidate is left, the folder was changed or is
+            locked, or the table is another one.
     """
     began = time.monotonic()
     with held(options.folder) as opened:
@@ -136,7 +136,7 @@ def _write(
 
 
 def _copies(scored: TableRows, standing: RoundRows, picked: BatchRows) -> list[str]:
-    """Return a note if the batch holds copies within itself or of images already sent out."""
+    """Return a note if the batch has copies within itself or of images already sent out."""
     places = scored.rows.place
     copies = find_picked_copies(scored.table, places[picked.rows], places[standing.away])
     return copies.words() if copies else []
@@ -177,7 +177,7 @@ def _write_table(path: Path, table: pa.Table, kind: str, number: int) -> None:
 
 
 def _export(place: Path, batch: pa.Table, folder: Folder, reader: ImageReader) -> tuple[str, list[str]]:
-    """Write the files for the annotators, which do not show the arm of an image."""
+    """Write the files for annotators, which do not contain the arm of an image."""
     settings = folder.settings
     kind = TOOLS[settings.format]
     name, classes = EXPORT + kind.suffix, settings.classes or ()

@@ -1,4 +1,4 @@
-"""The accuracy of a round's model, recomputed: correct rows and the intervals of every look."""
+"""Verification of a round's model: correct rows and intervals, recomputed."""
 
 import math
 
@@ -17,14 +17,13 @@ ROUNDING = 1e-9  # by which an end of an interval may be another on another mach
 def measure_problems(
     before: Folder | None, round_: Round, scored: TableRows, standing: RoundRows, probe: Probe | None
 ) -> list[str]:
-    """Return differences in a round's record of its model and lift.
+    """Return the differences in a round's record of its model and lift.
 
     Args:
-        before: the folder with the rounds before this one; None where those are not known as they were, so that the
-            lift is not measured again.
-        round_: as it is on disk.
+        before: the folder with the earlier rounds; None if they have changed, so that the lift is not recomputed.
+        round_: as on disk.
         scored: the table.
-        standing: of the rows before the round.
+        standing: state of the rows before the round.
         probe: the model, fitted again.
     """
     state, problems = round_.state, []

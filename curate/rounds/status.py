@@ -28,24 +28,24 @@ class Status:
 
     Attributes:
         path: of the folder.
-        rounds: that were made.
-        requested: images in all batches.
-        counts: of them "labelled", "tied", "skipped" and "pending" (nothing came back).
-        held_out: rows held out, and how many of them have a class.
-        classes: labels of the pool by class, those without any too.
+        rounds: number of rounds.
+        requested: number of images in all batches.
+        counts: their number by state: "labelled", "tied", "skipped" and "pending" (no label yet).
+        held_out: number of held-out rows, and of those with a class.
+        classes: number of labels by class, including 0.
         tied: some keys whose votes are tied.
-        annotators: whose names are known.
-        agreement: of annotators: keys with several labels, share of pairs alike, Krippendorff's alpha.
-        curve: labels and accuracy of the model, before each round and now; ``low`` and ``high`` hold at one look,
-            the ends of ``anytime`` at every look.
-        confidence: that the intervals of all looks hold.
-        looks: imports so far.
-        advice: what each criterion for stopping says.
-        lift: the strategy against random labels; None where it was not requested.
-        pair_lift: the same of the two models at hand, with an interval that holds at every look; None where it was not
-            requested, or there are too few labels.
-        rules: what each rule by which to stop says.
-        changed: files that are not as they were written.
+        annotators: known names.
+        agreement: keys with several labels, share of agreeing pairs, Krippendorff's alpha.
+        curve: labels and accuracy of the model, before each round and now; ``low`` and ``high`` hold at one look, the
+            bounds of ``anytime`` simultaneously.
+        confidence: of the simultaneous intervals.
+        looks: number of imports.
+        advice: of each criterion for stopping.
+        lift: of the strategy over random labels; None if not requested.
+        pair_lift: lift of the present two models, with an anytime-valid interval; None if not requested, or with too
+            few labels.
+        rules: results of the stop rules.
+        changed: changed files.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class Status:
         return any(each.reached for each in self.rules) if self.rules else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON; unknown values are null."""
+        """Return the status as plain JSON; unknown values are null."""
         held_out = {"rows": self.held_out[0], "with_class": self.held_out[1]}
         return {**asdict(self), "path": str(self.path), "held_out": held_out, "stop": self.stop}
 
@@ -80,11 +80,10 @@ class Status:
 def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Status:
     """Return the progress of a folder of rounds, the current accuracy of its model, and whether to stop.
 
-    Nothing is written, and nothing has to be held. Only to compare the arms (``lift``) takes some seconds.
+    Nothing is written or locked. Comparing the arms (``lift``) takes a few seconds.
 
     Raises:
-        InputError: for an invalid rule; if it is no such folder, one of its small files was changed, or the table
-            is another one.
+        InputError: for an invalid rule or folder, a changed small file, or another table.
     """
     typed_rules = parse_rules(options.stop or ())
     opened = open_folder(options.folder)

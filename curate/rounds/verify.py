@@ -1,4 +1,4 @@
-"""Verification of a folder of rounds: each is derived again from earlier labels and compared with its files."""
+"""Verification of a folder of rounds: each round is computed again from earlier labels and compared with its files."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -44,14 +44,14 @@ PLACE = "rank"
 
 @dataclass
 class RoundCheck:
-    """The result of deriving one round again.
+    """The result of verifying one round.
 
     Attributes:
         number: of the round.
-        n_rows: rows of its batch, as derived; 0 where it could not be.
-        n_different: rows of the batch that are not as derived.
-        different: the first of them, in words.
-        problems: what else is not as it was, or why it could not be derived.
+        n_rows: rows of the recomputed batch; 0 if impossible.
+        n_different: number of different rows of the batch.
+        different: descriptions of the first of them.
+        problems: other differences, or why the round cannot be recomputed.
     """
 
     number: int
@@ -62,18 +62,18 @@ class RoundCheck:
 
     @property
     def identical(self) -> bool:
-        """Whether the batch was derived again without a difference."""
+        """Whether the recomputed batch has no difference."""
         return not self.n_different and not self.problems
 
 
 @dataclass
 class RoundsCheck:
-    """The result of deriving the rounds of a folder again.
+    """The result of verifying the rounds of a folder.
 
     Attributes:
         path: of the folder.
         rounds: one after another.
-        problems: what is not as it was and belongs to no round that was derived.
+        problems: differences outside of the recomputed rounds.
     """
 
     path: Path
@@ -98,17 +98,17 @@ def verify_rounds(
     only: int | None = None,
     report: Callable[[RoundCheck], None] | None = None,
 ) -> RoundsCheck:
-    """Derive every round of a folder again from the labels before it, and compare batch and accuracy.
+    """Compute every round of a folder again from the labels before it, and compare batch and accuracy.
 
-    A round uses the table, the settings, the images requested before, and the labels that its state names. What came
-    back later is not among its concern. Where the batch of an earlier round is not as it was written, what is derived
-    in its stead counts as requested, so that one edit is found in one round.
+    A round depends on the table, the settings, the images sent out before, and the labels listed in its state, not on
+    later labels. If the batch of a round was changed, later rounds use the recomputed one, so that an edit is reported
+    in one round only.
 
     Args:
-        folder: of `curate round init`; it is read, and nothing is held.
-        table: where the table is now, if it was moved.
-        only: the number of one round, to check no other.
-        report: called with each round, as soon as it is known.
+        folder: of `curate round init`; not locked.
+        table: present path of the table, if it was moved.
+        only: number of the only round to check.
+        report: called with each result.
 
     Raises:
         InputError: if the folder is invalid, its settings were changed, or the table is missing or another one.
@@ -142,7 +142,7 @@ def verify_rounds(
 
 
 class _Past:
-    """The labels known before each round, starting with the first."""
+    """The labels known before each round, advancing from the first."""
 
     def __init__(self, path: Path, settings: RoundSettings, scored: TableRows) -> None:
         self.folder, self.scored = Folder(path, settings, ()), scored
@@ -156,7 +156,7 @@ class _Past:
         self.altered = False  # whether a round is not as it was written
 
     def check_holdout(self) -> list[str]:
-        """Return differences in the held-out rows, without which no round can be derived."""
+        """Return the differences in the held-out rows, without which no round can be recomputed."""
         path, settings = self.folder.path, self.folder.settings
         self.initial_labels: dict[str, str] = {}
         self.held_out: tuple[str, ...] = ()
@@ -172,17 +172,17 @@ class _Past:
         return []
 
     def lost(self, number: int, to: int) -> RoundCheck:
-        """Return notes on missing rounds."""
+        """Return a result for missing rounds."""
         which = f"{ROUNDS}/{number:04}" + (f" to {to:04}" if to > number else "")
         self.lacking, self.before = self.lacking or f"{which} is missing", None
         return RoundCheck(number, problems=[f"{which} is missing; restore it from a backup"])
 
     def check(self, number: int, *, derive_anyway: bool) -> RoundCheck:
-        """Derive one round again, compare it, and add it to the past.
+        """Recompute a round, compare it, and add it to the past.
 
         Args:
             number: of the next round.
-            derive_anyway: also where its batch is as it was written, so that nothing later needs it.
+            derive_anyway: recompute even if the batch is unchanged and no later round needs it.
         """
         check = RoundCheck(number)
         place = self.folder.of_round(number)
@@ -226,7 +226,7 @@ class _Past:
         return BATCH in round_.state.files and BATCH not in round_.changed()
 
     def _votes(self, round_: Round | None, check: RoundCheck) -> RoundVotes | None:
-        """Return the votes before a round; None, with a report, if they are no longer known."""
+        """Return the votes before a round; None, with a problem in ``check``, if unknown."""
         names = list(self.labels) if round_ is None else list(round_.state.labels)
         lacking = [] if self.lacking is None else [self.lacking]
         for name in names:
@@ -248,7 +248,7 @@ class _Past:
         return RoundVotes([file.votes for file in files])
 
     def _standing(self, votes: RoundVotes | None, check: RoundCheck) -> RoundRows | None:
-        """Return the state before a round; None, with a report, if it is not known."""
+        """Return the state before a round; None, with a problem in ``check``, if unknown."""
         if votes is None:
             return None
         progress = LabelProgress(votes, votes.consensus(), self.initial_labels, self.held_out, self.arms)
@@ -272,7 +272,7 @@ class _Past:
             return None
 
     def _go_on(self, number: int, place: Path, round_: Round | None, derived: Derived | None, batch: Any) -> None:
-        """Add a round to the past: the rows sent out, and the labels that came back."""
+        """Add a round to the past: the rows sent out, and the returned labels."""
         if round_ is None or batch is None:
             self.altered = True
         else:
@@ -296,7 +296,7 @@ class _Past:
             self.before = file.content
 
     def leftover(self) -> list[str]:
-        """Return labels that no round used."""
+        """Return the labels that no round used."""
         unread = [
             text for name, text in self.labels.items() if isinstance(text, str) and name not in self.named_imports
         ]
@@ -304,16 +304,13 @@ class _Past:
 
 
 def compare_batches(now: pa.Table, then: pa.Table, *, as_written: bool) -> tuple[list[str], list[str]]:
-    """Report rows and columns of a batch that differ from the derived one.
+    """Return descriptions of the rows and of the columns of a batch that differ from the recomputed one.
 
     Args:
-        now: as derived, each key once.
+        now: recomputed, each key once.
         then: on disk.
-        as_written: whether the file is, byte for byte, what was written. Then other places or sizes of images are the
-            table's new ones, and no difference.
-
-    Returns:
-        one text a row that differs, and one a finding that is no row.
+        as_written: whether the file is unchanged; then different paths or sizes of images come from a new table and are
+            no differences.
     """
     if [(field.name, field.type) for field in now.schema] != [(field.name, field.type) for field in then.schema]:
         return [], ["the batch has other columns or types than the selection now has"]

@@ -1,1 +1,1 @@
-"""Selectors: which rows to label or to train on, from arrays alone; none opens a file."""
+"""Selectors: strategies for which rows to label or to train on, from arrays alone."""

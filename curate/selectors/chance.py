@@ -18,10 +18,7 @@ LEAST = -1e-3  # a cross-entropy may be below 0 by rounding alone
 
 @dataclass(frozen=True)
 class Random(Selector):
-    """Candidates in random order.
-
-    Gains are 1: every row counts the same.
-    """
+    """Candidates in random order; gains are 1."""
 
     needs: ClassVar[tuple[str, ...]] = ()
     prefix: ClassVar[bool] = True
@@ -38,14 +35,14 @@ class Random(Selector):
 class StratifiedRandom(Selector):
     """Candidates in random order within each class, classes alternating.
 
-    With ``proportional`` every start of the picks has each class in its share of the candidates, within a row or so;
-    with ``equal`` the class with the fewest rows so far, labelled ones counted, goes next while it has candidates.
+    With ``proportional``, every prefix of the picks has each class in its share of the candidates, within about a row;
+    with ``equal``, the next pick is from the class with the fewest rows so far, including labelled ones.
 
     Args:
-        by: "predicted", the most likely class, or "given", the label (rows without one are their own class).
+        by: "predicted", the most likely class, or "given", the label (rows without one form a class).
         shares: "proportional" or "equal".
 
-    Source: proportional turns are the divisor method of Webster and Sainte-Lague, seats by (j + 1/2) / size.
+    Source: proportional turns use the divisor method of Webster and Sainte-Lague, (j + 1/2) / size.
     """
 
     by: str = "predicted"
@@ -84,23 +81,18 @@ class StratifiedRandom(Selector):
 
 
 def turn_in_class(classes: NDArray[np.integer], key: NDArray | None = None) -> NDArray[np.int64]:
-    """Return the number of earlier rows of the same class, shape (N,), ordered by a key or as given.
+    """Return the number of earlier rows of the same class, shape (N,), in the order of a key, or of the rows.
 
     Args:
         classes: of each row, shape (N,).
-        key: shape (N,), finite; ties go to the lower row. None for the order of the rows.
+        key: shape (N,), finite; ties go to the lower row.
     """
     rows = pl.DataFrame({"class": classes, "key": np.arange(len(classes)) if key is None else key})
     return rows.select(pl.col("key").rank("ordinal").over("class")).to_series().to_numpy().astype(np.int64) - 1
 
 
 def labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of labelled rows of each class; 0 without labels.
-
-    Args:
-        pool: the rows.
-        classes: shape (C,).
-    """
+    """Return the number of labelled rows of each class (C,); 0 without labels."""
     if pool.labels is None:
         return np.zeros(len(classes), np.int64)
     known = np.sort(pool.labels[pool.labelled])
@@ -109,15 +101,15 @@ def labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class SmallLoss(Selector):
-    """Random rows by class, among rows whose label a model of other rows confirms.
+    """Random rows by class, among rows whose label is confirmed by a model of other rows.
 
-    In each given class the ``share`` of the candidates with the smallest holdout loss is trusted, rounded up; ties go
-    to the lower row. Picks are trusted rows at random, the classes taking turns: the one with the fewest rows so far,
-    labelled ones counted, goes next. A class without further trusted rows gives its others, the smallest loss first.
-    Rows without a class come last, at random. What is trusted does not depend on the budget.
+    In each class the ``share`` of the candidates with the smallest holdout loss is trusted, rounded up; ties go to the
+    lower row. Picks are random trusted rows, always from the class with the fewest rows so far, including labelled
+    ones. When a class has no more trusted rows, its other rows follow, smallest loss first. Rows without a class come
+    last, at random. Trust does not depend on the budget.
 
-    For choosing what to train on, never what to label: its candidates carry labels. Gains are exp(-loss), the
-    probability of the row's own label; the part ``trusted`` is 1 or 0.
+    It selects training rows, not rows to label: its candidates have labels. Gains are exp(-loss), the probability of
+    the row's own label; the part ``trusted`` is 1 or 0.
 
     Args:
         share: of each class that is trusted, in (0, 1]; 1 is random by class.
@@ -140,11 +132,7 @@ class SmallLoss(Selector):
             )
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``.
-
-        Raises:
-            InputError: as ``check``; also for a loss below 0, which is no cross-entropy.
-        """
+        """Pick rows; see ``Selector``; InputError also for a loss below 0, which is no cross-entropy."""
         check(pool, budget, self.needs)
         rows = pool.candidates
         labels, loss = pool.array("labels")[rows], pool.array("holdout_loss")[rows].astype(np.float64)

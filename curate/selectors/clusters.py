@@ -30,11 +30,11 @@ class Clusters:
     """Rows by cluster.
 
     Attributes:
-        rows: rows of the pool that were grouped, ascending, shape (M,).
-        of_row: cluster of each, shape (M,) int32; rows of length 0 have their own one.
-        centroids: unit vectors, shape (k, D); a zero one for the rows of length 0, if there are any.
-        sizes: rows of each, shape (k,).
-        labelled: labelled rows of each, shape (k,).
+        rows: clustered rows of the pool, ascending, shape (M,).
+        of_row: cluster of each, shape (M,) int32; zero rows form a cluster.
+        centroids: unit vectors, shape (k, D); zero for the cluster of zero rows, if any.
+        sizes: rows of each cluster, shape (k,).
+        labelled: labelled rows of each cluster, shape (k,).
     """
 
     rows: NDArray[np.int64]
@@ -48,13 +48,13 @@ class Clusters:
 class KMeans(Selector):
     """Pick the row nearest to each centroid of a k-means clustering; gains are cluster sizes.
 
-    There are as many clusters as picks and labelled rows together, up to ``most_clusters``, so at least as many as
-    picks hold no labelled row: those with the fewest labelled or picked rows come first, of these the largest, and each
-    gives the candidate nearest to its centroid. A second pick from a cluster is the next nearest. Spherical k-means on
-    at most 256 rows a cluster and 262,144 in all, 25 iterations at most. No prefix: another budget makes others.
+    There are as many clusters as picks and labelled rows together, up to ``most_clusters``, so enough of them have no
+    labelled row. Clusters with the fewest labelled or picked rows come first, larger ones before smaller ones, and each
+    gives its unpicked candidate nearest to the centroid. Spherical k-means on at most 256 rows per cluster and 262,144
+    in all, at most 25 iterations. Picks of a smaller budget are no prefix of a larger one's.
 
-    Source: Pourahmadi et al. 2021, arXiv:2110.12033, where it wins at few labels; labelled clusters are passed over as
-    in TypiClust, which theirs are not.
+    Source: Pourahmadi et al. 2021, arXiv:2110.12033, where it wins with few labels; skipping labelled clusters is as in
+    TypiClust, not as in their method.
     """
 
     most_clusters: int = 4_096
@@ -87,13 +87,13 @@ class KMeans(Selector):
 class TypiClust(Selector):
     """Pick the most typical row of each cluster; gains are typicalities. Intended for the first labels.
 
-    There are as many clusters as picks and labelled rows together, up to ``most_clusters``. The cluster with the fewest
-    labelled or picked rows comes first, of these the largest; clusters of 5 rows or fewer come last. Typicality is 1
-    over the mean distance to the nearest 20 unlabelled rows of the cluster, or half of them if that is less; in
-    clusters of more than 20,000, among so many that are drawn. It is measured once a cluster: a second pick from it is
-    its second most typical row. No prefix: another budget makes other clusters.
+    There are as many clusters as picks and labelled rows together, up to ``most_clusters``. Clusters with the fewest
+    labelled or picked rows come first, larger ones before smaller ones; clusters of 5 rows or fewer come last.
+    Typicality is 1 over the mean distance to the nearest 20 unlabelled rows of the cluster, or half of its rows if
+    fewer; in clusters of more than 20,000 rows, among a random 20,000. It is computed once per cluster: a second pick
+    is the second most typical row. Picks of a smaller budget are no prefix of a larger one's.
 
-    Source: Hacohen et al. 2022, arXiv:2202.02794, section 3.3; theirs measures a cluster again after each pick.
+    Source: Hacohen et al. 2022, arXiv:2202.02794, section 3.3; theirs recomputes it after each pick.
     """
 
     most_clusters: int = 500
@@ -123,11 +123,9 @@ class TypiClust(Selector):
 
 
 def typicality(vectors: NDArray, seed: int) -> NDArray[np.float64]:
-    """Return 1 / (mean distance to the nearest min(20, n / 2) others + 1e-5); higher is denser.
+    """Return 1 / (mean distance to the nearest min(20, n / 2) others + 1e-5), for the vectors (n, D) of a cluster.
 
-    Args:
-        vectors: rows of one cluster, shape (n, D).
-        seed: of the 20,000 rows among which neighbours are looked for where there are more.
+    Higher is denser. With more than 20,000 rows, neighbours are searched in a random sample of that size.
     """
     count = len(vectors)
     if count == 1:
@@ -148,7 +146,7 @@ def typicality(vectors: NDArray, seed: int) -> NDArray[np.float64]:
 
 
 def grouped(vectors: NDArray, k: int, seed: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the cluster of each row, -1 for rows of length 0, shape (M,), and the k centroids, unit rows (k, D)."""
+    """Return the cluster of each row, -1 for zero rows, shape (M,), and the k centroids, unit rows (k, D)."""
     from scoring.search.kmeans import assign, spherical_kmeans
 
     sample = min(PER_CENTROID * k, max(SAMPLE, k), len(vectors))
@@ -185,14 +183,14 @@ def _visit(
     score: Callable[[NDArray[np.int32]], NDArray[np.float64]],
     last: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return positions in clustered order: repeatedly one from the cluster with the fewest picks.
+    """Return positions in the order picked: repeatedly one from the cluster with the fewest picks.
 
     Args:
-        pool: where the rows are from.
+        pool: of the rows.
         clusters: of its rows.
-        budget: how many.
-        score: positions of the unlabelled rows of one cluster -> which is picked first, higher before lower.
-        last: clusters that are turned to when all others are used up.
+        budget: number of picks.
+        score: positions of a cluster's unlabelled rows -> scores; higher is picked first.
+        last: clusters that are used when all others are exhausted.
     """
     free = np.isin(clusters.rows, pool.candidates, assume_unique=True)
     order = np.argsort(clusters.of_row, kind="stable").astype(np.int32)

@@ -1,4 +1,4 @@
-"""The interface of every selector: its input, its result, and the checks before a row is read."""
+"""The interface of selectors: input, result, and validation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,19 +13,18 @@ from scoring.errors import InputError
 
 @dataclass(frozen=True)
 class Pool:
-    """N rows, candidates and labelled ones, in an order determined by their keys.
+    """N rows, candidates and labelled ones, sorted by a hash of their keys.
 
-    The caller that makes a pool sorts its rows by a hash of their keys, so a tie that goes to the lower row is the same
-    tie whatever the order of the file. Arrays are read, never written.
+    The order makes ties that go to the lower row independent of the file. Arrays are never modified.
 
     Attributes:
         candidates: rows that may be picked, shape (M,) int64, ascending, without repeats.
-        labelled: rows that are labelled, shape (L,) int64, ascending; they shape diversity and are never picked.
-        vectors: unit rows, shape (N, D), float16 or float32; None where the table has none.
-        probabilities: of C classes by the probe, shape (N, C) float32, rows sum to 1; None before there is one.
-        labels: class of the labelled rows, shape (N,) int64, -1 where unknown; None without labels.
-        uncertainty: what ranks alone may use, higher is picked first, shape (N,) float32 or float64; None for the
-            method's own.
+        labelled: labelled rows, shape (L,) int64, ascending; they count for diversity and are never picked.
+        vectors: unit rows, shape (N, D), float16 or float32; None without embeddings.
+        probabilities: of C classes by the probe, shape (N, C) float32, rows sum to 1; None without a probe.
+        labels: class of the labelled rows, shape (N,) int64, -1 if unknown; None without labels.
+        uncertainty: score for selectors that rank single rows, higher is picked first, shape (N,) float32 or float64;
+            None for the selector's own.
         quality: weight of an image, in [0, 1], shape (N,) float32; None for all 1.
         holdout_loss: of each row's own label under a model trained on other rows, shape (N,) float32; None without.
     """
@@ -41,7 +40,7 @@ class Pool:
 
     @cached_property
     def n_rows(self) -> int:
-        """Rows of the pool, N."""
+        """Number N of rows of the pool."""
         for array in (self.vectors, self.probabilities, self.uncertainty, self.quality, self.labels, self.holdout_loss):
             if array is not None:
                 return len(array)
@@ -61,10 +60,10 @@ class Selection:
 
     Attributes:
         rows: shape (K,) int64, distinct candidates.
-        gains: what each pick added, in the selector's own unit, shape (K,) float64; inf for a first pick that nothing
-            measures.
-        parts: what made up a pick's score, by name, each of shape (K,) float64.
-        notes: notes for the user, such as an approximation and its measured loss.
+        gains: the increase by each pick, in the selector's unit, shape (K,) float64; inf for a first pick without a
+            measure.
+        parts: components of the picks' scores by name, each of shape (K,) float64.
+        notes: notes for the user, such as the measured loss of an approximation.
     """
 
     rows: NDArray[np.int64]
@@ -90,12 +89,11 @@ class Selector(Protocol):
     """A selection strategy: a frozen dataclass whose fields are its parameters.
 
     Attributes:
-        needs: fields of a pool that it cannot do without, keys of ``HOW_TO_GET``; on the class for its default
-            parameters, on an object for its own.
-        optional: fields that it uses where they are there, keys of ``HOW_TO_GET``; with ``quality`` among them, rows
-            of low quality weigh less.
+        needs: required fields of a pool, keys of ``HOW_TO_GET``; as a class attribute for the default parameters.
+        optional: fields that it uses if present, keys of ``HOW_TO_GET``; with ``quality``, rows of low quality have
+            less weight.
         prefix: whether the picks of a smaller budget are the first of a larger one's, for the same seed.
-        cost: time and memory in N rows, D numbers, C classes and K picks.
+        cost: time and memory by N rows, D dimensions, C classes and K picks.
     """
 
     needs: ClassVar[tuple[str, ...]]
@@ -108,16 +106,16 @@ class Selector(Protocol):
 
 
 def check(pool: Pool, budget: int, needs: Sequence[str] = ()) -> None:
-    """Refuse input that no selector accepts; every selector calls it first.
+    """Raise an error for input that no selector accepts; every selector calls it first.
 
     Args:
         pool: the rows.
-        budget: how many to pick.
-        needs: fields that have to be there, keys of ``HOW_TO_GET``.
+        budget: number of picks.
+        needs: required fields, keys of ``HOW_TO_GET``.
 
     Raises:
         InputError: if the budget is not between 1 and the candidates, an array is missing, or one is not finite.
-        ValueError: if the pool is not what ``Pool`` says: the caller's bug.
+        ValueError: if the pool violates the definition of ``Pool`` (a bug of the caller).
     """
     most = len(pool.candidates)
     if not 1 <= budget <= most:

@@ -1,7 +1,7 @@
 """Greedy maximisation of weighted coverage: the sum over rows of weight times the highest similarity to a pick.
 
-Every similarity is held, and only rows are looked at again whose last gain, an upper bound because the objective is
-submodular, could still win.
+All similarities are in memory. Gains are updated lazily: since the objective is submodular, an old gain is an upper
+bound, and only rows whose bound could win are computed again.
 
 Source: Minoux 1978, "Accelerated greedy algorithms for maximizing submodular set functions".
 """
@@ -28,28 +28,28 @@ def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
 
 
 class Alone(Protocol):
-    """The gain of a row from covering itself, if the rows to cover are a sample without it."""
+    """The gain of a row from covering itself, if the references are a sample without it."""
 
     def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the gain of each row given the picks so far, shape (B,); it never grows."""
+        """Return the gain of each row given the picks so far, shape (B,); never increasing."""
 
     def take(self, row: int) -> None:
         """Pick a row."""
 
 
 class DenseCover:
-    """Coverage with all similarities known.
+    """Weighted coverage with all similarities in memory.
 
     Args:
-        similarity: of the M rows that may be picked to the R that are to be covered, shape (M, R), at least 0: float64,
-            or uint16 from ``to_fixed``, a quarter of the memory and several times as fast.
-        weights: what covering a row counts, shape (R,), at least 0.
+        similarity: of M candidates to R references, shape (M, R), >= 0: float64, or uint16 from ``to_fixed``, with a
+            quarter of the memory and several times faster.
+        weights: of the references, shape (R,), >= 0.
         covered: best similarity so far, shape (R,), in [0, 1] with uint16.
-        as_reference: which of the R each of the M is, -1 for none, shape (M,); where the R are a sample, the similarity
-            of a row to itself is set to 0 by the caller, so that being drawn is no merit, and it is covered when it is
-            picked.
-        most: what each of the M adds at most, shape (M,), where that is known; else it is measured.
-        alone: what a row also adds by covering itself; None for nothing.
+        as_reference: index of each candidate among the references, -1 for none, shape (M,); if the references are a
+            sample, the caller sets a row's similarity to itself to 0, so that sampled rows have no advantage, and it
+            counts as covered when picked.
+        most: upper bound on the gain of each candidate, shape (M,), if known; else computed.
+        alone: additional gain of a row from covering itself; None for none.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class DenseCover:
         self._measured[rows] = self._round
 
     def best(self) -> tuple[int, float]:
-        """Return the row with the largest gain, the lowest of a tie, and its gain."""
+        """Return the row with the largest gain, ties to the lower row, and its gain."""
         chunk, size = CHUNK, len(self._bound)
         while True:
             top = float(self._bound.max())
@@ -106,7 +106,7 @@ class DenseCover:
                 self._measure(stale[span])
 
     def take(self, row: int) -> None:
-        """Pick a row: update what it covers, and never return it again."""
+        """Pick a row: update the coverage, and never return it again."""
         better = np.maximum(self.covered, self._similarity[row])
         if self._as_reference is not None and self._as_reference[row] >= 0:
             better[self._as_reference[row]] = self._full
@@ -120,18 +120,14 @@ class DenseCover:
 
 
 def _lowest(gains: NDArray[np.float64], floor: float) -> tuple[int, float]:
-    """Return the lowest row whose gain is the largest up to rounding, and that gain, >= 0."""
+    """Return the lowest row with the largest gain up to rounding, and that gain, >= 0."""
     top = float(gains.max())
     row = int((gains >= top - TIE * abs(top) - floor).argmax())
     return row, max(float(gains[row]), 0.0)
 
 
 def greedy(cover: DenseCover, budget: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Pick the row with the largest gain, ``budget`` times; ties go to the lower row.
-
-    Returns:
-        Rows of the cover in the order picked, (budget,) int64, and what each added, float64.
-    """
+    """Return the rows picked greedily, (budget,) int64, and their gains, float64; ties go to the lower row."""
     picks, gains = np.empty(budget, np.int64), np.empty(budget)
     for position in picking(budget):
         picks[position], gains[position] = cover.best()

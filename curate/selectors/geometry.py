@@ -14,17 +14,17 @@ Rows = NDArray[np.int64]
 
 
 def members(candidates: Rows, labelled: Rows) -> Rows:
-    """Return the rows that a selector uses, ascending: candidates and labelled rows."""
+    """Return the candidates and labelled rows together, ascending."""
     return np.sort(np.concatenate([candidates, labelled]))
 
 
 def subset(vectors: NDArray, rows: Rows) -> NDArray:
-    """Return ``vectors[rows]`` of ascending rows without repeats; no copy if that is all of them."""
+    """Return ``vectors[rows]`` for ascending, distinct rows; without a copy if these are all rows."""
     return vectors if len(rows) == len(vectors) else vectors[rows]
 
 
 def unit(vectors: NDArray, dtype: DTypeLike) -> NDArray:
-    """Return a copy at unit length, shape (B, D), exact for half precision too; a zero row stays zero."""
+    """Return a normalised copy, shape (B, D), exact for half precision too; zero rows stay zero."""
     rows = widened(vectors, dtype)
     norm = np.sqrt(np.einsum("nd,nd->n", rows, rows))
     rows /= np.where(norm > 0, norm, 1)[:, None]
@@ -32,7 +32,7 @@ def unit(vectors: NDArray, dtype: DTypeLike) -> NDArray:
 
 
 def widened(vectors: NDArray, dtype: DTypeLike) -> NDArray:
-    """Return a copy in another type; torch converts half to single precision three times as fast."""
+    """Return a copy in another dtype; torch converts half to single precision three times as fast as NumPy."""
     if vectors.dtype == np.float16 and np.dtype(dtype) == np.float32 and vectors.size:
         return torch.from_numpy(np.require(vectors, requirements=["C", "W"])).float().numpy()
     return vectors.astype(dtype)
@@ -45,7 +45,7 @@ def spans(length: int, size: int = BLOCK) -> Iterator[slice]:
 
 
 def squared_distances(first: NDArray, second: NDArray) -> NDArray:
-    """Return squared Euclidean distances between rows, shape (A, B), of their type, each at least 0."""
+    """Return squared Euclidean distances between rows, shape (A, B), in their dtype, >= 0."""
     product = first @ second.T
     product *= -2
     product += np.einsum("nd,nd->n", first, first)[:, None]
@@ -54,11 +54,7 @@ def squared_distances(first: NDArray, second: NDArray) -> NDArray:
 
 
 def check_bandwidth(bandwidth: float) -> None:
-    """Refuse a bandwidth of ``rbf`` at which all rows, or none, look alike.
-
-    Raises:
-        InputError: if it is not in [0.001, 1000].
-    """
+    """Raise InputError unless a bandwidth for ``rbf`` is in [0.001, 1000]; others make all rows equal or unrelated."""
     if not 1e-3 <= bandwidth <= 1e3:
         raise InputError(
             f"the bandwidth must be between 0.001 and 1000, a distance between unit rows, got {bandwidth:g}; 0.5 is the"

@@ -1,4 +1,4 @@
-"""Coverage by a smooth kernel: MaxHerding, and the default, which weights it by uncertainty."""
+"""Selectors by kernel coverage: MaxHerding, and the default, which weights it by uncertainty."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,14 +18,14 @@ STAGE = 1000  # picks between two drawings of references, when not all rows are 
 
 @dataclass(frozen=True)
 class MaxHerding(Selector):
-    """MaxHerding: repeatedly pick the row that increases the mean similarity of rows to their nearest pick most.
+    """MaxHerding: repeatedly pick the row that most increases the mean similarity of rows to their nearest pick.
 
     max over S of mean_x max_{y in S or labelled} exp(-|x - y|^2 / (2 bandwidth^2)), greedily; on unit rows with the
-    default this is exp((cos - 1) / 0.25). A good choice for the first labels, when nothing can be predicted.
+    default this is exp((cos - 1) / 0.25). A good choice for the first labels, without predictions.
 
-    Up to ``exact_rows`` candidates all are looked at. Beyond, 1,000 picks at a time are made for ``references`` rows,
-    drawn again each time, out of at most ``shortlist`` candidates, drawn as well; the kernel between them is
-    computed in bfloat16 and held in 16 bits. What that loses is measured on rows that were not drawn, and noted.
+    Exact for up to ``exact_rows`` candidates. Above, each 1,000 picks use a new random sample of ``references`` rows,
+    and at most ``shortlist`` random candidates, with a kernel in bfloat16 stored in 16 bits. The loss is measured on
+    rows outside of the sample, and noted.
 
     Source: Bae et al. 2024, arXiv:2407.12212.
     """
@@ -58,17 +58,17 @@ class MaxHerding(Selector):
 
 @dataclass(frozen=True)
 class Auto(MaxHerding):
-    """MaxHerding in which rows weigh 1 - margin once class probabilities are known.
+    """MaxHerding with rows weighted by 1 - margin once class probabilities are known.
 
     max over S of mean_x u(x) q(x) max_{y in S or labelled} exp(-|x - y|^2 / (2 bandwidth^2)), greedily, where u is
-    1 - (p1 - p2) of the calibrated probe, or 1 before there is one, and q the pool's quality, or 1. With few
-    labels all rows count alike and it covers; with many, it labels where classes meet; junk counts little, as picks
-    and as rows to cover. It is right for every budget without a regime to choose.
+    1 - (p1 - p2) of the calibrated probe, or 1 before there is one, and q the pool's quality, or 1. With few labels all
+    rows have equal weight, which gives coverage; with many, rows between classes dominate; junk has little weight. So
+    it suits every budget.
 
     Approximation beyond ``exact_rows`` candidates as in MaxHerding, measured and noted.
 
-    Source: Bae et al. 2024, arXiv:2412.20644 (Uncertainty Herding). Their radius shrinks with the number labelled; ours
-    stays, which is as good on the digits and has no parameter to go wrong.
+    Source: Bae et al. 2024, arXiv:2412.20644 (Uncertainty Herding). Their radius shrinks with the number of labels;
+    ours is fixed, which is as good on the digits and needs no parameter.
     """
 
     optional: ClassVar[tuple[str, ...]] = ("probabilities", "quality")
@@ -79,7 +79,7 @@ class Auto(MaxHerding):
 
 
 def coverage_weights(pool: Pool) -> NDArray[np.float32]:
-    """Return the weight of each candidate, shape (M,): 1 - margin times quality, each 1 if unknown."""
+    """Return the weight of each candidate, shape (M,): (1 - margin) times quality, each 1 if unknown."""
     weights = np.ones(len(pool.candidates), np.float32)
     if pool.probabilities is not None and pool.probabilities.shape[1] > 1:
         for span in spans(len(weights), 65_536):
@@ -160,11 +160,11 @@ def _staged(
 
 
 class _Itself:
-    """The gain of rows from covering themselves: weight, less the similarity to the nearest labelled row or pick.
+    """The gain of rows from covering themselves: weight times (1 - similarity to the nearest labelled row or pick).
 
-    One row in N is next to nothing while picks are few. When they are many and the rest is covered it is what decides,
-    and ranks by weight. Looked up when a row may be picked, against what was picked since it was looked up before; the
-    first time against all that was done before, together with those that come next in ``order``.
+    One row in N hardly matters for few picks. For many, when all else is covered, it dominates and ranks rows by
+    weight. Computed lazily when a row may be picked, from the picks since its last update; the first time from all,
+    together with the rows that follow in ``order``.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class _Itself:
         self._covered, self._seen = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int64)
 
     def take(self, row: int) -> None:
-        """Update for a pick."""
+        """Record a pick."""
         self._picked[self._count] = self._units(np.array([row]))[0]
         self._count += 1
 
@@ -202,7 +202,7 @@ class _Itself:
         return self._weights[rows] * (1 - self._covered[rows].astype(np.float64))
 
     def _with_next(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return rows and some that will be requested next, since updating several together costs no more."""
+        """Return rows and some that are likely needed next, since updating several together costs no more."""
         while 0 < len(rows) < TOGETHER and self._next < len(self._order):
             ahead = self._order[self._next : self._next + TOGETHER]
             self._next += TOGETHER
@@ -210,7 +210,7 @@ class _Itself:
         return rows
 
     def _cover(self, rows: NDArray[np.int64], similarity: NDArray) -> None:
-        """Update the similarity to the nearest row, in fixed steps, since the last bits depend on the block size."""
+        """Update the similarity to the nearest row, in blocks of fixed size, since the last bits depend on it."""
         self._covered[rows] = np.maximum(self._covered[rows], to_fixed(similarity) / np.float32(FULL))
 
     def _units(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -218,7 +218,7 @@ class _Itself:
 
 
 def _places(drawn: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the position of each row among those drawn, -1 if absent; both ascend."""
+    """Return the position of each row among the drawn rows, -1 if absent; both are ascending."""
     at = np.searchsorted(drawn, rows).clip(max=len(drawn) - 1)
     return np.where(drawn[at] == rows, at, -1)
 
@@ -232,14 +232,14 @@ def _covered(rows: NDArray, vectors: NDArray, done: NDArray[np.int64], bandwidth
 
 
 def _nearest(rows: NDArray, others: NDArray) -> NDArray:
-    """Return the maximum of 2 x . y - |y|^2 for each row x, shape (R,): |x|^2 less the least squared distance."""
+    """Return the maximum of 2 x . y - |y|^2 for each row x, shape (R,): |x|^2 minus the smallest squared distance."""
     product = rows @ (2 * others).T  # (R, B)
     product -= np.einsum("nd,nd->n", others, others)
     return product.max(axis=1)
 
 
 def _likeness(rows: NDArray, nearest: NDArray, bandwidth: float) -> NDArray:
-    """Return the kernel value of each row with its nearest, in [0, 1], from ``_nearest``; 0 for -infinity."""
+    """Return the kernel value of each row with its nearest, in [0, 1], from ``_nearest``; 0 for -inf."""
     square = np.maximum(np.einsum("nd,nd->n", rows, rows) - nearest, 0)
     return np.exp(square * (-0.5 / bandwidth**2))
 
@@ -255,9 +255,9 @@ def _drawn(
 ) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
     """Return the fixed kernel between rows and references, shape (M, R), and the maximal gain of each row, (M,).
 
-    Cosines are products in bfloat16, right to about 0.004, which is several times as fast and averages out over the
-    references. A row gains nothing by being a reference: covering itself counts as one row in N, not one in R,
-    so its kernel with itself is set to 0 and ``_Itself`` counts it, as every other row's.
+    Cosines are computed in bfloat16, with errors of about 0.004 that average out over the references; this is several
+    times faster. The kernel of a reference with itself is set to 0, since covering itself counts as one row in N, not
+    one in R; ``_Itself`` adds this gain for all rows.
     """
     import torch
 
@@ -284,7 +284,7 @@ def _drawn(
 
 
 def _optimism(inside: NDArray, counted: NDArray, others: NDArray, weights: NDArray) -> float:
-    """Return by what share rows not used for picking are covered less, weighted; NaN if that is unknown."""
+    """Return the relative difference of the weighted coverage of unused rows to the used ones; NaN if unknown."""
     if not len(others) or not counted.sum() or not weights.sum():
         return float("nan")
     return max(0.0, 1 - float(np.average(others, weights=weights)) / float(np.average(inside, weights=counted)))

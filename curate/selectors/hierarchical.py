@@ -23,22 +23,22 @@ PICKS = ("random", "closest")
 class Hierarchical(Selector):
     """Split picks evenly among clusters at each level of a hierarchy; gains are sizes of the finest cluster.
 
-    k-means puts most of its clusters where most rows are. Here each is found again, ``resamples`` times, from the few
-    rows that are nearest to each of the earlier ones, so that the clusters spread over all that there is; and clusters
-    are clustered in turn, ``levels`` in all. Then the clusters of the highest level take turns, in the turn of each
-    those inside it, and so on: every start of the picks is balanced on every level, as far as rows suffice. Labelled
-    rows count as turns taken. There are at most ``most_clusters`` of the finest, and ``branching`` times fewer on each
-    further level. Finest clusters are found on at most 262,144 rows and given to all.
+    k-means puts most clusters where most rows are. Here centroids are computed again, ``resamples`` times, from the few
+    rows nearest to each earlier centroid, which spreads them evenly over the occupied space. Centroids are clustered in
+    turn, up to ``levels``. Picks alternate between the clusters of the highest level, then between their sub-clusters,
+    and so on: every prefix of the picks is balanced on every level, as far as rows suffice. Labelled rows count as
+    picks. The finest level has at most ``most_clusters``, each further level ``branching`` times fewer. Clustering uses
+    at most 262,144 rows.
 
     Args:
-        levels: of clusters, 1 or more. More of them come nearer to uniform over all that there is, outliers included.
+        levels: of clusters, >= 1. More levels come closer to uniform over the occupied space, including outliers.
         most_clusters: of the finest level.
-        branching: clusters of a level for one of the next.
-        resamples: clusterings of each level after its first; 0 is plain hierarchical k-means.
+        branching: clusters per cluster of the next level.
+        resamples: repeated clusterings of each level; 0 is plain hierarchical k-means.
         pick: "random" rows of a finest cluster, or those "closest" to its centroid.
 
-    Source: Vo et al. 2024, arXiv:2405.15613, algorithm 1 and section 3.3. Theirs shares a budget out from the top down;
-    taking turns gives the same shares for every budget at once. Theirs uses Euclidean k-means, ours the spherical one.
+    Source: Vo et al. 2024, arXiv:2405.15613, algorithm 1 and section 3.3. Theirs divides a budget from the top down;
+    alternating gives the same shares for every budget. Theirs uses Euclidean k-means, ours spherical.
     """
 
     levels: int = 2
@@ -80,14 +80,14 @@ def hierarchy(
     """Return the finest cluster of each row, its cosine to the centroid, and the parent of each cluster by level.
 
     Args:
-        vectors: unit rows, shape (N, D), N >= 1; rows of length 0 have their own cluster on every level.
-        sizes: clusters k of each level, the finest first; none grows.
-        resamples: clusterings of each level after its first.
-        seed: of everything that is drawn.
+        vectors: unit rows, shape (N, D), N >= 1; zero rows form a cluster on every level.
+        sizes: clusters k of each level, finest first, non-increasing.
+        resamples: repeated clusterings of each level.
+        seed: of random draws.
 
     Returns:
-        Cluster of each row, shape (N,), in [0, sizes[0]], the last for rows of length 0; cosines, shape (N,); and for
-        each level but the highest the cluster of the next that each of its clusters belongs to, shape (k + 1,).
+        Cluster of each row, shape (N,), in [0, sizes[0]], the last for zero rows; cosines, shape (N,); and for each
+        level except the highest, the parent of each cluster, shape (k + 1,).
     """
     from scoring.search.kmeans import assign
 
@@ -108,17 +108,14 @@ def hierarchy(
 def spread_centroids(
     points: NDArray[np.floating], k: int, *, resamples: int, generator: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Return k centroids; the more often they are resampled, the less they follow the density of points.
+    """Return k centroids, shape (k, D), unit rows; more resampling makes them follow the density of points less.
 
     Args:
-        points: shape (M, D), M >= k; at most 262,144 of them, drawn, are looked at.
-        k: clusters.
-        resamples: how often the points nearest to each centroid, half of the mean number and 16 at most, are clustered
-            again instead of all.
-        generator: of everything that is drawn.
-
-    Returns:
-        Shape (k, D), unit rows.
+        points: shape (M, D), M >= k; a random 262,144 of them are used.
+        k: number of clusters.
+        resamples: number of repetitions on the points nearest to each centroid (half of the mean number, at most 16)
+            instead of all.
+        generator: of random draws.
     """
     from scoring.search.kmeans import assign, spherical_kmeans
 
@@ -152,14 +149,14 @@ def balanced(
     first: NDArray[np.floating] | None = None,
     seed: int,
 ) -> NDArray[np.int64]:
-    """Return all rows in an order of which every start is shared evenly among clusters at each level.
+    """Return all rows in an order of which every prefix is shared evenly among clusters at each level.
 
     Args:
         home: finest cluster of each row, shape (N,).
-        parents: cluster of the next level of each cluster, level by level.
-        taken: turns that each finest cluster has had, shape (k,).
-        first: rows of a cluster with low values go first, shape (N,); None for a random order.
-        seed: of rows inside a cluster, and of the order of clusters with equal turns.
+        parents: parent of each cluster, level by level.
+        taken: number of previous picks in each finest cluster, shape (k,).
+        first: lower values are picked first in a cluster, shape (N,); None for a random order.
+        seed: of the order of rows in a cluster, and of clusters with equal picks.
     """
     generator = np.random.default_rng([seed, 1])
     cell, rank = home, turn_in_class(home, generator.random(len(home)) if first is None else first)
@@ -175,5 +172,5 @@ def balanced(
 
 
 def _place(groups: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return how many rows of the same group come before each; groups ascend."""
+    """Return the number of earlier rows of the same group, for ascending groups."""
     return np.arange(len(groups)) - np.searchsorted(groups, groups)

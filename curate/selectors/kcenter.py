@@ -22,15 +22,14 @@ TIE = 1e-12  # distances in float64 nearer than this, relative to the greater, a
 class KCenter(Selector):
     """Pick the row whose nearest pick is farthest; gains are those distances. Prefers outliers.
 
-    What it minimises is the distance of the worst served row, so junk that resembles nothing comes first: below random
-    at small budgets in most studies. Use it to hunt for the unusual, or as a stopping rule by distance.
+    It minimises the largest distance, so junk that resembles nothing comes first: worse than random at small budgets in
+    most studies. Use it to find outliers, or to stop at a distance.
 
-    Without labelled rows the first pick is drawn, and its gain is inf. Exact at any size: a distance to earlier picks
-    is an upper bound of the distance to all, so a row is measured again only while its old distance could still win.
-    Distances that float32 cannot separate are measured again in float64, and equal ones go to the lower row. When all
-    that is left is as good as a copy of a pick (nearer than 0.0015, or 1e-6 up to 8 million numbers), the rest follows
-    in row order with gains of 0. With
-    ``unit`` false, vectors are taken at the length they have.
+    Without labelled rows the first pick is random, and its gain is inf. Exact at any size: the distance to earlier
+    picks is an upper bound, so it is only updated for rows that could still win. Distances that float32 cannot separate
+    are computed again in float64; ties go to the lower row. When all remaining rows are copies of a pick (nearer than
+    0.0015, or 1e-6 up to 8 million numbers), they follow in row order with gains of 0. With ``unit`` False, vectors are
+    not normalised.
 
     Source: Gonzalez 1985, "Clustering to minimize the maximum intercluster distance"; Sener & Savarese 2018,
     arXiv:1708.00489, Algorithm 1.
@@ -67,9 +66,9 @@ class Farthest:
         vectors: of the pool, shape (N, D).
         candidates: rows that may be picked, shape (M,).
         labelled: rows that count as picked, shape (L,).
-        budget: how many will be picked.
-        first: candidate number of the first pick, where nothing is labelled.
-        unit_length: whether rows are brought to length 1 first.
+        budget: number of picks.
+        first: index of the first pick among the candidates, if nothing is labelled.
+        unit_length: whether rows are normalised first.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Farthest:
         return self._done[self._start : self._total].copy()
 
     def take(self, row: int) -> None:
-        """Pick candidate number ``row``."""
+        """Pick the candidate with index ``row``."""
         self._done[self._total] = self._candidates[row]
         self._total += 1
         self._open[row] = False
@@ -126,7 +125,7 @@ class Farthest:
         return len(rows)
 
     def farthest(self) -> tuple[int, float]:
-        """Return the candidate farthest from all picks, the lowest of a tie, and its distance; -1 if all are copies."""
+        """Return the candidate farthest from all picks, ties to the lower row, and its distance; -1 if only copies."""
         while True:
             top = float(self._bound[self._front].max(initial=-np.inf))
             if top > self._floor + self._close:
@@ -145,7 +144,7 @@ class Farthest:
                     return self._exact(rows)
 
     def _renew(self) -> None:
-        """Make the rows that may be farthest the front, and update them."""
+        """Make the rows that may be farthest the front, and update their distances."""
         size = len(self._bound)
         rest = max(0, size - max(FRONT, ROOTS * math.isqrt(size)))
         front = np.argpartition(self._bound, rest)[rest:]
@@ -161,7 +160,7 @@ class Farthest:
         self._front, self._rows = front[current], rows[current]
 
     def _sweep(self, top: float) -> None:
-        """Update every row whose distance may exceed ``top``, the known distance of one row."""
+        """Update every row whose distance may exceed ``top``, the exact distance of one row."""
         self._floor = top  # rows that fall behind it need not be finished
         rows = np.flatnonzero(self._open & (self._bound > top + self._close) & (self._seen < self._total))
         far = min(ALIKE, len(rows))
@@ -173,13 +172,13 @@ class Farthest:
             self._raise_floor(rows[span][self._bound[rows[span]] > self._floor])
 
     def _raise_floor(self, rows: NDArray[np.int64]) -> None:
-        """Update the rows that may matter; the farthest of them becomes the new floor if it is higher."""
+        """Update rows; the farthest of them becomes the new floor if it is higher."""
         self._catch_up(rows, self._vectors_of(rows))
         known = self._bound[rows[self._seen[rows] == self._total]]
         self._floor = max(self._floor, float(known.max(initial=-np.inf)))
 
     def _tied(self, top: float) -> NDArray[np.int64]:
-        """Update every row whose distance may reach ``top``; return the rows at it, or none if some are farther."""
+        """Update every row whose distance may reach ``top``; return the rows at it, none if some are farther."""
         rows = np.flatnonzero(self._bound >= top - self._close)
         stale = rows[self._seen[rows] < self._total]
         for span in spans(len(stale), ALIKE):
@@ -189,7 +188,7 @@ class Farthest:
         return rows if (self._seen[rows] == self._total).all() else rows[:0]
 
     def _catch_up(self, rows: NDArray[np.int64], vectors: NDArray) -> None:
-        """Update rows, but stop for those below the front's lowest distance."""
+        """Update rows, stopping early for rows below the front's lowest distance."""
         first = int(self._seen[rows].min(initial=self._total))
         while first < self._total and len(rows):
             last = min(first + CENTRES, self._total)
@@ -200,7 +199,7 @@ class Farthest:
                 rows, vectors = rows[going], vectors[going]
 
     def _see(self, rows: NDArray[np.int64], vectors: NDArray, first: int, last: int) -> None:
-        """Update for labelled rows and picks number ``first`` to ``last``."""
+        """Update distances for the labelled rows and picks with indices ``first`` to ``last``."""
         centres = self._cast(self._vectors[self._done[first:last]])
         squares = vectors @ centres.T  # (B, c)
         squares *= -2
@@ -214,7 +213,7 @@ class Farthest:
         self._seen[rows] = np.maximum(self._seen[rows], last)
 
     def _exact(self, rows: NDArray[np.int64]) -> tuple[int, float]:
-        """Return the row farthest from its nearest pick, the lowest of a tie, and that distance, in float64."""
+        """Return the row farthest from its nearest pick, ties to the lower row, and that distance, in float64."""
         row, best = -1, -1.0
         for span in spans(len(rows)):
             near = self._done[self._nearest[rows[span]]]

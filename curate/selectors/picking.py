@@ -1,4 +1,4 @@
-"""Sequential picks, and reports of progress."""
+"""Sequential picks with progress reports."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ ReportPicks = Callable[[int, int], None]
 
 
 class _Count:
-    """Counts the picks of selectors that run one after another, by group or by part of a strategy."""
+    """Counts the picks of selectors that run in sequence, by group or by part of a strategy."""
 
     def __init__(self, report: ReportPicks, total: int) -> None:
         self._report, self._total = report, total
@@ -26,7 +26,7 @@ _COUNT: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 @contextmanager
 def reporting_picks(report: ReportPicks, total: int) -> Iterator[None]:
-    """Report the picks of inner selectors: how many so far, at least, of how many."""
+    """Report the minimal number of picks so far of inner selectors, and the total."""
     token = _COUNT.set(_Count(report, total))
     try:
         yield

@@ -1,6 +1,6 @@
-"""Selectors that take the highest scores of single rows, and quality as a gate or a discount of what they rank.
+"""Selectors that rank single rows by a score, and the use of quality as a gate or discount.
 
-Ranking is fast, but it picks similar rows. Quality keeps uncertain rows that are still worth learning.
+Ranking is fast, but picks similar rows.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def least_confidence(probabilities: NDArray) -> Floats:
-    """Return 1 - p1, p1 the probability of the most likely class; higher is less certain.
-
-    Args:
-        probabilities: shape (N, C), rows sum to 1.
-
-    Returns:
-        Shape (N,), in [0, 1 - 1/C].
+    """Return 1 - p1, p1 the largest probability of each row (N, C), in [0, 1 - 1/C]; higher is less certain.
 
     Source: Settles 2009, "Active Learning Literature Survey", sec. 3.1.
 
@@ -35,15 +29,9 @@ def least_confidence(probabilities: NDArray) -> Floats:
 
 
 def margin(probabilities: NDArray) -> Floats:
-    """Return 1 - (p1 - p2), p1 and p2 the probabilities of the two most likely classes; higher is less certain.
+    """Return 1 - (p1 - p2), the two largest probabilities of each row (N, C), in [0, 1]; higher is less certain.
 
-    Args:
-        probabilities: shape (N, C), rows sum to 1; with one class there is no second, and p2 is 0.
-
-    Returns:
-        Shape (N,), in [0, 1].
-
-    Source: Settles 2009, sec. 3.1; turned around, so that higher is picked first.
+    With one class, p2 is 0. Source: Settles 2009, sec. 3.1, negated so that higher is picked first.
 
     >>> margin(np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])).tolist()
     [0.75, 0.0]
@@ -60,13 +48,7 @@ def margin(probabilities: NDArray) -> Floats:
 
 
 def entropy(probabilities: NDArray) -> Floats:
-    """Return -sum_c p_c log p_c in nats; higher is less certain.
-
-    Args:
-        probabilities: shape (N, C), rows sum to 1.
-
-    Returns:
-        Shape (N,), in [0, ln C].
+    """Return -sum_c p_c log p_c in nats for rows (N, C), shape (N,), in [0, ln C]; higher is less certain.
 
     Source: Settles 2009, sec. 3.1.
 
@@ -84,12 +66,11 @@ def entropy(probabilities: NDArray) -> Floats:
 
 @dataclass(frozen=True)
 class Ranked(Selector):
-    """The candidates with the highest score, highest first; ties go to the lower row. Gains are the scores.
+    """The candidates with the highest scores, highest first; ties go to the lower row. Gains are the scores.
 
     Attributes:
-        score: its name; each score has its own class.
-        compute: the fields that the selector needs, in that order -> a number for each row of the pool, shape (N,)
-            float64, finite where the pool is; higher is picked first.
+        score: its name.
+        compute: the fields in ``needs``, in order -> scores, shape (N,) float64, finite; higher is picked first.
     """
 
     score: ClassVar[str]
@@ -110,7 +91,7 @@ class Ranked(Selector):
 
 
 class LeastConfidence(Ranked):
-    """The rows whose most likely class is the least likely: 1 - p1.
+    """The rows with the lowest probability of the most likely class: 1 - p1.
 
     Source: Settles 2009, "Active Learning Literature Survey", sec. 3.1.
     """
@@ -123,8 +104,8 @@ class LeastConfidence(Ranked):
 class Margin(Ranked):
     """The rows whose two most likely classes are closest: 1 - (p1 - p2).
 
-    The safe choice once there are many labels; with few, what it ranks by is noise. Buys ambiguous images: gate or
-    discount by quality where there are many.
+    A safe choice with many labels; with few, its ranking is noise. It prefers ambiguous images: gate or discount by
+    quality if there are many.
 
     Source: Settles 2009, sec. 3.1.
     """
@@ -135,7 +116,7 @@ class Margin(Ranked):
 
 
 class Entropy(Ranked):
-    """The rows with the highest entropy of the predicted classes; below random while labels are few.
+    """The rows with the highest entropy of the predicted classes; worse than random with few labels.
 
     Source: Settles 2009, sec. 3.1.
     """
@@ -148,7 +129,8 @@ class Entropy(Ranked):
 class HighestScore(Ranked):
     """The rows with the highest value of a score column, kappa or unc, in the given direction.
 
-    High uncertainty of a pretrained model is mostly bad quality: it is a gate or a discount, seldom a reason to label.
+    High uncertainty of a pretrained model mostly means bad quality: use it as a gate or discount, rarely as the reason
+    to label.
     """
 
     needs = ("uncertainty",)
@@ -158,13 +140,9 @@ class HighestScore(Ranked):
 
 
 def rank_share(values: NDArray) -> NDArray[np.float64]:
-    """Return the rank of each value in (0, 1); ties share their mean rank.
+    """Return (rank - 1/2) / M of finite values (M,), rank from 1; ties get their mean rank.
 
-    Args:
-        values: shape (M,), finite.
-
-    Returns:
-        (rank - 1/2) / M, rank from 1: a constant gives 1/2 everywhere, and negated values give 1 minus it.
+    In (0, 1); a constant gives 1/2, and negated values 1 minus the result.
 
     >>> rank_share(np.array([0.1, 7.0, 7.0, 9.0])).tolist()
     [0.125, 0.5, 0.5, 0.875]
@@ -175,12 +153,12 @@ def rank_share(values: NDArray) -> NDArray[np.float64]:
 def gate(pool: Pool, least: float) -> Pool:
     """Return the pool without the candidates in the lowest share ``least`` of quality.
 
-    Places are counted over candidates and labelled rows together, so the cut is the same in every round of a pool.
+    Ranks include the labelled rows, so the cut is the same in every round.
 
     Args:
-        pool: has quality.
-        least: in [0, 1); 0.5 keeps the better half. Equal qualities share a place, so all of a constant are kept up
-            to 0.5 and none beyond.
+        pool: with quality.
+        least: in [0, 1); 0.5 keeps the better half. Equal qualities share a rank, so all rows of a constant quality are
+            kept up to 0.5 and none above.
 
     Raises:
         InputError: if there is no quality, least is out of range, or nothing would be left.
@@ -202,15 +180,8 @@ def gate(pool: Pool, least: float) -> Pool:
 def discount(pool: Pool, selector: Ranked) -> Pool:
     """Return the pool with ``uncertainty`` as the rank of a score times the rank of quality, for ``HighestScore``.
 
-    With e the score, a = -quality and rank the place of a candidate among the candidates: rank(e) * (1 - rank(a)).
-    Ranks are used because the scales of scores differ from model to model.
-
-    Args:
-        pool: has quality and what the score needs.
-        selector: that ranks by the score.
-
-    Raises:
-        InputError: if the pool lacks what is needed.
+    For score e and a = -quality: rank(e) * (1 - rank(a)), ranks among the candidates, since scales differ between
+    models. Raises InputError if the pool lacks quality or the fields of the score.
     """
     _check_quality(pool)
     check(pool, 1, selector.needs)
@@ -225,7 +196,7 @@ def discount(pool: Pool, selector: Ranked) -> Pool:
 class Discounted(Selector):
     """A selector by score, discounted by quality.
 
-    Its notes say how many picks the score alone and quality alone would have made: the price of the discount.
+    Its notes report how many picks the score alone and quality alone would also have made.
 
     Args:
         selector: one with a score, such as ``Margin()``.

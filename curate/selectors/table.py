@@ -1,4 +1,4 @@
-"""Every strategy by name, imported when it is used, so that help can list all at no cost."""
+"""The table of strategies by name, imported on use, so that help can list them quickly."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -27,9 +27,5 @@ SELECTORS: "Mapping[str, type[Selector]]" = Lazy(WHERE)
 
 
 def selector_named(name: str) -> "type[Selector]":
-    """Return the selector of a strategy.
-
-    Raises:
-        InputError: for an unknown name; it suggests the nearest.
-    """
+    """Return the selector of a strategy; InputError with the nearest name for an unknown one."""
     return lookup(SELECTORS, name, kind="strategy")

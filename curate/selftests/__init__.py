@@ -1,1 +1,1 @@
-"""Tests of scores on the user's own images: what must change a score, and what must not."""
+"""Tests of scores on the user's images: changes that must and must not affect a score."""

@@ -1,4 +1,4 @@
-"""The result of checking a score."""
+"""The result of a check of a score."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class Check:
 
     Attributes:
         section: a key of ``SECTIONS``.
-        what: was done, such as ``blur`` or ``batches of 7``.
-        column: that it was tried on; empty where nothing was.
+        what: the change, such as ``blur`` or ``batches of 7``.
+        column: the tested column; empty if not tested.
         state: ``HOLDS``, ``BROKEN``, ``UNSURE`` (the interval is too wide to decide) or ``UNTRIED``.
-        words: what was seen, or why it was not tried.
-        measured: the number that decided, with its interval where it has one; None where nothing was measured.
-        images: that it is of.
+        words: the observation, or why it was not tested.
+        measured: the deciding number, with its interval if any; None if not measured.
+        images: number of images.
     """
 
     section: str

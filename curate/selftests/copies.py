@@ -1,4 +1,4 @@
-"""Copies must make an image less unique."""
+"""The check that copies make an image less unique."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
@@ -39,13 +39,13 @@ KINDS: Mapping[str, tuple[Callable[[Tensor], Tensor], float]] = {  # what is mad
 
 
 def less_unique(encoded: Iterable[bytes], scorer: BatchScorer, dataset: NDArray) -> list[Check]:
-    """Return a check for each kind of copy: whether it is nearer to its image than every other image.
+    """Return a check for each kind of copy: whether it is nearer to its image than every other image is.
 
     Args:
-        encoded: images, all to be decoded: N of them.
-        scorer: whose embeddings are compared.
-        dataset: embeddings of what the images are among, shape (R, D), of any length above 0; rows closer than a cosine
-            of 0.97, the image itself among them, are copies and do not count.
+        encoded: N decodable images.
+        scorer: computes the embeddings.
+        dataset: embeddings of the dataset, shape (R, D), of any length above 0; rows with a cosine above 0.97 are
+            copies and ignored.
     """
     others = torch.from_numpy(unit(dataset))
     nearer: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}

@@ -1,4 +1,4 @@
-"""Corruptions must make a score less certain, the more the stronger they are."""
+"""The check that stronger corruptions make a score less certain."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class Climbed:
     """Scores of N images and of their corrupted versions.
 
     Attributes:
-        embedding: of the images as they are, shape (N, D), rows of unit length.
-        base: column -> values of the images as they are, shape (N,).
-        steps: kind -> strength by strength, column -> values, shape (N,).
+        embedding: of the original images, shape (N, D), rows of unit length.
+        base: column -> values of the original images, shape (N,).
+        steps: kind -> for each strength, column -> values, shape (N,).
     """
 
     embedding: NDArray[np.float32]
@@ -44,22 +44,21 @@ class Climbed:
     steps: Mapping[str, Sequence[Mapping[str, Floats]]]
 
     def shares(self, kind: str, column: str) -> Floats:
-        """Return each image's contribution to the mean share of unchanged images that are more certain, by strength.
+        """Return each image's contribution to the mean share of original images that are more certain, by strength.
 
-        Returns:
-            Shape (S + 1, N), the first of the images as they are: one half.
+        Shape (S + 1, N); the first row, of the original images, is one half.
         """
         values = [self.base[column], *(step[column] for step in self.steps[kind])]
         return np.stack([shares_among(self.base[column], each, column) for each in values])
 
 
 def rank_among(base: Floats, values: Floats, name: str) -> Floats:
-    """Return the share of the unchanged images that are more certain, equal ones counting half, shape (N,).
+    """Return the share of the original images that are more certain, ties counting half, shape (N,).
 
     Args:
-        base: of the images as they are, shape (M,).
+        base: values of the original images, shape (M,).
         values: of images, shape (N,).
-        name: of the column, which says its direction.
+        name: of the column, for its direction.
     """
     sign = 1.0 if is_less_certain(name) else -1.0
     ordered = np.sort(sign * base)
@@ -68,19 +67,19 @@ def rank_among(base: Floats, values: Floats, name: str) -> Floats:
 
 
 def shares_among(base: Floats, values: Floats, name: str) -> Floats:
-    """Return each image's contribution to the mean share of unchanged images that are more certain, shape (N,).
+    """Return each image's contribution to the mean share of original images that are more certain, shape (N,).
 
-    Its mean equals the mean of ``rank_among``. An image counts twice: by how many are more certain than its version,
-    and, as one of the images as they are, by how many versions it is more certain than; so the spread of these
-    values, and of their differences between strengths, holds the random variation of both draws. For versions that
-    are the images themselves it is one half for all.
+    Its mean equals the mean of ``rank_among``. An image contributes by its corrupted version, and as an original image;
+    so the variance of these values, and of their differences between strengths, includes both sampling errors. All
+    values are one half for unchanged versions.
 
     Args:
-        base: of the images as they are, shape (N,).
+        base: values of the original images, shape (N,).
         values: of a version of each, shape (N,).
-        name: of the column, which says its direction.
+        name: of the column, for its direction.
 
-    Source: DeLong, DeLong and Clarke-Pearson 1988, the structural components of the area under a curve; of pairs.
+    Source: DeLong, DeLong and Clarke-Pearson 1988, the structural components of the area under a curve; for paired
+    samples.
     """
     above = rank_among(base, values, name)
     below = 1 - rank_among(values, base, name)
@@ -95,7 +94,7 @@ class BatchScorer:
         self.side = runner.model.spec.preprocessing.size
 
     def scored(self, versions: Iterable[Tensor]) -> Iterator[tuple[NDArray[np.float32], dict[str, Floats]]]:
-        """Yield for each batch, shape (B, 3, S, S), its embeddings, shape (B, D), and its columns, also of the fit."""
+        """Yield embeddings, shape (B, D), and columns, including the fit's, for each batch (B, 3, S, S)."""
         for images, embedding, columns in embedded(self.runner, versions, self.side):
             if self.fit is not None:
                 names = () if self.fit.junk is None else self.fit.junk.names
@@ -106,7 +105,7 @@ class BatchScorer:
 
 
 def square_batches(encoded: Iterable[bytes], scorer: BatchScorer) -> Iterator[tuple[list[int], Tensor]]:
-    """Yield numbers and central squares of encoded images, shape (B, 3, S, S), one size at a time."""
+    """Yield indices and central squares of encoded images, shape (B, 3, S, S), one size at a time."""
     side = LARGER * scorer.side
     decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(encoded))
     return batches((number, square) for number, square in decoded if square is not None)
@@ -128,10 +127,10 @@ def climb(encoded: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str]
     """Score images and their corrupted versions in batches.
 
     Args:
-        encoded: images, all to be decoded; the central square is scored, as of any image.
-        scorer: of the columns.
+        encoded: decodable images; their central squares are scored.
+        scorer: computes the columns.
         kinds: names in ``LADDERS``.
-        seed: of noise and of where boxes lie.
+        seed: of noise and of the positions of boxes.
     """
     generator = torch.Generator().manual_seed(seed)
     parts: list[list[dict[str, Floats]]] = [[] for _ in range(1 + sum(len(LADDERS[kind].strengths) for kind in kinds))]
@@ -157,9 +156,9 @@ def climb(encoded: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str]
 
 
 def less_certain(climbed: Climbed) -> list[Check]:
-    """Return a check for each column and kind: whether it gets less certain, the more the stronger.
+    """Return a check for each column and kind: whether it gets less certain with strength.
 
-    Next to them is the sharpness of the image: a baseline, which is not judged.
+    The sharpness of the image is included as a baseline, without a verdict.
     """
     return [_check(climbed, kind, name) for kind in climbed.steps for name in climbed.base]
 

@@ -41,13 +41,13 @@ Scored = Mapping[str, Mapping[str, float]]  # column -> key -> value
 
 @dataclass(frozen=True)
 class ImageSample:
-    """N images with their bytes in their own table.
+    """N images with their bytes, stored in a table.
 
     Attributes:
-        path: of a Parquet file with ``key``, ``image`` and the user's own columns; a row group each.
+        path: of a Parquet file with ``key``, ``image`` and the user's columns, one row group per image.
         keys: of the rows, text.
-        unread: drawn, but not to be read or decoded.
-        white: the value of 16-bit images that is white; None to find it in them.
+        unread: number of drawn images that could not be read or decoded.
+        white: white level of 16-bit images; None to determine it.
     """
 
     path: Path
@@ -56,7 +56,7 @@ class ImageSample:
     white: int | None = None
 
     def data(self) -> Iterator[bytes]:
-        """Yield the bytes of each."""
+        """Yield the bytes of each image."""
         with pq.ParquetFile(self.path) as file:
             for batch in file.iter_batches(batch_size=1, columns=[IMAGE]):
                 yield batch.column(0)[0].as_py()
@@ -67,16 +67,12 @@ class ImageSample:
             return file.read_row_groups(range(min(n, file.num_row_groups)))
 
     def keywords(self) -> dict[str, Any]:
-        """Return the keyword arguments with which ``score`` reads it."""
+        """Return the keyword arguments for ``score`` to read the sample."""
         return {"key": KEY, "image_column": IMAGE, "white": self.white}
 
 
 def of_table(table: Table, n: int, folder: Path, *, seed: int, source: str | None) -> ImageSample:
-    """Draw up to n images of a scored table, at most half of them.
-
-    Raises:
-        InputError: if fewer than 20 can be read, or it is not known where they are.
-    """
+    """Draw up to n images of a scored table, at most half of them; InputError if fewer than 20 can be read."""
     rows = drawn_rows(table, 2 * n, seed=seed)
     rows = np.sort(rows[: min(n, -(-len(rows) // 2))])
     images = Images.of(table, rows, source=source, partial=True)
@@ -93,10 +89,10 @@ def of_source(
 ) -> tuple[ImageSample, ImageSample]:
     """Draw up to n images of a source, at most half of them, and up to 1,000 others.
 
-    The same keys are drawn in whatever order the source has them.
+    The drawn keys do not depend on the order of the source.
 
     Returns:
-        The images to test, and all that were drawn, these among them.
+        The images to test, and all drawn images including these.
 
     Raises:
         InputError: if the source cannot be opened, or fewer than 20 of the images to test can be read.
@@ -121,7 +117,7 @@ def of_source(
 
 
 def _drawn(manifest: Manifest, n: int, seed: int) -> NDArray[np.int64]:
-    """Return up to n rows whose keys hash lowest, lowest first."""
+    """Return up to n rows with the lowest key hashes, lowest first."""
     best, rows = np.zeros(0, np.uint64), np.zeros(0, np.int64)
     for start in range(0, manifest.n_rows, STEP):
         keys = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY).combine_chunks()
@@ -133,7 +129,7 @@ def _drawn(manifest: Manifest, n: int, seed: int) -> NDArray[np.int64]:
 
 
 class _Writer:
-    """Writes images one by one; those that do not decode are counted and left out."""
+    """Writes images one by one; images that do not decode are counted and skipped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -194,12 +190,12 @@ class Way:
     """Another way to score the same images.
 
     Attributes:
-        what: it is called.
+        what: its name.
         settings: keywords of ``score`` in addition to the reference's.
-        tolerance: the largest difference there may be, in units of the value or of the column's standard deviation,
-            whichever is larger; None where ranks count.
-        rows: "shuffled", or "half" of the images; empty for all of them as they are.
-        needs: what has to be installed or there; empty where nothing has.
+        tolerance: the largest allowed difference, relative to the value or the column's standard deviation, whichever
+            is larger; None to compare ranks.
+        rows: "shuffled", or "half" of the images; empty for all in order.
+        needs: required package or device; empty for none.
     """
 
     what: str
@@ -236,14 +232,14 @@ def unchanged(
     """Score images in every way and compare with single precision on a CPU; one check per way and column.
 
     Args:
-        sample: of which the first 200 are taken.
-        folder: for what is scored; nothing there is needed afterwards.
+        sample: of which the first 200 are used.
+        folder: for temporary tables.
         model: a shipped model or a checkpoint.
         columns: to compare; None for every score.
-        fit: whether scores that are fitted to the dataset are compared as well. They are compared by ranks, but for
-            ways that must give the same bits; and not where the dataset is another.
+        fit: whether to compare scores fitted to the dataset too: by ranks, except for ways that must give the same
+            bits; and not for ways with another dataset.
         ways: to score in.
-        announce: called with which way is tried.
+        announce: called with each way.
     """
     work = _Work(sample, folder, str(model), fit)
     reference = work.scored(Way("reference", {"workers": 2}))
@@ -265,14 +261,14 @@ def unchanged(
 
 
 def _missing(way: Way) -> str:
-    """Return why a way is not available here; empty if it is."""
+    """Return why a way is unavailable here; empty if it is available."""
     if way.needs == "cuda":
         return "" if torch.cuda.is_available() else "there is no GPU"
     return f"{way.needs} is not installed" if way.needs and find_spec(way.needs) is None else ""
 
 
 class _Work:
-    """Scores the same images in several ways."""
+    """Scoring of the same images in several ways."""
 
     def __init__(self, sample: ImageSample, folder: Path, model: str, fit: bool) -> None:
         self.sample, self.folder, self.model = sample, folder, model
@@ -345,7 +341,7 @@ def _values(column: Mapping[str, float], keys: Sequence[str]) -> NDArray[np.floa
 
 
 def _differences(way: Way, name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> Check:
-    """Compare values by their largest difference."""
+    """Return the check of the largest difference of values."""
     if (np.isnan(before) != np.isnan(after)).any():
         return Check(SAME, way.what, name, BROKEN, "a score is present in only one of the runs", images=len(before))
     known = ~np.isnan(before)
@@ -359,7 +355,7 @@ def _differences(way: Way, name: str, before: NDArray[np.float64], after: NDArra
 
 
 def _ranks(way: Way, name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> Check:
-    """Compare values by rank correlation."""
+    """Return the check of the rank correlation of values."""
     known = ~(np.isnan(before) | np.isnan(after))
     rank = spearman(before[known], after[known])
     least = DATASET_RANK if name in OF_DATASET else RANK

@@ -26,12 +26,12 @@ class SelfTest(Printed):
 
     Attributes:
         name: of the images.
-        model: that scored them.
-        images: that were drawn and could be read.
-        unread: that could not.
-        columns: that were tried.
-        left_out: columns of the table that were not, for no corrupted image can be scored by them.
-        checks: in the order shown.
+        model: their model.
+        images: number of drawn images that could be read.
+        unread: number of drawn images that could not be read.
+        columns: the tested columns.
+        left_out: columns of the table that cannot be computed for corrupted images.
+        checks: in display order.
         curves: kind -> unit, strengths and by column value, low and high.
     """
 
@@ -69,7 +69,7 @@ class SelfTest(Printed):
         }
 
     def lines(self) -> list[str | Grid]:
-        """Return the printed lines: a table per section, and the failures."""
+        """Return lines for the terminal: a table per section, and the failures."""
         unread = (
             f"; {counted(self.unread, 'more that cannot be read', 'more that cannot be read')}" if self.unread else ""
         )
@@ -82,7 +82,7 @@ class SelfTest(Printed):
         return lines
 
     def verdict(self) -> list[str | Grid]:
-        """Return the failed checks by column, what was not tested, and how many passed."""
+        """Return the failed checks by column, what was not tested, and the number of passed checks."""
         lines: list[str | Grid] = []
         tried = [check for check in self.checks if check.state != UNTRIED]
         if self.broken:
@@ -101,7 +101,7 @@ class SelfTest(Printed):
         return lines
 
     def figure(self) -> "Figure":
-        """Return certainty over strength as a chart: the first five columns, and the baseline."""
+        """Return a chart of certainty by strength for the first five columns, and the baseline."""
         from curate.plots.judged import Band
         from curate.plots.strengths import MOST_COLUMNS, Steps, Strengths
 
@@ -119,7 +119,7 @@ class SelfTest(Printed):
 
 
 def curves_of(climbed: "Climbed") -> dict[str, Any]:
-    """Return the mean share of unchanged images that are more certain, at every strength."""
+    """Return the mean share of original images that are more certain, at every strength."""
     curves: dict[str, Any] = {}
     for kind in climbed.steps:
         columns = {}

@@ -1,4 +1,4 @@
-"""Run the tests of scores on the user's own images."""
+"""Runs the tests of scores on the user's images."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -48,11 +48,11 @@ MOST_IMAGES = 100_000
 
 
 def better_than_chance_level(table: AnyPath, label: str, options: SelftestOptions) -> list[Check]:
-    """Return a check for each column: whether it is higher where a prediction of the labels is wrong.
+    """Return a check for each column: whether it is higher for wrongly predicted labels.
 
-    Predictions are made as in ``curate evaluate``: by a linear classifier out of fold where there can be one, else by
-    neighbours. A column holds where the 95 % interval of its AUROC lies above one half, is no better than chance where
-    it holds one half and ends below 0.6, and cannot be determined where it ends above.
+    Predictions are as in ``curate evaluate``: by an out-of-fold linear classifier if possible, else by neighbours. A
+    column passes if the 95 % interval of its AUROC lies above 0.5, is no better than chance if the interval contains
+    0.5 and ends below 0.6, and is undecided if it ends above.
 
     Args:
         table: scored, with embeddings.
@@ -94,7 +94,7 @@ def _check(what: str, column: str, interval: Interval, images: int) -> Check:
 
 @dataclass(frozen=True)
 class _Tested:
-    """The subject of a test: images, the model, and the fit to their dataset."""
+    """The input of a test: images, model, and the fit to their dataset."""
 
     table: Table
     sample: ImageSample
@@ -105,10 +105,10 @@ class _Tested:
 
 
 def run_selftest(options: SelftestOptions) -> SelfTest:
-    """Test on the images of a scored table or a source whether scores mean what they claim.
+    """Test on the images of a scored table or a source whether scores behave as they should.
 
     Raises:
-        InputError: for a source, table, column or kind that cannot be used, or fewer than 20 images that can be read.
+        InputError: for an unusable source, table, column or kind, or fewer than 20 readable images.
     """
     if not FEWEST <= options.images <= MOST_IMAGES:
         raise InputError(
@@ -154,7 +154,7 @@ def _kinds(changes: Sequence[str]) -> list[str]:
 
 
 def _opened(options: SelftestOptions, folder: Path, columns: Sequence[str]) -> _Tested:
-    """Draw the images to test; of a source, score them and others."""
+    """Draw the images to test; for a source, score them and others."""
     images_of, model, announce, seed = options.images_of, options.model, options.announce, options.seed
     if holds_scores(path_to_read(images_of)):
         table = open_table(images_of, require=columns)
@@ -190,12 +190,10 @@ def _opened(options: SelftestOptions, folder: Path, columns: Sequence[str]) -> _
 def _fitted(
     table: Table, model: str | Path, sample: ImageSample, announce: Callable[[str], None]
 ) -> tuple[NDArray, DatasetFit | None]:
-    """Return embeddings of the dataset, shape (R, D), R <= 20,000, and the fit that made its columns, if any.
+    """Return embeddings of the dataset, shape (R, D), R <= 20,000, and the fit of its columns, if any.
 
-    The images to test are left out: a corrupted version would have its original as nearest neighbour.
-
-    Raises:
-        InputError: for a table without embeddings.
+    The images to test are excluded, since a corrupted version would have its original as nearest neighbour. Raises
+    InputError for a table without embeddings.
     """
     heads = [JUNK] if JUNK in table.schema.names else []
     table.require([KEY, EMBEDDING])
@@ -219,17 +217,13 @@ def _fitted(
 
 
 def _check_label(table: Table, name: str, label: str | None, labelled: str | Path | None) -> None:
-    """Refuse a missing class column before the work."""
+    """Raise InputError for a missing class column, before the work."""
     if label is not None and labelled is None and label not in table.schema.names:
         raise InputError(f"--label: {name} has no column {label!r} (columns: {name_list(table.schema.names, label)})")
 
 
 def _columns(tested: _Tested, chosen: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the columns that corrupted images can be scored by, and the other columns of the table.
-
-    Raises:
-        InputError: for a column that the table lacks, or where none is left.
-    """
+    """Return the columns that can be computed for corrupted images, and the others; InputError for a missing one."""
     names = tested.table.schema.names
     kappas = {name for name in tested.runner.columns if name.startswith("kappa_")}
     doubles = {f"unc_{name.removeprefix('kappa_')}" for name in kappas}  # 1/kappa, in the same order

@@ -24,8 +24,8 @@ def answer_sheet(retrieval: Retrieval, source: str | None) -> Image.Image:
     """Return a contact sheet of the first queries, framed, each with the rows found.
 
     Args:
-        retrieval: what queries found.
-        source: what was scored, where images are not at the table's own uris.
+        retrieval: queries and results.
+        source: the scored source, if images are not at the table's uris.
 
     Raises:
         InputError: if images cannot be read.

@@ -1,15 +1,11 @@
-"""User text on one readable line, whatever it contains."""
+"""Conversion of user text to one readable line."""
 
 
 def plain_line(text: str, most: int = 200) -> str:
     r"""Return the text on one line of bounded length, with invisible characters escaped.
 
-    Line breaks, control characters and those that turn the direction of writing are shown as escapes, so that no
-    name can pass for another. A long text keeps its beginning and its end, where names differ.
-
-    Args:
-        text: anything; a long text costs no more than a short one.
-        most: letters of the text that are shown, >= 3.
+    Line breaks, control characters and changes of writing direction are escaped, so that no name can imitate another. A
+    long text is shortened in the middle, to ``most`` >= 3 characters.
 
     >>> plain_line("two\nlines"), plain_line("abcdefghij", 6)
     ('two\\x0alines', 'abc…ij')
@@ -27,7 +23,7 @@ def escaped(letter: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a similarity in few digits, or a dash if missing; 0.99996 is never shown as 1.
+    """Return a similarity with few digits, or a dash if missing; 0.99996 is never shown as 1.
 
     >>> number(0.96234), number(3.0), number(0.99996), number(1.0), number(None)
     ('0.9623', '3', '0.99996', '1', '–')

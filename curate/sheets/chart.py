@@ -1,4 +1,4 @@
-"""Line charts with bands: axes, lines, names; one or several panels stacked vertically."""
+"""Line charts with bands and legends; one or several panels stacked vertically."""
 
 import math
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ class Curve:
     Attributes:
         name: for the legend.
         x: finite, ascending.
-        y: of each; NaN leaves the point out, though not its place on the axis.
-        low: lower end of the band at each x; empty for no band. A NaN ends the band there.
+        y: values; NaN omits the point.
+        low: lower end of the band at each x; empty for no band; NaN interrupts it.
         high: upper end.
     """
 
@@ -45,14 +45,14 @@ class Panel:
         curves: at least one with a finite point.
         x: name of the horizontal axis.
         y: name of the vertical axis.
-        percent: whether values in [0, 1] are written as percentages, upwards.
-        across: whether they are across, too.
-        zero: whether the vertical axis has zero on it in any case.
-        legend: whether the curves are named.
-        dots: whether few points are dotted.
-        height: in mm, without the names of the curves.
-        beside: curves to compare with, thin and grey, named too.
-        legend_title: over the names.
+        percent: whether the vertical axis shows shares as percentages.
+        across: whether the horizontal axis does too.
+        zero: whether the vertical axis always includes zero.
+        legend: whether to show a legend.
+        dots: whether to mark points if there are few.
+        height: in mm, without the legend.
+        beside: reference curves, thin and grey, also in the legend.
+        legend_title: title of the legend.
         square: whether both axes show the same range.
     """
 
@@ -76,7 +76,7 @@ def draw_chart(panels: Sequence[Panel], *, title: str = "", width: float = style
 
     Args:
         panels: at least one.
-        title: is on top, on one line; empty for none.
+        title: on one line; empty for none.
         width: in mm.
 
     Raises:

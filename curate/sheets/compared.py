@@ -1,4 +1,4 @@
-"""The difference of two tables as one image: rows of the first on the left, of the second on the right."""
+"""The difference of two tables as one image: rows of the first on the left, rows of the second on the right."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,9 +23,9 @@ def comparison_sheet(
     """Return a contact sheet of the most distinctive rows, and of the clusters whose shares differ.
 
     Args:
-        comparison: what separates them.
+        comparison: the comparison.
         tables: both, with ``key``.
-        sources: what was scored for either, where images are not at the table's own uris.
+        sources: the scored source of either, if images are not at the table's uris.
 
     Raises:
         InputError: if images cannot be read.
@@ -58,7 +58,7 @@ def _captioned(tile: Tile, row: DistinctiveRow) -> Tile:
 
 
 def _in_step(sections: Sequence[tuple[str, Sequence[Tile]]]) -> list[tuple[str, Sequence[Tile]]]:
-    """Cut sections longer than half a line, so that both sides stay aligned."""
+    """Cut sections longer than half a line into parts, so that both sides stay aligned."""
     cut: list[tuple[str, Sequence[Tile]]] = []
     for left, right in zip(sections[::2], sections[1::2], strict=True):
         for start in range(0, max(len(left[1]), len(right[1]), 1), HALF):

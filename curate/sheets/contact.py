@@ -1,4 +1,4 @@
-"""`curate.sheet`: a contact sheet of both ends of a column, and of both sides of a filter's threshold."""
+"""`curate.sheet`: a contact sheet of both ends of a column, or of both sides of a filter's threshold."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +25,11 @@ class SheetResult:
     """The result of drawing a contact sheet.
 
     Attributes:
-        image: its file.
-        column: by which rows are sorted.
+        image: the file.
+        column: the column of the sheet.
         top: images with the highest values.
         bottom: images with the lowest values.
-        sections: heading -> images beneath it.
+        sections: heading -> number of images.
     """
 
     image: Path
@@ -39,7 +39,7 @@ class SheetResult:
     sections: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the result as plain JSON."""
         return {"image": str(self.image), "column": self.column, "sections": self.sections}
 
 
@@ -47,7 +47,7 @@ def run_sheet(options: SheetOptions) -> SheetResult:
     """Draw a contact sheet of the highest and lowest values of a column.
 
     Raises:
-        InputError: for a table, column or place that cannot be used, or where there is nothing to draw.
+        InputError: for an unusable table, column or output, or without any image to draw.
     """
     out = Path(options.out)
     check_picture(out, overwrite=options.overwrite)

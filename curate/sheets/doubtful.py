@@ -1,4 +1,4 @@
-"""The groups of a deduplication that should be reviewed first."""
+"""The groups of a deduplication to review first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,12 +26,12 @@ class Member:
 
     Attributes:
         key: of the row.
-        is_kept: whether it is the one that represents the group.
-        is_elsewhere: whether it is a row of the other set, and not among those that were decided.
+        is_kept: whether it is the kept row.
+        is_elsewhere: whether it is a row of the other table, without a decision.
         decision: ``keep`` or ``drop``.
-        similarity: to the kept one; None for the kept one itself, or where the finder knows only equal.
-        threshold: that the similarity had to reach; the same.
-        reason: in words.
+        similarity: to the kept row; None for the kept row, or for a finder of equal rows.
+        threshold: threshold of the finder; None as for ``similarity``.
+        reason: of the decision.
     """
 
     key: str
@@ -49,13 +49,13 @@ class Group:
 
     Attributes:
         number: of the group, as in the files.
-        members: those to show.
-        size: rows in the group, the kept one included.
-        smallest: the least alike of its pairs, in the unit of ``measure``; None where it has no number.
-        measure: the finder that measured it.
-        finders: which found the group, in words.
-        labels: which its rows carry, in words.
-        is_conflict: whether they carry different labels.
+        members: the shown rows.
+        size: rows in the group, including the kept row.
+        smallest: lowest similarity of its pairs, in the unit of ``measure``; None if it has none.
+        measure: the finder of this similarity.
+        finders: text on the finders that linked the group.
+        labels: text on the labels of its rows.
+        is_conflict: whether rows have different labels.
     """
 
     number: int
@@ -76,14 +76,13 @@ class Group:
 def doubt(similarity: NDArray[Any], threshold: NDArray[Any], margin: NDArray[Any]) -> NDArray[np.float64]:
     """Return how far each similarity is above its threshold: 0 at the threshold, 1 for equality, inf without one.
 
-    Cosines and differing bits are made comparable by the way that is left to equality: from the threshold up to 1
-    where higher is more alike, down to 0 where lower is. Below 0 is one that does not reach it. A
-    threshold that only equality meets leaves no doubt: 1.
+    To compare cosines with Hamming distances, the margin is relative to the distance from the threshold to equality.
+    Values below 0 do not reach the threshold; thresholds that only equality meets give 1.
 
     Args:
         similarity: to the kept row, shape (N,), in the unit of its finder; NaN if absent.
-        threshold: the same.
-        margin: by how much the similarity reaches the threshold, shape (N,); negative where it does not.
+        threshold: of the finder, shape (N,).
+        margin: signed distance of the similarity from the threshold, shape (N,).
     """
     is_higher = (similarity - threshold) * margin >= 0
     way = np.where(is_higher, 1 - threshold, threshold)
@@ -96,15 +95,15 @@ def doubt(similarity: NDArray[Any], threshold: NDArray[Any], margin: NDArray[Any
 def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Group]:
     """Return the groups with the smallest margin, most doubtful first; ties go to the lower number.
 
-    Memory follows the number of groups and the rows of those that are shown, never the texts of others.
+    Memory grows with the number of groups and the rows of shown groups.
 
     Args:
         decisions: of a deduplication.
-        groups: of the same run; its ``margin`` is the share of the way from the threshold to equality, as ``doubt``.
-        limit: the most groups, >= 1.
+        groups: of the same run; its ``margin`` is as in ``doubt``.
+        limit: maximal number of groups, >= 1.
 
     Raises:
-        InputError: if a column is missing, or the two files are of different runs.
+        InputError: if a column is missing, or the files are from different runs.
     """
     decisions.require(OF_A_ROW)
     groups.require(OF_A_GROUP)
@@ -124,7 +123,7 @@ def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Grou
 
 
 def _most_doubtful(groups: Table, limit: int) -> dict[int, dict[str, Any]]:
-    """Return the rows to show of each group, in display order."""
+    """Return the facts of the most doubtful groups, in display order."""
     parts = [(np.zeros(0, np.int64), np.zeros(0))]
     for batch in groups.batches([GROUP, MARGIN]):
         parts.append((_integers(batch.column(0)), _numbers(batch.column(1))))
@@ -135,7 +134,7 @@ def _most_doubtful(groups: Table, limit: int) -> dict[int, dict[str, Any]]:
 
 
 def _rows_of(decisions: Table, facts: Mapping[int, dict[str, Any]]) -> dict[int, NDArray[np.int64]]:
-    """Return the rows of each group, as positions in the decisions: kept row first, then by doubt, then file order."""
+    """Return the rows of each group, as indices into the decisions: kept row first, then by doubt, then file order."""
     numbers = pa.array(list(facts), pa.int64())
     elsewhere = pa.array([number for number, fact in facts.items() if fact["other_table"]], pa.int64())
     parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))]
@@ -170,7 +169,7 @@ def _numbers(column: pa.Array) -> NDArray[np.float64]:
 
 
 def _is_kept(rows: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Return which rows are the kept rows of their groups."""
+    """Return a mask of the rows that are kept rows of their groups."""
     keeps_itself = pc.fill_null(
         pc.equal(rows.column(KEPT_KEY).cast(pa.string()), rows.column(KEY).cast(pa.string())), True
     )
@@ -211,7 +210,7 @@ def _group(fact: dict[str, Any], members: list[Member], size: int) -> Group:
 
 
 def _listed(value: Any) -> str:
-    """Return a text, or a list of at most ten, as words."""
+    """Return a text, or a list of at most ten, as one text."""
     if value is None:
         return ""
     if not isinstance(value, list):

@@ -40,24 +40,24 @@ def group_sheet(
 ) -> int:
     """Draw the 100 most doubtful groups: smallest margin over the threshold first, kept row of each first.
 
-    Of each at most 12 rows are shown, and how many more there are.
+    At most 12 rows of each group are shown, with the number of others.
 
     Args:
-        table: that was deduplicated, with ``key``, and ``uri`` unless a source is given.
+        table: the deduplicated table, with ``key``, and ``uri`` unless a source is given.
         decisions: of the run.
         groups: of the run.
         out: ``NAME.png``.
-        source: what was scored, for tables whose images are in a Parquet file; rows are found by key.
-        against: the other set, where the kept ones may be rows of it, and what was scored for it.
-        label: column whose value is shown beneath each image; None for none.
-        overwrite: replace a file that is there already.
+        source: the scored source, for tables whose images are in a Parquet file; rows are matched by key.
+        against: the other table, if kept rows may be rows of it, and its scored source.
+        label: column to show below each image; None for none.
+        overwrite: replace an existing file.
 
     Returns:
-        Groups drawn; a run that found no duplicates gives an image that says so.
+        Number of groups drawn; a run without duplicates gives an image with a note.
 
     Raises:
-        InputError: for another ending, a file that is there, tables that do not belong together, or rows without a path
-            where no source is given. An image that cannot be read is no error: its tile says so.
+        InputError: for another suffix, an existing file, tables of different runs, or rows without a path if no source
+            is given. An unreadable image gives a tile with a note.
     """
     check_picture(out, overwrite=overwrite)
     chosen = doubtful_groups(decisions, groups, limit=MOST_GROUPS)
@@ -87,11 +87,7 @@ def group_sheet(
 
 
 def _shown(table: Table, keys: Sequence[str], source: str | None, label: str | None) -> dict[str, Shown]:
-    """Return the image and the label of each key.
-
-    Raises:
-        InputError: if a key or the label is not in the table, or the source cannot be opened.
-    """
+    """Return the image and the label of each key; InputError for a missing key, label or source."""
     table.require([label] if label else [])
     row_of = rows_with_keys(table, keys)
     absent = sorted(set(keys) - set(row_of))
@@ -110,7 +106,7 @@ def _shown(table: Table, keys: Sequence[str], source: str | None, label: str | N
 
 
 def _facts(group: Group) -> list[str]:
-    """Return the number of a group, its size, and its lowest similarity as text."""
+    """Return number, size and lowest similarity of a group as text."""
     facts = [f"group {group.number}", f"{group.size:,} images"]
     if group.smallest is None or isnan(group.smallest):
         return facts

@@ -1,4 +1,4 @@
-"""A scored table in a notebook: shown as a strip of its most and least certain images."""
+"""A scored table for notebooks: displayed as a strip of its most and least certain images."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Dataset(Table):
     """A scored table that displays as images in a notebook, and as one line elsewhere.
 
     Attributes:
-        source: what was scored, where the table names no files.
+        source: the scored source, if the table has no paths of images.
     """
 
     def __init__(self, path: AnyPath, files: Sequence[AnyPath], source: str | None = None) -> None:
@@ -93,11 +93,11 @@ def open(path: str | Path, *, source: str | None = None) -> Dataset:
     """Open a scored table or subset; a notebook shows it as images from both ends of its score.
 
     Args:
-        path: a Parquet file, or a folder of ``part-*.parquet``; only footers are read.
-        source: what was scored, for tables that name no files; rows are found by key.
+        path: a Parquet file, or a folder of ``part-*.parquet``; only its footers are read.
+        source: the scored source, for tables without paths of images; rows are matched by key.
 
     Returns:
-        The table; ``read``, ``batches`` and ``take`` give Arrow, ``to_polars`` polars.
+        The table; ``read``, ``batches`` and ``take`` return Arrow data, ``to_polars`` a Polars data frame.
 
     Raises:
         InputError: for a path that is no table.

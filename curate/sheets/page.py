@@ -15,7 +15,7 @@ JPEG_QUALITY = 82
 
 
 def escaped(text: str, most: int = 200) -> str:
-    """Return user text for HTML, between tags or in quotes: one line, bounded, with isolated writing direction.
+    """Return user text escaped for HTML: one line, bounded, with isolated writing direction.
 
     >>> escaped('<img src="x">')
     '&lt;img src=&quot;x&quot;&gt;'
@@ -34,11 +34,11 @@ def digest_of(text: str) -> str:
 
 
 def picture_html(pixels: NDArray[np.uint8] | None, key: str) -> str:
-    """Return the image as an element with embedded bytes, or a box that says that it is missing.
+    """Return an HTML image with embedded bytes, or a box with a note if it is missing.
 
     Args:
-        pixels: RGB uint8, shape (H, W, 3), or None where the image cannot be read.
-        key: of the image; the text instead for those who do not see it.
+        pixels: RGB uint8, shape (H, W, 3), or None if unreadable.
+        key: of the image, for the alternative text.
     """
     if pixels is None:
         return '<span class="unreadable">not readable</span>'

@@ -1,4 +1,4 @@
-"""An image as a PNG file."""
+"""Images as PNG files."""
 
 import io
 from collections.abc import Sequence
@@ -11,20 +11,12 @@ from scoring.errors import InputError
 
 
 def check_picture(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse a name without the suffix .png, or that exists, before the work.
-
-    Raises:
-        InputError: naming it.
-    """
+    """Raise InputError for a name without the suffix .png, or that exists, before the work."""
     refuse_name(path, (".png",), overwrite=overwrite)
 
 
 def refuse_name(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
-    """Refuse a name without one of the suffixes, or that exists.
-
-    Raises:
-        InputError: naming it.
-    """
+    """Raise InputError for a name without one of the suffixes, or that exists."""
     if path.suffix.lower() not in endings:
         *others, last = endings
         known = f"{', '.join(others)} or {last}" if others else last
@@ -33,11 +25,7 @@ def refuse_name(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
 
 
 def save_picture(picture: Image.Image, path: Path, *, overwrite: bool = False) -> None:
-    """Write an image as PNG, atomically.
-
-    Raises:
-        InputError: as ``check_picture``, or if the place refuses.
-    """
+    """Write an image as PNG, atomically; InputError as ``check_picture``, or if it cannot be written."""
     check_picture(path, overwrite=overwrite)
     data = io.BytesIO()
     picture.save(data, "PNG")

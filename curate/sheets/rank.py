@@ -22,7 +22,7 @@ KEEP, DROP = "keep", "drop"  # as they are in decisions
 
 @dataclass(frozen=True)
 class Extremes:
-    """Row numbers of a table, highest values first and lowest first; of ``n`` rows with a value."""
+    """Row indices with the highest values first, and with the lowest first; of ``n`` rows with a value."""
 
     column: str
     top: list[int]
@@ -35,11 +35,11 @@ class Cut:
     """Rows on both sides of a filter's threshold.
 
     Attributes:
-        dropped: row numbers of dropped rows, the nearest to the cut first.
-        kept: of kept rows, the nearest to the cut first.
-        n_dropped: dropped rows in all.
-        n_kept: kept rows in all.
-        decision: row number -> decision, of these rows and of those requested.
+        dropped: indices of dropped rows, nearest to the threshold first.
+        kept: indices of kept rows, nearest to the threshold first.
+        n_dropped: number of dropped rows.
+        n_kept: number of kept rows.
+        decision: row index -> decision, for these and the requested rows.
     """
 
     dropped: list[int]
@@ -50,12 +50,12 @@ class Cut:
 
 
 def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extremes:
-    """Return the ends of a column; rows without a value are left out, and ties go to the earlier row.
+    """Return the ends of a column, without missing values; ties go to the earlier row.
 
     Args:
         table: any table.
-        column: of numbers; None for the model's own score, or for the rank in a table that has no score.
-        top: rows at the high end, >= 0; of a table with fewer rows than both, each row is at one end.
+        column: of numbers; None for the default score, or the rank in a table without a score.
+        top: rows at the high end, >= 0; in a small table, each row is only at one end.
         bottom: rows at the low end, >= 0.
 
     Raises:
@@ -77,12 +77,12 @@ def around_cut(table: Table, decisions: Table, rows: Sequence[int]) -> Cut:
     """Return the rows nearest to the threshold of a filter, on either side.
 
     Args:
-        table: that was filtered.
+        table: the filtered table.
         decisions: of that filter.
-        rows: row numbers whose decision is wanted too.
+        rows: further rows to return the decision of.
 
     Raises:
-        InputError: if the decisions are of another table, or of no filter.
+        InputError: if the decisions belong to another table, or not to a filter.
     """
     decisions.require([KEY, "decision", "margin"])
     read = decisions.read([KEY, "decision", "margin"])

@@ -1,6 +1,7 @@
 """The style of every chart: sizes, fonts, colour-blind safe colours, and reproducible bytes.
 
-Nothing else imports matplotlib. Figures are made and drawn inside ``drawing``, whatever the user's own settings are.
+Only this module imports matplotlib. Figures are created and drawn inside ``drawing``, independent of the user's
+settings.
 """
 
 import io
@@ -79,7 +80,7 @@ STYLE: dict[str, Any] = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Apply the chart style without messages: a context manager or decorator."""
+    """Apply the chart style, without warnings; a context manager or decorator."""
     import matplotlib.style
 
     log = logging.getLogger("matplotlib")
@@ -101,13 +102,13 @@ def new_figure(height: float, width: float = WIDTH) -> "Figure":
 
 
 def new_axes(figure: "Figure", n: int = 1, columns: int = 1) -> "list[Axes]":
-    """Return n axes in rows of ``columns``."""
+    """Return n axes in rows of ``columns`` panels."""
     grid = figure.add_gridspec(-(-n // columns), columns)
     return [figure.add_subplot(grid[place // columns, place % columns]) for place in range(n)]
 
 
 def set_title(figure: "Figure", text: str) -> None:
-    """Write a left-aligned title above a figure; nothing for an empty text."""
+    """Write a left-aligned title above a figure, if the text is not empty."""
     if text:
         letters = int(figure.get_size_inches()[0] * INCH / 1.55)
         figure.suptitle(plain_line(text, letters), x=0.01, ha="left", fontweight="bold")
@@ -120,14 +121,14 @@ def name_axes(axes: "Axes", x: str = "", y: str = "") -> None:
 
 
 def axis_letters(axes: "Axes") -> tuple[int, int]:
-    """Return how many characters fit along each axis, from the size of the figure and its panels."""
+    """Return the number of characters that fit along each axis, from the size of the figure and its panels."""
     width, height = axes.figure.get_size_inches() * INCH  # type: ignore[union-attr]
     lines, columns = axes.get_subplotspec().get_geometry()[:2]  # type: ignore[union-attr]
     return max(12, int((width / columns - 14) / 1.6)), max(12, int((height / lines - 8) / 1.55))
 
 
 def set_legend(axes: "Axes", width: float, *, title: str = "") -> None:
-    """Add a legend above the axes, where it covers no curve; nothing without names."""
+    """Add a legend above the axes, where it covers no curve; none without names."""
     names = axes.get_legend_handles_labels()[1]
     if names:
         axes.legend(
@@ -141,7 +142,7 @@ def set_legend(axes: "Axes", width: float, *, title: str = "") -> None:
 
 
 def legend_height(names: Sequence[str], width: float, *, titled: bool = False) -> float:
-    """Return the height in mm of the legend for a figure of some width."""
+    """Return the height in mm of the legend of a figure with this width."""
     return 3.4 * (-(-len(names) // _legend_columns(names, width)) + titled) + 1 if names else 0.0
 
 
@@ -187,7 +188,7 @@ def set_log(axes: "Axes", low: float, high: float, *, most: int = 8) -> None:
 
 
 def _power(value: float) -> str:
-    """Return a number in few characters: 0.001, 20, 10⁶, 3·10⁻⁵."""
+    """Return a number with few characters: 0.001, 20, 10⁶, 3·10⁻⁵."""
     if 1e-4 < value < 1e5 or not 0 < value < math.inf:
         return f"{value:g}"
     first, _, power = f"{value:.0e}".partition("e")
@@ -196,24 +197,20 @@ def _power(value: float) -> str:
 
 
 def colour(number: int) -> str:
-    """Return the colour of a series by its number, repeating after the last."""
+    """Return the colour of a series by its index, repeating after the last."""
     return COLOURS[number % len(COLOURS)]
 
 
 def check_chart(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse a name without a chart suffix, or that exists, before the work.
-
-    Raises:
-        InputError: naming it.
-    """
+    """Raise InputError for a name without a chart suffix, or that exists, before the work."""
     refuse_name(path, ENDINGS, overwrite=overwrite)
 
 
 @drawing()
 def chart_bytes(figure: "Figure", ending: str) -> bytes:
-    """Return a figure as PNG, SVG or PDF with the same bytes for the same figure.
+    """Return a figure as PNG, SVG or PDF, with the same bytes for the same figure.
 
-    Letters that the font lacks are written out where the image holds shapes; an SVG holds them as they are.
+    Characters that the font lacks are replaced by their codes, except in SVG, which stores text.
     """
     none = {".png": ("Software",), ".svg": ("Date", "Creator"), ".pdf": ("CreationDate", "Creator", "Producer")}
     if ending not in none:
@@ -226,11 +223,7 @@ def chart_bytes(figure: "Figure", ending: str) -> bytes:
 
 
 def save_chart(figure: "Figure", path: Path, *, overwrite: bool = False) -> None:
-    """Write a chart in the format of its suffix, atomically.
-
-    Raises:
-        InputError: as ``check_chart``, or if the place refuses.
-    """
+    """Write a chart in the format of its suffix, atomically; InputError as ``check_chart``, or if not writable."""
     check_chart(path, overwrite=overwrite)
     data = chart_bytes(figure, path.suffix.lower())
     with AtomicFile(path, overwrite=overwrite) as file:
@@ -238,11 +231,7 @@ def save_chart(figure: "Figure", path: Path, *, overwrite: bool = False) -> None
 
 
 def check_width(width: float) -> None:
-    """Refuse a width outside of the allowed range.
-
-    Raises:
-        InputError: naming the bounds.
-    """
+    """Raise InputError, with the bounds, for a width outside of the allowed range."""
     if not WIDTHS[0] <= width <= WIDTHS[1]:
         raise InputError(
             f"--width must be between {WIDTHS[0]:g} and {WIDTHS[1]:g} mm, got {width:g}; a column has 89, a page 183"
@@ -250,7 +239,7 @@ def check_width(width: float) -> None:
 
 
 def _write_out(figure: "Figure") -> None:
-    """Replace characters that the font lacks by their codes, like control characters."""
+    """Replace characters that the font lacks, and control characters, by their codes."""
     from matplotlib.font_manager import findfont, get_font
     from matplotlib.text import Text
 

@@ -41,7 +41,7 @@ class Tile:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The caption: two lines or more."""
+        """The caption, of at least two lines."""
         return (self.first, self.second, *self.more)
 
 
@@ -52,12 +52,12 @@ def contact_sheet(
 
     Args:
         sections: heading and tiles.
-        columns: tiles a row, >= 1.
-        fewest: tiles whose width a section takes at least, where small sections stand side by side; None for each
-            section on its own rows.
+        columns: tiles per row, >= 1.
+        fewest: minimal width of a section in tiles, for small sections next to each other; None for each section in
+            separate rows.
 
     Raises:
-        InputError: if there are more than 2,000 tiles, which no one could look at.
+        InputError: for more than 2,000 tiles.
     """
     refuse_too_many(sum(len(tiles) for _, tiles in sections))
     font = ImageFont.load_default(13)
@@ -92,7 +92,7 @@ def _places(sizes: Sequence[int], columns: int, fewest: int, row_height: int) ->
 
 
 def refuse_too_many(n: int) -> None:
-    """Raise ``InputError`` unless ``n`` images fit on a sheet; call before reading them."""
+    """Raise InputError if ``n`` images do not fit on a sheet; call it before reading them."""
     if n > MOST_TILES:
         raise InputError(f"a contact sheet holds at most {MOST_TILES} images, got {n}; draw fewer")
 
@@ -144,13 +144,13 @@ def tiles(
 
     Args:
         table: with `key`, and `uri` unless a source is given.
-        rows: row numbers; repeats are read once.
+        rows: row indices; repeats are read once.
         column: the value in the caption.
-        source: what was scored, for tables whose images are in a Parquet file; rows are found by key.
-        frames: row number -> colour of its frame.
+        source: the scored source, for tables whose images are in a Parquet file; rows are matched by key.
+        frames: row index -> colour of its frame.
 
     Returns:
-        Row number -> tile; one whose image cannot be read says so.
+        Row index -> tile; unreadable images have a note.
 
     Raises:
         InputError: if there is no path and no source for a row, the source lacks its key, or no image can be read.
@@ -170,7 +170,7 @@ def tiles(
 
 
 def small_image(images: Images, row: int, side: int) -> NDArray[np.uint8] | None:
-    """Return the image of a row, its longer side at most ``side`` pixels; None if it cannot be read."""
+    """Return the image of a row with a longer side of at most ``side`` pixels; None if it cannot be read."""
     try:
         small = Image.fromarray(decode_rgb(images.data(row), short_side=side, white=images.white))
     except (ReadError, DecodeError):
@@ -180,7 +180,7 @@ def small_image(images: Images, row: int, side: int) -> NDArray[np.uint8] | None
 
 
 def tile_of(images: Images, row: int, value: object, label: object = None, frame: str | None = None) -> Tile:
-    """Return the image of a row with its value, key and label below; a note if it cannot be read."""
+    """Return the tile of a row with its value, key and label; a note if the image cannot be read."""
     caption = f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
     try:
         pixels = decode_rgb(images.data(row), short_side=TILE, white=images.white)

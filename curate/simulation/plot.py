@@ -1,4 +1,4 @@
-"""Learning curves as a chart: of a folder of rounds, or of a simulation."""
+"""Learning curves as a chart, from a folder of rounds or a simulation."""
 
 import math
 from dataclasses import dataclass
@@ -26,21 +26,16 @@ MOST_BYTES = 64 << 20
 
 
 def folder_panel(folder: Path, table: str | Path | None) -> Panel:
-    """Return the learning curve of a folder of rounds with its anytime-valid band.
-
-    Raises:
-        InputError: if the folder cannot be read, or has nothing to draw.
-    """
+    """Return the learning curve of a folder of rounds with its anytime-valid band; InputError without any data."""
     curves, bounds = folder_curves(folder, table)
     axis = f"labels (band: {100 * open_folder(folder).settings.confidence:.10g} % at every look)"
     return Panel(curves, axis, "accuracy", percent=True, beside=bounds)
 
 
 def folder_curves(folder: Path, table: str | Path | None = None) -> tuple[list[Curve], list[Curve]]:
-    """Return accuracy by labels with its interval, for both arms at equal numbers of labels, and the stop bounds.
+    """Return accuracy by labels with its interval, the curves of both arms at equal numbers of labels, and stop bounds.
 
-    Raises:
-        InputError: as ``run_round_status``; if no model was measured yet.
+    Raises InputError as ``run_round_status``, and if no model was measured yet.
     """
     progress = run_round_status(RoundStatusOptions(folder, table=table), lift=False)
     points = [point for point in progress.curve if point["n"]]
@@ -75,7 +70,7 @@ def arm_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:
 
 @dataclass(frozen=True)
 class StrategyCurve:
-    """Accuracy of a strategy after each budget: mean over seeds, and its standard error (None for one seed)."""
+    """Mean accuracy of a strategy over seeds after each budget, and its standard error (None for one seed)."""
 
     mean: tuple[float, ...]
     error: tuple[float | None, ...]
@@ -90,7 +85,7 @@ class ReplayCurves:
         strategies: name -> curve over the budgets.
 
     Raises:
-        InputError: if budgets do not ascend, there is no strategy, or a curve has not one value a budget.
+        InputError: if budgets do not ascend, there is no strategy, or a curve does not have one value per budget.
     """
 
     budgets: tuple[float, ...]
@@ -119,7 +114,7 @@ def run_round_plot(options: RoundPlotOptions) -> Path:
     """Draw learning curves with intervals, of a folder of rounds or a simulation; return the chart's path.
 
     Raises:
-        InputError: if there is nothing to draw, or the place refuses.
+        InputError: if there is nothing to draw, or the chart cannot be written.
     """
     source, out = Path(options.source), Path(options.out)
     check_chart(out, overwrite=options.overwrite)
@@ -135,11 +130,7 @@ round_plot = callable_of(RoundPlotOptions, run_round_plot)
 
 
 def read_replay(path: Path) -> ReplayCurves:
-    """Return the curves that `curate round simulate` wrote.
-
-    Raises:
-        InputError: if the file is missing, too large, or something else.
-    """
+    """Return the curves written by `curate round simulate`; InputError for a missing, too large or malformed file."""
     replay = read_json(path, what="a folder of rounds, or what `curate round simulate` wrote,", most=MOST_BYTES)
     if not isinstance(replay, dict) or replay.get("kind") != "replay":
         raise InputError(f"{path} is not a replay; expected what `curate round simulate` wrote")

@@ -1,4 +1,4 @@
-"""Simulation of labelling rounds on rows with known labels: how much a strategy gains."""
+"""Simulation of labelling rounds on rows with known labels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Curves:
     """Accuracy by the number of labels.
 
     Attributes:
-        budgets: labels after each round, shape (B,) int64.
+        budgets: number of labels after each round, shape (B,) int64.
         seeds: shape (S,).
         accuracy: on the test rows, shape (S, B) float64, in [0, 1].
         picks: rows in the order labelled, shape (S, budgets[-1]) int64.
@@ -50,14 +50,9 @@ class Curves:
 
 
 def area_under(budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean height of curves by the trapezoidal rule over the number of labels.
+    """Return the mean height of curves (S, B) over budgets (B,), ascending, by the trapezoidal rule, shape (S,).
 
-    Args:
-        budgets: shape (B,), ascending.
-        accuracy: shape (S, B).
-
-    Returns:
-        Shape (S,); with one budget the accuracy there.
+    With one budget it is the accuracy there.
 
     >>> area_under(np.array([10, 20, 40]), np.array([[0.0, 1.0, 1.0]])).round(4).tolist()
     [0.8333]
@@ -70,17 +65,15 @@ def area_under(budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> NDA
 
 @dataclass(frozen=True)
 class Lift:
-    """Difference of one strategy to another, seed by seed.
+    """Paired difference of one strategy to another over seeds.
 
     Attributes:
-        difference: mean accuracy above the other's, shape (B,).
+        difference: mean difference of the accuracy, shape (B,).
         error: standard error of the difference, shape (B,); NaN for one seed.
         area: mean difference of the areas under the curves.
         area_error: its standard error.
-        p: two-sided, of the areas being alike (sign flips of the seeds' differences); never below 2^(1-S).
-        saved: share of the labels that the strategy does without to reach the other's accuracy at each budget, shape
-            (B,), on mean curves made to never fall, against the labels with which the other first got there; negative
-            where it takes more, NaN where it never gets there.
+        p: two-sided p value of equal areas (sign flips of the seeds' differences), >= 2^(1-S).
+        saved: see ``labels_saved``, shape (B,), on mean curves.
     """
 
     difference: NDArray[np.float64]
@@ -92,11 +85,7 @@ class Lift:
 
 
 def lift(curves: Curves, baseline: Curves) -> Lift:
-    """Compare two strategies simulated with the same seeds and budgets.
-
-    Raises:
-        ValueError: if seeds or budgets differ.
-    """
+    """Compare two strategies simulated with the same seeds and budgets; ValueError if these differ."""
     if curves.seeds != baseline.seeds or not np.array_equal(curves.budgets, baseline.budgets):
         raise ValueError("both strategies must be replayed with the same seeds and budgets")
     gap, areas = curves.accuracy - baseline.accuracy, curves.area - baseline.area
@@ -111,14 +100,10 @@ def lift(curves: Curves, baseline: Curves) -> Lift:
 
 
 def sign_flip_p(differences: NDArray[np.float64]) -> float:
-    """Return the sign-flip p value: how often random signs of the differences give a mean at least as far from 0.
+    """Return the sign-flip p value: how often random signs of differences (S,) give a mean at least as far from 0.
 
-    Every choice of signs is tried for up to 14 differences, else 20,000 at random, the real one among them.
-
-    Args:
-        differences: shape (S,).
-
-    Source: Fisher's randomisation test for pairs.
+    All signs are tried for up to 14 differences, else 20,000 random ones, including the original. Source: Fisher's
+    randomisation test for pairs.
 
     >>> sign_flip_p(np.array([1.0, 2.0, 3.0]))
     0.25
@@ -138,17 +123,13 @@ def labels_saved(
 ) -> NDArray[np.float64]:
     """Return 1 - a / b, where a and b are the labels that a strategy and another need for the other's accuracy.
 
-    Curves are straight between budgets and made to never fall, so noise does not take back what was reached. Where
-    the other's is flat, what counts is where it first got there: labels that taught it nothing are not saved.
+    Curves are interpolated linearly and made non-decreasing. Where the other curve is flat, b is where it first reached
+    the accuracy. Negative if the strategy needs more labels, NaN if it never reaches the accuracy.
 
     Args:
         budgets: shape (B,), ascending.
-        accuracy: mean, of the strategy, shape (B,).
-        other: the same of the other.
-
-    Returns:
-        Shape (B,); NaN where the strategy never gets there. What its first budget
-        already reaches counts as that budget.
+        accuracy: mean accuracy of the strategy, shape (B,).
+        other: mean accuracy of the other strategy, shape (B,).
 
     >>> labels_saved(np.array([10, 20, 40]), np.array([0.5, 0.8, 0.9]), np.array([0.5, 0.65, 0.8])).tolist()
     [0.0, 0.25, 0.5]
@@ -162,7 +143,7 @@ def labels_saved(
 
 
 def _labels_to_reach(target: float, budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> float:
-    """Return where a non-decreasing curve first reaches an accuracy that it does reach."""
+    """Return the number of labels at which a non-decreasing curve first reaches an accuracy."""
     right = int(np.argmax(accuracy >= target))
     if not right:
         return float(budgets[0])
@@ -178,15 +159,15 @@ def _standard_error(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Replay:
-    """Rows with known labels, and rows to test on.
+    """Rows with known labels, and test rows.
 
     Attributes:
-        features: what the probe learns from, shape (N, D).
+        features: inputs of the probe, shape (N, D).
         labels: shape (N,) int64, in [0, C).
         test_features: shape (T, D).
         test_labels: shape (T,) int64.
-        vectors: what selectors look at, shape (N, E); None for the features scaled to unit length.
-        annotated: the labels that annotators give, shape (N,) int64; None for the true ones.
+        vectors: embeddings for selectors, shape (N, E); None for the normalised features.
+        annotated: labels by annotators, shape (N,) int64; None for the true ones.
         quality: as in ``Pool``, shape (N,) float32.
         calibrate: whether the probe's probabilities are calibrated.
     """
@@ -215,16 +196,15 @@ def replay(
 ) -> Curves:
     """Simulate rounds: label the rows that a selector picks, and measure a probe after every round.
 
-    A selector that needs probabilities has none before the first labels: then ``first`` picks the first
-    batch. The seed of a run drives everything in it, so strategies that begin with the same selector begin with the
-    same rows, and two strategies are compared seed by seed.
+    For a selector that needs probabilities, ``first`` picks the first batch. The seed determines all random draws, so
+    strategies that start with the same selector start with the same rows, and are compared in pairs.
 
     Args:
         data: the rows.
-        selector: what picks.
+        selector: the strategy.
         budgets: labels after each round, ascending, at most N.
-        seeds: one run each.
-        first: picks before there are labels; None for random rows.
+        seeds: one run per seed.
+        first: selector of the first batch; None for random rows.
         observe: called after every round.
 
     Raises:

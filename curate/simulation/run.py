@@ -36,7 +36,7 @@ class Simulation:
     """The result of a simulation.
 
     Attributes:
-        curves: by strategy, random among them.
+        curves: by strategy, including random.
         lifts: of every other strategy over random.
         facts: table, classes, rows and settings, as plain JSON.
     """
@@ -46,7 +46,7 @@ class Simulation:
     facts: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON; what one seed cannot determine is null."""
+        """Return the result as plain JSON; null for values that a single seed cannot give."""
         strategies = {}
         for name, curves in self.curves.items():
             strategies[name] = {
@@ -82,11 +82,11 @@ class Simulation:
 def run_round_simulate(options: RoundSimulateOptions) -> Simulation:
     """Simulate strategies on a fully labelled table, always with random as the baseline.
 
-    Rows whose label or embedding is missing are left out. A part of the rows, drawn at random and the same for all
-    strategies and seeds, is never labelled: accuracy is measured on it, against ``label``.
+    Rows without a label or embedding are excluded. A random part of the rows, the same for all strategies and seeds, is
+    never labelled and measures the accuracy against ``label``.
 
     Raises:
-        InputError: for a table, column, strategy, budget or place that cannot be used.
+        InputError: for an unusable table, column, strategy, budget or output.
     """
     out = None if options.out is None else Path(options.out)
     check_outputs(out, overwrite=options.overwrite)
@@ -129,11 +129,7 @@ def _selectors(names: Sequence[str]) -> dict[str, Selector]:
 def replay_of(
     table: Table, label: str, noisy: str | None, test: float, calibrate: bool
 ) -> tuple[Replay, dict[str, Any]]:
-    """Return the rows to label and to measure on, and facts about them as plain JSON.
-
-    Raises:
-        InputError: for a table with fewer than two classes, or without rows for either.
-    """
+    """Return the training and test rows, and facts on them as plain JSON; InputError for fewer than two classes."""
     columns = (label, *([noisy] if noisy else ()))
     rows = read_rows(table, Needs(representations=EMBEDDINGS, names=columns), by_hash=True)
     if rows.embedding is None or not len(rows):
@@ -173,10 +169,7 @@ def replay_of(
 
 
 def typed_budgets(texts: Sequence[str]) -> list[int]:
-    """Return the budgets as typed, separated by commas or given one by one.
-
-    Raises:
-        InputError: for one that is no whole number.
+    """Return budgets as typed, separated by commas or single; InputError for a text that is no integer.
 
     >>> typed_budgets(["10,20", "50"])
     [10, 20, 50]
@@ -190,11 +183,7 @@ def typed_budgets(texts: Sequence[str]) -> list[int]:
 
 
 def check_outputs(out: Path | None, *, overwrite: bool) -> None:
-    """Refuse an invalid output name before the simulation.
-
-    Raises:
-        InputError: for a name that is not ``.json``, whose folder is missing, or that is taken.
-    """
+    """Raise InputError, before the simulation, for an output other than a new ``.json`` in an existing folder."""
     if out is None:
         return
     if out.suffix.lower() != ".json":
@@ -208,16 +197,7 @@ def check_outputs(out: Path | None, *, overwrite: bool) -> None:
 
 
 def write_simulation(simulation: Simulation, out: str | Path, *, overwrite: bool = False) -> list[Path]:
-    """Write a simulation as JSON, and its curves as CSV next to it.
-
-    Args:
-        simulation: the replay.
-        out: a name ending in ``.json``.
-        overwrite: replace files that are there.
-
-    Raises:
-        InputError: for another name, or a place that refuses.
-    """
+    """Write a simulation as JSON, and its curves as CSV next to it; InputError if not possible; return the paths."""
     path = Path(out)
     check_outputs(path, overwrite=overwrite)
     record, sheet = AtomicFile(path, overwrite=overwrite), None

@@ -1,1 +1,1 @@
-"""Uncertainty of numbers measured on a sample: intervals, tests, guarantees, calibration."""
+"""Statistics of samples: intervals, tests, guarantees, calibration."""

@@ -9,17 +9,16 @@ LOOKS = 10  # looks among which half of the error is shared out
 
 
 def level_of_look(look: int, confidence: float = 0.95) -> float:
-    """Return the level of the interval at one look with which the intervals of all looks hold together.
+    """Return the level of the interval at one look such that the intervals of all looks hold simultaneously.
 
-    Look j may err with a probability of (1 - confidence) c / ((j + c - 1) (j + c)), where c is ``LOOKS``. These
-    probabilities fall slowly up to look c, by when half of the error is spent, and sum to 1 - confidence over all looks
-    there can ever be. By the union bound the probability that any of the intervals misses what it is of is no larger:
-    the number of looks need not be fixed beforehand, and a caller that stops at any look stops at an
-    interval that holds.
+    Look j has an error of (1 - confidence) c / ((j + c - 1) (j + c)), where c is ``LOOKS``. These errors decrease
+    slowly up to look c, when half of the total is spent, and sum to 1 - confidence over infinitely many looks. By the
+    union bound, this also bounds the probability that any interval misses its parameter: the number of looks need not
+    be fixed in advance, and stopping at any look is valid.
 
     Args:
         look: from 1.
-        confidence: that all hold, in (0, 1).
+        confidence: of all intervals simultaneously, in (0, 1).
 
     Returns:
         In (confidence, 1).
@@ -46,11 +45,11 @@ def fewest_rows(bound: float, level: float, share: float = 1.0) -> int | None:
     Args:
         bound: on the accuracy, in (0, 1).
         level: of the interval, in (0, 1).
-        share: that is right, in [0, 1]; 1 gives the least number with which it can be shown at all.
+        share: the accuracy, in [0, 1]; 1 gives the smallest possible number of rows.
 
     Returns:
-        The least such number up to a few (rounding to whole rows makes it waver); None where ``share`` is not above
-        ``bound``, so that no number of rows shows it.
+        The smallest such number up to a few, since rounding to whole rows is not monotone; None if ``share`` is not
+        above ``bound``.
 
     >>> fewest_rows(0.9, 0.95), fewest_rows(0.9, 0.95, 0.92), fewest_rows(0.9, 0.95, 0.9)
     (36, 931, None)

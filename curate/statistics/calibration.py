@@ -18,12 +18,12 @@ class EqualMass:
     """Equal-mass bins of predictions; rows with equal predictions are split evenly among bins.
 
     Args:
-        p: promised, shape (N,).
-        lines: what is averaged in each bin, shape (N, M); the prediction itself may be one of them.
-        n_bins: how many.
+        p: predicted probabilities, shape (N,).
+        lines: values averaged in each bin, shape (N, M); may include the prediction.
+        n_bins: number of bins.
 
     Attributes:
-        lines: by the order of p, shape (M, N).
+        lines: sorted by p, shape (M, N).
     """
 
     def __init__(self, p: NDArray, lines: NDArray, n_bins: int = BINS) -> None:
@@ -36,15 +36,15 @@ class EqualMass:
         """Return the mean of each line in each bin, lowest p first, shape (M, bins).
 
         Args:
-            counts: of each row in the sample, shape (N,): whole numbers, or weights.
-            lines: others than those given, in the same order, shape (M, N).
+            counts: weight of each row in the sample, shape (N,).
+            lines: other lines, in the same order, shape (M, N).
         """
         used = self.lines if lines is None else lines
         sums = self._order.accuracy_at(counts, used, self._shares) * self._shares[:, None]  # of the highest
         return (np.diff(sums, axis=0, prepend=0.0) * self.n_bins)[::-1].T
 
     def sorted(self, values: NDArray) -> Floats:
-        """Return one more line, shape (1, N), in the sorted order."""
+        """Return another line, shape (1, N), in the sorted order."""
         return self._order.sort(np.asarray(values)[:, None])
 
 
@@ -53,12 +53,13 @@ class Calibrated:
     """Quality of probabilities on held-out rows; lower is better except for ``gain``.
 
     Attributes:
-        ece: expected calibration error: mean distance of promise and share in bins of equally many rows.
-        by_chance: the mean of that and its 95 % bounds if every promise were right: none below can be separated from 0.
-        rms: the root of the same squared, less its value by chance; 0 where probability explains all.
-        brier: mean squared distance of promise and outcome.
-        gain: how much lower that is than the baseline's.
-        promised: mean promise of each bin, the lowest first.
+        ece: expected calibration error: mean absolute difference of predicted and observed share in equal-mass bins.
+        by_chance: mean ECE and its 95 % bounds for perfectly calibrated predictions; a lower ECE cannot be
+            distinguished from 0.
+        rms: debiased root mean squared calibration error; 0 if within sampling noise.
+        brier: mean squared difference of prediction and outcome.
+        gain: decrease of ``brier`` relative to the baseline.
+        promised: mean prediction of each bin, lowest first.
         seen: share of bad rows in each bin, with intervals.
     """
 
@@ -76,17 +77,17 @@ def calibrated(
 ) -> dict[str, Calibrated]:
     """Measure probabilities against outcomes.
 
-    The bounds are percentile bootstraps over rows; resamples are the same for all predictions. A resample adds the
-    noise of its draw to the bins once more, so it is taken off twice from ``rms`` there, and the bounds of ``ece`` are
-    moved by how much the mean of the resamples lies above the value.
+    The bounds are percentile bootstraps over rows, with the same resamples for all predictions. Resampling adds its
+    noise to the bins, so ``rms`` is debiased twice there, and the bounds of ``ece`` are shifted by the bias of the
+    resamples' mean.
 
     Args:
-        predictions: name -> probability of each row, made without that row, shape (N,).
-        baseline: which of them ``gain`` is over.
-        y: how bad each row was, in [0, 1], shape (N,).
+        predictions: name -> out-of-sample probability of each row, shape (N,).
+        baseline: name of the prediction that ``gain`` is relative to.
+        y: badness of each row, in [0, 1], shape (N,).
         weights: of the rows, mean 1, shape (N,).
-        repeats: resamples.
-        seed: of resamples and draws.
+        repeats: number of resamples.
+        seed: of the resamples.
 
     Source: ``rms``: Kumar, Liang and Ma 2019, "Verified uncertainty calibration", arXiv:1909.10155, the debiased
     estimator of the squared calibration error. ``by_chance``: Broecker and Smith 2007, "Increasing the reliability of
@@ -98,7 +99,7 @@ def calibrated(
     base, k = names.index(baseline), BINS
 
     def statistic(counts: NDArray[np.int64], noise: float = 2.0) -> Floats:
-        """Shape (P, 4 + 2 k): ECE, squared error without noise, Brier, gain, then promise and share of each bin."""
+        """Return ECE, debiased squared error, Brier, gain, then prediction and share per bin, shape (P, 4 + 2 k)."""
         drawn = counts * weights
         rows = drawn.sum() ** 2 / (drawn * weights).sum() / k  # in a bin, as many as would show as much
         brier = squares @ drawn / drawn.sum()
@@ -128,7 +129,7 @@ def calibrated(
 
 
 def _by_chance(bins: EqualMass, p: Floats, weights: Floats, seed: int) -> Interval:
-    """Return mean and 95 % bounds of the ECE of perfectly calibrated predictions, by drawing outcomes."""
+    """Return mean and 95 % bounds of the ECE of perfectly calibrated predictions, by simulated outcomes."""
     generator = np.random.default_rng([seed, BY_CHANCE])
     promised, drawn = bins.lines[:1], []
     for _ in range(BY_CHANCE):

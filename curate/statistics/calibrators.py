@@ -1,4 +1,4 @@
-"""Monotone maps from a score to a probability: isotonic and logistic regression on rows with a known outcome."""
+"""Monotone calibration maps from a score to a probability: isotonic and logistic regression."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MOST_KNOTS = 1_000_000  # of a map that is read
 
 
 class Calibrator(Protocol):
-    """A non-decreasing map from a score, where high is bad, to the probability of being bad."""
+    """A non-decreasing map from a score, higher is worse, to the probability of being bad."""
 
     @classmethod
     def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
@@ -22,12 +22,12 @@ class Calibrator(Protocol):
 
         Args:
             x: scores, higher is more likely bad, shape (N,), finite.
-            y: how bad, in [0, 1], shape (N,); not all alike.
+            y: badness in [0, 1], shape (N,); not constant.
             weights: > 0, shape (N,).
         """
 
     def predict(self, x: Floats) -> Floats:
-        """Return the probability of being bad for M scores, in [0, 1]; beyond the fitted range, that at its end."""
+        """Return the probability of being bad for M scores, in [0, 1]; constant beyond the fitted range."""
 
     def to_json(self) -> dict[str, Any]:
         """Return its numbers as plain JSON."""
@@ -93,14 +93,14 @@ class Isotonic:
 class Logistic:
     """log(p / (1 - p)) = intercept + slope * x within the fitted range of scores; slope >= 0.
 
-    The targets are Platt's: (bad + 1) / (bad + 2) for a bad row and 1 / (good + 2) for a good one, so that classes that
-    a threshold separates have a finite fit. Where bad rows have lower scores the best map that does not fall is flat.
+    The targets are Platt's: (bad + 1) / (bad + 2) for a bad row and 1 / (good + 2) for a good one, so that the fit is
+    finite for separable classes. If bad rows have lower scores, the best non-decreasing map is constant.
 
     Attributes:
         intercept: log odds at x = 0.
-        slope: for one unit of x.
-        low: least score that it was fitted on.
-        high: greatest.
+        slope: per unit of x.
+        low: lowest fitted score.
+        high: highest fitted score.
 
     Source: Platt 1999, "Probabilistic outputs for support vector machines", sec. 2.2; Newton steps as Lin, Lin and Weng
     2007, "A note on Platt's probabilistic outputs".
@@ -158,9 +158,9 @@ def cross_fitted(kind: type[Calibrator], x: Floats, y: Floats, weights: Floats, 
     Args:
         kind: of map.
         x: scores, higher is more likely bad, shape (N,).
-        y: how bad, shape (N,).
+        y: badness, shape (N,).
         weights: shape (N,).
-        fold: of each row, shape (N,), whole numbers; at least two differ.
+        fold: integers, shape (N,), at least two distinct ones.
     """
     p = np.empty(len(x))
     for number in np.unique(fold):
@@ -170,18 +170,11 @@ def cross_fitted(kind: type[Calibrator], x: Floats, y: Floats, weights: Floats, 
 
 
 def outside_by_chance(n: int, others: int, outside: int) -> float:
-    """Return the probability that at least this many new rows fall outside the range of ``n``, if drawn alike.
+    """Return the probability that at least ``outside`` new rows of the same distribution leave the range of ``n``.
 
-    Of n + m rows without ties every choice of which n were first is as likely; k of the m others lie outside of the
-    range of the n in (k + 1) C(n + m - k - 2, n - 2) of the C(n + m, n) choices.
-
-    Args:
-        n: rows that the range is of, >= 2.
-        others: new rows, m >= 0.
-        outside: of those, k in [0, m].
-
-    Returns:
-        In [0, 1]; equal scores make it too large, never too small.
+    Of n + m rows without ties all choices of the first n are equally likely; exactly k of the m ``others`` are outside
+    of the range of the n in (k + 1) C(n + m - k - 2, n - 2) of the C(n + m, n) choices. Ties make the result
+    conservative. n >= 2.
 
     >>> round(outside_by_chance(2, 1, 1), 4)  # the third of three is the middle one in a third of all orders
     0.6667

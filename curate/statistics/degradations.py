@@ -1,6 +1,6 @@
 """Image corruptions of given strength, and the sharpness baseline.
 
-Every change takes RGB images of one size, shape (N, 3, S, S), float32 in [0, 255], and gives the same shape and range.
+Every change takes and returns RGB images, shape (N, 3, S, S), float32 in [0, 255].
 """
 
 import math
@@ -46,14 +46,7 @@ def _random_squares(images: Tensor, shares: Tensor, generator: torch.Generator) 
 
 
 def center_crops(images: Tensor, fractions: Tensor) -> Tensor:
-    """Return the central square crop whose side is a fraction of the image's, resized to full size.
-
-    Args:
-        images: shape (N, 3, S, S).
-        fractions: of the side, shape (N,), in (0, 1].
-
-    Source: the crop test of Kirchhof et al. 2023, "URL", which draws the fraction from 0.1 to 0.75.
-    """
+    """Return central square crops with sides of ``fractions`` (N,) in (0, 1] of the images (N, 3, S, S), resized."""
     side = images.shape[-1]
     out = torch.empty_like(images)
     for number, fraction in enumerate(fractions.tolist()):
@@ -81,7 +74,7 @@ def noise(images: Tensor, generator: torch.Generator, levels: float = NOISE_LEVE
 
 
 def grey_box(images: Tensor, generator: torch.Generator, share: float = BOX_SHARE) -> Tensor:
-    """Return the images with a mid-grey square over a quarter of the area, at a random place."""
+    """Return the images with a mid-grey square over a quarter of the area, at a random position."""
     out = images.float().clone()
     side = int(images.shape[-1] * math.sqrt(share))
     for image in out:
@@ -138,8 +131,8 @@ class Ladder:
     """A corruption at increasing strengths.
 
     Attributes:
-        change: images, the generator and a strength -> the images, changed.
-        unit: of a strength, short enough for an axis: a share, or the standard deviation in grey levels of 256.
+        change: function of images, generator and strength.
+        unit: of the strengths, for an axis label.
         strengths: ascending, above 0.
     """
 
@@ -161,13 +154,9 @@ LADDERS: dict[str, Ladder] = {
 
 
 def laplacian_variance(images: Tensor) -> Tensor:
-    """Return the variance of the Laplacian, the common sharpness score; higher is sharper.
+    """Return the variance of the Laplacian of images (N, 3, H, W), H, W >= 3, in [0, 255]; higher is sharper.
 
-    Args:
-        images: shape (N, 3, H, W), H and W >= 3, in [0, 255].
-
-    Returns:
-        Shape (N,), float32, squared grey levels.
+    Shape (N,), float32, in squared grey levels.
     """
     gray = images.float().mean(1, keepdim=True)
     kernel = torch.tensor([[0.0, 1, 0], [1, -4, 1], [0, 1, 0]]).view(1, 1, 3, 3)

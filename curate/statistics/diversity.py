@@ -17,11 +17,8 @@ Floats = NDArray[np.float64]
 def vendi_score(rows: NDArray) -> float:
     """Return the effective number of different rows: 1 if all are equal, N if all are orthogonal.
 
-    It is exp of the entropy of the eigenvalues of K / N, where K holds the cosines of all pairs. The D x D matrix of
-    second moments has the same eigenvalues but for zeros, and is what is decomposed where N > D.
-
-    Args:
-        rows: of any length but 0, shape (N, D), N >= 1.
+    It is exp of the entropy of the eigenvalues of K / N, K the cosines of all pairs of rows (N >= 1, D), without zero
+    rows. The D x D matrix of second moments has the same non-zero eigenvalues, and is decomposed if N > D.
 
     Source: Friedman and Dieng 2023, "The Vendi Score", arXiv:2210.02410, definition 3.1 and section 3.2.
 
@@ -35,10 +32,9 @@ def vendi_score(rows: NDArray) -> float:
 
 
 def vendi_interval(rows: NDArray) -> Interval:
-    """Return the Vendi score of a sample, and its 95 % jackknife interval over 20 parts.
+    """Return the Vendi score of a sample (N, D) in random order, and its 95 % jackknife interval over 20 parts.
 
-    Args:
-        rows: in an order that says nothing, shape (N, D); fewer than 40 give no interval, only NaN for its ends.
+    The bounds are NaN for fewer than 40 rows.
 
     Source: the delete-a-group jackknife, as in Shao and Tu 1995, "The Jackknife and Bootstrap", section 2.3.
     """
@@ -65,7 +61,7 @@ def vendi_interval(rows: NDArray) -> Interval:
 
 
 def moments(rows: NDArray) -> Floats:
-    """Return the sum of u u^T over rows u of length 1, shape (D, D); float32 products, float64 sums."""
+    """Return the sum of u u^T over normalised rows u, shape (D, D); float32 products, float64 sums."""
     total = np.zeros((rows.shape[1],) * 2)
     for start in range(0, len(rows), BLOCK):
         units = unit(rows[start : start + BLOCK])
@@ -82,15 +78,14 @@ def _effective(matrix: NDArray) -> float:
 
 
 def nearest_distances(rows: NDArray, references: NDArray, *, same: Sequence[int] | NDArray | None = None) -> Floats:
-    """Return the Euclidean distance, in [0, 2], of each row to the nearest reference, all at length 1.
+    """Return the Euclidean distance, in [0, 2], of each normalised row to the nearest normalised reference, shape (N,).
 
     Args:
         rows: shape (N, D).
         references: shape (M, D), M >= 1, or 2 with ``same``.
-        same: the place of each row among the references, which is not counted as its neighbour; -1 for none.
+        same: index of each row among the references, which is excluded; -1 for none.
 
-    Returns:
-        Shape (N,); memory: 1024 x 8192 cosines at a time.
+    Memory: 1024 x 8192 cosines at a time.
     """
     best = np.full(len(rows), -np.inf, np.float32)
     excluded = None if same is None else np.asarray(same, np.int64)

@@ -1,10 +1,11 @@
 """Thresholds with a guarantee on the share of bad rows kept, from verdicts on a random sample.
 
-A population is ordered, the best rows first, and a cut keeps the first K of them. Verdicts say of a sample how bad each
-row is: 0 good, 1 bad, or between where judges disagree. Two promises can be had:
+Rows are sorted, best first, and a cut keeps the first K. Verdicts give the badness of sampled rows: 0 good, 1 bad, or
+between if reviewers disagree. There are two guarantees:
 
-- with a confidence: the mean badness of the kept rows is at most a rate, unless probability was against it (``LTT``);
-- on average over samples: the badness that is kept, a share of the whole population, is at most a rate (``CRC``).
+- with a given confidence, the mean badness of the kept rows is at most a rate (``LTT``, Learn then Test);
+- in expectation over samples, the badness kept, as a share of all rows, is at most a rate (``CRC``, conformal risk
+control).
 """
 
 from bisect import bisect_left
@@ -28,11 +29,10 @@ class Sampled:
     """Verdicts on a random sample of an ordered population.
 
     Attributes:
-        ends: where each stratum ends, ascending ranks from 1, shape (H,); the first begins at rank 1. Within each the
-            sample is a simple random one, without replacement.
-        ranks: of the sampled rows, from 1 for the best, shape (n,), all at most the last end. Equal rows have the
-            largest of their ranks.
-        badness: of each, shape (n,), in [0, 1].
+        ends: last rank of each stratum, ascending from 1, shape (H,). The sample of each stratum is simple random
+            without replacement.
+        ranks: of the sampled rows, from 1 for the best, shape (n,), at most the last end. Ties have their largest rank.
+        badness: of each sampled row, shape (n,), in [0, 1].
     """
 
     ends: NDArray[np.int64]
@@ -66,12 +66,12 @@ def p_value_bad(strata: Sequence[Stratum], rate: float) -> float:
     """Return a p value for the hypothesis that more than ``rate`` of these rows are bad.
 
     Args:
-        strata: of the population, with ``positive`` what was judged bad.
+        strata: of the population; ``positive`` is the sum of badness.
         rate: in [0, 1).
 
     Returns:
-        In [0, 1]. Below alpha in at most a share alpha of all samples, if more than ``rate`` is bad. Exact
-        (hypergeometric) for one stratum of yes and no; Chernoff's bound for several, or for badness between 0 and 1.
+        In [0, 1]; under the hypothesis, below alpha with a probability of at most alpha. Exact (hypergeometric) for one
+        stratum and binary badness; Chernoff's bound otherwise.
     """
     total = sum(stratum.size for stratum in strata)
     good = total - floor(rate * total + _SLACK * total) - 1  # the most that can be good if more than the rate is bad
@@ -79,9 +79,9 @@ def p_value_bad(strata: Sequence[Stratum], rate: float) -> float:
 
 
 def fewest_verdicts(size: int, rate: float, confidence: float, n_bad: int = 0) -> int | None:
-    """Return the verdicts needed, ``n_bad`` of them bad, to show that at most ``rate`` of ``size`` rows are bad.
+    """Return the number of verdicts, ``n_bad`` of them bad, that show that at most ``rate`` of ``size`` rows are bad.
 
-    None where even a verdict on every row does not.
+    None if impossible even with verdicts on all rows.
 
     >>> fewest_verdicts(10**6, 0.02, 0.95), fewest_verdicts(10**6, 0.02, 0.95, 3)
     (149, 386)
@@ -96,17 +96,17 @@ def fewest_verdicts(size: int, rate: float, confidence: float, n_bad: int = 0) -
 
 
 def verdicts_for_power(size: int, rate: float, confidence: float, *, expected: float, power: float = 0.8) -> int | None:
-    """Return the verdicts needed for a test of this power if a share ``expected`` of the rows is bad.
+    """Return the number of verdicts for a test of this power if a share ``expected`` of the rows is bad.
 
     Args:
-        size: rows that are kept.
-        rate: to be shown, in (0, 1).
+        size: number of kept rows.
+        rate: bound to show, in (0, 1).
         confidence: in (0, 1).
-        expected: share that is bad in truth, in [0, rate).
+        expected: true share of bad rows, in [0, rate).
         power: in (0, 1).
 
     Returns:
-        None where ``expected`` is not below ``rate``, or no number of verdicts is enough.
+        None if ``expected`` is not below ``rate``, or no number of verdicts suffices.
     """
     if expected >= rate:
         return None
@@ -124,19 +124,18 @@ def verdicts_for_power(size: int, rate: float, confidence: float, *, expected: f
 
 @dataclass(frozen=True)
 class Planned:
-    """Cuts in the order of their tests, and the error level of each.
+    """Cuts in the order of testing, and the error level of each.
 
     Attributes:
         cuts: ranks, ascending, shape (T,).
-        levels: shape (T,), not negative, in sum 1 - confidence; most are 0, for a cut also has what those before it
-            passed on.
+        levels: shape (T,), >= 0, with sum 1 - confidence; most are 0, since a passed cut adds its level to the next.
     """
 
     cuts: NDArray[np.int64]
     levels: NDArray[np.float64]
 
     def snapped(self, snap: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> "Planned":
-        """Return the plan at the ranks that ``snap`` gives; ``snap`` must not depend on verdicts."""
+        """Return the plan with ranks mapped by ``snap``, which must not depend on verdicts."""
         cuts, of = np.unique(snap(self.cuts), return_inverse=True)
         return Planned(cuts, np.bincount(of, weights=self.levels, minlength=len(cuts)).astype(np.float64))
 
@@ -162,8 +161,8 @@ class Guaranteed:
     """The largest cut with a guarantee.
 
     Attributes:
-        kept: rows; 0 where no cut has it.
-        tested: the cuts that had a level, in the order of their tests.
+        kept: number of kept rows; 0 if no cut passes.
+        tested: the tested cuts, in order.
     """
 
     kept: int
@@ -173,10 +172,10 @@ class Guaranteed:
 def plan_tests(sampled: Sampled, rate: float, confidence: float) -> Planned:
     """Return the cuts to test; empty with too few verdicts for any.
 
-    They depend on how many rows were judged, and not on what was reported on them. Tests begin at up to three cuts, at
-    an equal part of 1 - confidence each: the strictest that has verdicts enough for that part, half, and three quarters
-    of the population. A score whose best rows are mostly, but not all, good passes late where it failed early, and one
-    that is good for few rows alone passes early.
+    They depend on the number of verdicts, not on their outcomes. Tests start at up to three cuts, each with an equal
+    part of 1 - confidence: the strictest one with enough verdicts, half, and three quarters of the population. So
+    scores with some bad rows among the best can pass at a later start, and scores that are only good for few rows at
+    the first.
     """
     end = int(sampled.ends[-1])
     ranks = np.unique(np.linspace(1, end, 4 * N_CUTS).round().astype(np.int64))
@@ -196,7 +195,7 @@ def plan_tests(sampled: Sampled, rate: float, confidence: float) -> Planned:
 
 
 def _strictest(sampled: Sampled, ranks: NDArray[np.int64], needed: int | None) -> int | None:
-    """Return the lowest rank that is certain to have that many verdicts; the last if only the whole has them."""
+    """Return the lowest rank that is certain to have that many verdicts; the last rank if only the whole has them."""
     n_of = np.array([stratum.n for stratum in sampled.until(int(sampled.ends[-1]))], np.float64)
     if needed is None or n_of.sum() < needed:
         return None
@@ -216,18 +215,18 @@ def guaranteed_cut(
 ) -> Guaranteed:
     """Return the largest cut that is shown to have at most a share ``rate`` of bad rows.
 
-    Cuts are tested from strict to loose in an order that is fixed beforehand. A cut that passes hands its level on to
-    the next, one that fails hands on nothing: the probability of passing any cut with more than ``rate`` of bad rows is
-    at most 1 - confidence, however accurate the score is.
+    Cuts are tested from strict to loose in an order fixed in advance. A passed cut adds its level to the next, a failed
+    one does not: the probability of passing any cut with more than ``rate`` of bad rows is at most 1 - confidence, for
+    any score.
 
     Args:
         sampled: the verdicts.
         rate: in (0, 1).
         confidence: in (0, 1).
-        snap: moves ranks, ascending, up to such at which no equal rows are parted.
+        snap: moves ascending ranks up so that ties are not split.
 
     Source: Angelopoulos et al. 2021, "Learn then Test", arXiv:2110.01052, section 2.3 (fixed-sequence testing with
-        several starts); that a level is handed on: Wiens 2003, "A fixed sequence Bonferroni procedure" (the fallback
+        several starts); passing on levels: Wiens 2003, "A fixed sequence Bonferroni procedure" (the fallback
         procedure). The p value is exact for finite populations (Clopper and Pearson 1934 is its limit for large ones).
     """
     planned = plan_tests(sampled, rate, confidence)
@@ -250,9 +249,9 @@ def guaranteed_cut(
 def conformal_cut(sampled: Sampled, rate: float, cuts: NDArray[np.int64]) -> int:
     """Return the largest cut whose bad kept rows are, in expectation over samples, at most ``rate`` of all rows.
 
-    The loss of a row is its badness where it is kept, else 0, which does not fall as cuts grow; its mean is over the
-    whole population and not over what is kept. The guarantee is for the expected loss of a further row like those
-    that were sampled: E[badness x kept] <= rate.
+    The loss of a row is its badness if kept, else 0, non-decreasing in the cut; its mean is over the whole population,
+    not over the kept rows. The guarantee is for the expected loss of an exchangeable new row: E[badness x kept] <=
+    rate.
 
     Args:
         sampled: verdicts of one stratum, at least one.
@@ -260,7 +259,7 @@ def conformal_cut(sampled: Sampled, rate: float, cuts: NDArray[np.int64]) -> int
         cuts: ascending.
 
     Returns:
-        0 where none does.
+        0 if no cut has the guarantee.
 
     Source: Angelopoulos et al. 2022, "Conformal Risk Control", arXiv:2208.02814, equation 4, with B = 1.
     """
@@ -274,9 +273,9 @@ def conformal_cut(sampled: Sampled, rate: float, cuts: NDArray[np.int64]) -> int
 
 
 def more_verdicts(sampled: Sampled, rate: float, confidence: float) -> int | None:
-    """Return how many more verdicts like these would show it for some cut with probability one half.
+    """Return the number of additional verdicts like these that would pass some cut with probability one half.
 
-    None where every cut that was tested shows a share of bad rows of ``rate`` or more: no number of verdicts helps.
+    None if every tested cut shows a share of bad rows of ``rate`` or more, so that no number suffices.
     """
     n, end = len(sampled.ranks), int(sampled.ends[-1])
     tested = guaranteed_cut(sampled, rate, confidence).tested

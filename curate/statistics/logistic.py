@@ -1,4 +1,4 @@
-"""Logistic regression of correctness on one score: whether certainty predicts it, and how steeply."""
+"""Logistic regression of correctness on one score."""
 
 from dataclasses import dataclass
 from math import erfc, sqrt
@@ -16,12 +16,12 @@ class LogisticFit:
     """log(p / (1 - p)) = intercept + coefficient * x, by maximum likelihood.
 
     Attributes:
-        coefficient: for one unit of x; positive says that the probability grows with x.
+        coefficient: per unit of x; positive if the probability grows with x.
         intercept: at x = 0.
         error: standard error of the coefficient (Wald).
         p: two-sided p value of the coefficient being 0 (Wald).
-        converged: False where a threshold on x separates the two classes, one is absent, or float64 finds no maximum
-            (two rows from such a threshold); then all are NaN.
+        converged: False if a threshold on x separates the classes, one is absent, or float64 finds no maximum (nearly
+            separable); then all values are NaN.
     """
 
     coefficient: float
@@ -42,7 +42,7 @@ def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
         ValueError: if x is not finite, or the shapes differ.
 
     Source: the fit of Nakamura et al. 2023, arXiv:2203.11437, appendix C; Newton steps on the standardised score,
-    each halved until the likelihood does not fall: scores with heavy tails throw a full step past the maximum.
+    each halved until the likelihood does not fall, since full steps overshoot for scores with heavy tails.
     """
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if x.shape != y.shape or x.ndim != 1 or not np.isfinite(x).all():
@@ -74,7 +74,7 @@ def most_likely(z: Floats, y: Floats, beta: Floats, weights: Floats) -> Floats |
     Args:
         z: shape (N,), standardised.
         y: targets in [0, 1], shape (N,).
-        beta: where to start, shape (2,).
+        beta: initial values, shape (2,).
         weights: of the rows, shape (N,).
     """
     height = _log_likelihood(z, y, beta, weights)
@@ -105,8 +105,8 @@ def separates(x: NDArray, y: NDArray) -> bool:
 def newton_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
     """Return each row's contribution to gradient and information at the fit, shape (N, 5).
 
-    Sums of these rows, weighted by the counts of a resample, give its fit to first order by ``newton_step``: a product
-    instead of a fit. The difference to the full fit vanishes as 1/N.
+    Their sums, weighted by the counts of a resample, give its fit to first order by ``newton_step``, which costs a
+    product instead of a fit. The difference to the full fit is O(1/N).
     """
     x = np.asarray(x, np.float64)
     probability = probability_of(fit.intercept + fit.coefficient * x)
@@ -122,7 +122,7 @@ def newton_step(fit: LogisticFit, sums: NDArray) -> float:
 
 
 def two_sided(z: float) -> float:
-    """Return the probability that a standard normal variable is at least |z| from 0."""
+    """Return the two-sided p value of a standard normal z."""
     return erfc(abs(z) / sqrt(2))
 
 

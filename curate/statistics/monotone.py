@@ -21,9 +21,9 @@ class Rise:
 
     Attributes:
         end: mean change from the first strength to the last, with its 95 % interval.
-        fall: mean change between the two strengths whose fall is most certain, the weaker one first, with an interval
-            that holds for all pairs of strengths at once with a probability of 95 %.
-        between: the numbers of those two strengths.
+        fall: mean change between the two strengths with the most significant decrease, weaker one first, with a 95 %
+            interval simultaneous over all pairs of strengths.
+        between: the indices of these two strengths.
     """
 
     end: Interval
@@ -34,14 +34,9 @@ class Rise:
 def rise(values: NDArray) -> Rise:
     """Measure whether values rise with strength.
 
-    Intervals are normal ones of paired differences over images; for falls they are Bonferroni's over all
-    S (S - 1) / 2 pairs of strengths.
-
-    Args:
-        values: of the same N things at each of S ascending strengths, shape (S, N), S >= 2, N >= 2, finite.
-
-    Raises:
-        ValueError: for values of another shape.
+    Intervals are normal ones of paired differences over images; for decreases with Bonferroni's correction for all S (S
+    - 1) / 2 pairs of strengths. Raises ValueError unless values, of N items at S ascending strengths, have shape (S >=
+    2, N >= 2).
 
     >>> found = rise(np.array([[0.0, 0.1, 0.2], [0.5, 0.5, 0.6], [0.2, 0.4, 0.4]]))
     >>> found.between, round(found.end.value, 3), round(found.fall.value, 3)
@@ -58,13 +53,7 @@ def rise(values: NDArray) -> Rise:
 
 
 def mean_change(before: Floats, after: Floats, confidence: float = CONFIDENCE) -> Interval:
-    """Return the mean of paired differences and its normal interval.
-
-    Args:
-        before: shape (N,), N >= 2.
-        after: shape (N,).
-        confidence: in (0, 1).
-    """
+    """Return the mean of paired differences (N >= 2,) and its normal interval."""
     change = np.asarray(after, np.float64) - before
     half = NormalDist().inv_cdf((1 + confidence) / 2) * float(change.std(ddof=1)) / sqrt(len(change))
     middle = float(change.mean())
@@ -72,14 +61,7 @@ def mean_change(before: Floats, after: Floats, confidence: float = CONFIDENCE) -
 
 
 def mean_bands(values: Floats) -> Sequence[Floats]:
-    """Return means over the last axis, and the ends of their 95 % normal intervals.
-
-    Args:
-        values: shape (..., N), N >= 2.
-
-    Returns:
-        Means, lower and upper ends, shape (...,) each.
-    """
+    """Return means over the last axis of (..., N >= 2), and bounds of their 95 % normal intervals, (...,) each."""
     middle = values.mean(-1)
     half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * values.std(-1, ddof=1) / sqrt(values.shape[-1])
     return middle, middle - half, middle + half

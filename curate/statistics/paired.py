@@ -21,19 +21,19 @@ _BEYOND = 6  # differences beyond an end that must be refused too
 def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Interval:
     """Return the difference of two accuracies on the same rows, and its exact interval.
 
-    Rows are independent; on each one the first model alone is right with some probability p, the second alone with some
-    probability q, and the difference is p - q. A difference m is refused if a result as far from m as this one is
-    improbable whatever p + q is. How far is the score statistic,
+    Rows are independent; on each, only the first model is right with probability p, only the second with probability q.
+    A difference m is rejected if results at least as far from m are improbable for all p + q. The distance is the score
+    statistic
 
         (better - worse - n m) / sqrt(n (2 q + m (1 - m))),    q the most likely if m were true,
 
-    and how improbable its probability under the trinomial distribution, the largest over a range of p + q that holds
-    but for a fiftieth of the error, which is added. Only the three counts matter, not the order of the rows.
+    and its p value is the maximal trinomial probability over a confidence interval of p + q, whose error, a fiftieth of
+    the total, is added.
 
     Args:
-        better: rows on which the first model alone is right, in [0, n - worse].
-        worse: rows on which the second alone is.
-        n: rows; 0 gives (NaN, -1, 1): nothing is known.
+        better: rows on which only the first model is right, in [0, n - worse].
+        worse: rows on which only the second is right.
+        n: number of rows; 0 gives (NaN, -1, 1).
         level: in (0, 1); half of the error is on each side.
 
     Returns:
@@ -43,8 +43,8 @@ def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Int
         ValueError: if counts are negative or come to more than ``n``, or ``level`` is not in (0, 1).
 
     Source: Berger and Boos 1994, "P values maximized over a confidence set for the nuisance parameter"; for pairs
-        Berger and Sidik 2003, "Exact unconditional tests for a 2 x 2 matched-pairs design"; the source of the
-        statistic is with ``score``. The maximum is over a grid of 17 rates.
+        Berger and Sidik 2003, "Exact unconditional tests for a 2 x 2 matched-pairs design"; the statistic: see
+        ``score``. The maximum is over a grid of 17 rates.
 
     >>> [round(x, 3) for x in paired_interval(30, 10, 500)]
     [0.04, 0.016, 0.067]
@@ -115,7 +115,7 @@ def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
 def _least_wins(distance: float, n: int, difference: float, differ: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the fewest wins with a statistic of at least ``distance`` for each number of discordant rows, shape (B,).
 
-    It grows with the wins; B + 1 where even B wins do not get there.
+    The statistic grows with wins; B + 1 if even B wins are too few.
     """
     low, high = np.zeros_like(differ), differ + 1
     while (low < high).any():
@@ -126,7 +126,7 @@ def _least_wins(distance: float, n: int, difference: float, differ: NDArray[np.i
 
 
 def score(better: NDArray[np.int64], worse: NDArray[np.int64], n: int, difference: float) -> Floats:
-    """Return the score statistic of results under a difference: excess net wins over their standard error.
+    """Return the score statistic under a difference: excess net wins over their standard error, shape (B,).
 
     Args:
         better: wins, shape (B,).
@@ -134,8 +134,7 @@ def score(better: NDArray[np.int64], worse: NDArray[np.int64], n: int, differenc
         n: rows.
         difference: p - q, in [-1, 1].
 
-    Returns:
-        Shape (B,); infinite where the standard error is 0, and 0 where nothing is beyond it either.
+    Infinite if the standard error is 0, and 0 if the excess is 0 too.
 
     Source: Tango 1998, "Equivalence test and confidence interval for the difference in proportions for the
         paired-sample design"; q is the root of 2 n q^2 + (2 n m - m (b - c) - b - c) q - c m (1 - m) = 0.

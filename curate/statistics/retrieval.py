@@ -10,18 +10,17 @@ SLACK = 4  # candidates beyond those that count, for equal cosines at the cut
 
 
 def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.float64]:
-    """Return for each row the average precision over its R nearest other rows, R being the size of its class less 1.
+    """Return the average precision of each row over its R nearest other rows, R being the size of its class minus 1.
 
-    (1/R) sum over k = 1..R of rel(k) P(k): rel(k) says whether the k-th has the row's label, and P(k) is the share of
-    the first k that have. Its mean is mAP@R. Of equal cosines the lower row comes first, unless more than four are
-    equal at the cut.
+    (1/R) sum over k = 1..R of rel(k) P(k): rel(k) is 1 if the k-th row has the same label, and P(k) is the share of
+    such rows among the first k. The mean is mAP@R. Ties go to the lower row, unless more than four are tied at the cut.
 
     Args:
         embedding: unit vectors, shape (N, D).
         labels: shape (N,), int64, >= 0.
 
     Returns:
-        Shape (N,), in [0, 1]; NaN for a row that is alone in its class.
+        Shape (N,), in [0, 1]; NaN for the only row of a class.
 
     Source: Musgrave et al. 2020, arXiv:2003.08505, sec. 3.2.
     """
@@ -47,12 +46,7 @@ def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.floa
 def contingency(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
     """Return the number of rows in each pair of groups, shape (A, B), groups ascending.
 
-    Args:
-        first: group of each row, shape (N,), whole numbers.
-        second: the same.
-
-    Raises:
-        ValueError: if the shapes differ, or there are no rows.
+    From integer groups of each row, shape (N,) each. Raises ValueError if shapes differ, or without rows.
     """
     a, b = np.asarray(first), np.asarray(second)
     if a.ndim != 1 or a.shape != b.shape or not len(a):
@@ -67,11 +61,8 @@ def contingency(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
 def normalized_mutual_information(table: NDArray) -> float:
     """Return the normalised mutual information of two groupings, in [0, 1]; 1 if they agree.
 
-    2 I(A; B) / (H(A) + H(B)), by shares of the rows; 1 where neither separates rows. Above 0 by chance alone, the more
-    so the more groups there are.
-
-    Args:
-        table: rows that each pair of groups shares, shape (A, B); see ``contingency``.
+    2 I(A; B) / (H(A) + H(B)) from a ``contingency`` table (A, B); 1 if both have a single group. It is above 0 for
+    random groupings, and grows with the number of groups.
 
     Source: Manning, Raghavan & Schütze 2008, "Introduction to Information Retrieval", sec. 16.3.
 
@@ -83,12 +74,7 @@ def normalized_mutual_information(table: NDArray) -> float:
 
 
 def adjusted_rand_index(table: NDArray) -> float:
-    """Return the agreement of two groupings on pairs of rows, beyond chance; 1 if they are equal.
-
-    0 is what groups of these sizes give at random; below 0 is less than that.
-
-    Args:
-        table: as in ``normalized_mutual_information``.
+    """Return the adjusted Rand index of a ``contingency`` table: 1 for equal groupings, 0 by chance, may be negative.
 
     Source: Hubert & Arabie 1985, "Comparing partitions", eq. 5.
 

@@ -1,10 +1,9 @@
 """Two-sample tests with exact p values, for ties and any number of items.
 
-The unit is an item that differs from all others, with how often each sample holds it, a_i and b_i. The hypothesis is
-that these counts have nothing to do with what the items are: then they may be dealt out among the items again, and the
-share of permutations that score as high as the real one is a p value without any assumption. An item that both samples
-hold keeps both counts together wherever it is dealt, so copies confuse nothing, and a sample may be a part of the
-other.
+The unit is a distinct item, with its counts a_i and b_i in the two samples. The hypothesis is that counts are
+independent of the items: then counts can be permuted among items, and the share of permutations with a statistic at
+least as high as the observed one is an exact p value. Both counts of an item stay together, so copies do no harm, and
+one sample may contain the other.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +30,7 @@ class Counts:
 
     Attributes:
         a: shape (N,), >= 0.
-        b: the same; no item is in neither.
+        b: shape (N,), >= 0; every item is in at least one sample.
     """
 
     a: NDArray[np.int64]
@@ -42,21 +41,21 @@ class Counts:
             raise ValueError("expected counts of the same items, and items in both samples")
 
     def contrast(self) -> Floats:
-        """Return the share of each item in b less that in a, shape (N,); sums to 0."""
+        """Return the share of each item in b minus its share in a, shape (N,); sums to 0."""
         return np.asarray(self.b / self.b.sum() - self.a / self.a.sum())
 
     def part(self, items: NDArray) -> "Counts":
-        """Return the counts of some items."""
+        """Return the counts of the given items."""
         return Counts(self.a[items], self.b[items])
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """A statistic and its place among permutations.
+    """A statistic and its permutation p value.
 
     Attributes:
-        value: of the real permutation; shape () or (K,).
-        p: share of all permutations, the real one among them, that score at least as high; of the same shape.
+        value: the observed statistic; shape () or (K,).
+        p: share of all permutations, including the identity, with a statistic at least as high; same shape.
     """
 
     value: Floats
@@ -76,14 +75,14 @@ def permutations(n: int, *, repeats: int, seed: int) -> Iterator[Permutations]:
 def exact_test(
     statistic: Callable[[Permutations], Floats], n: int, *, repeats: int, seed: int, enough: int | None = None
 ) -> TestResult:
-    """Return the place of a statistic among permutations.
+    """Return a statistic and its permutation p value.
 
     Args:
-        statistic: permutations, shape (R, n) -> values, shape (R,); higher says more of a difference.
-        n: items.
-        repeats: permutations in addition to the real one, >= 1.
+        statistic: permutations, shape (R, n) -> values, shape (R,); higher for larger differences.
+        n: number of items.
+        repeats: permutations in addition to the identity, >= 1.
         seed: of the permutations.
-        enough: it stops once so many permutations have reached the real one, when p is known well enough.
+        enough: stop when this many permutations have reached the observed value.
 
     Source: Phipson & Smyth 2010, "Permutation p-values should never be zero"; stopping: Besag & Clifford 1991.
     """
@@ -106,8 +105,8 @@ class Units:
     """The items of one column, sorted by value.
 
     Attributes:
-        counts: of U items; one item is one content with one value.
-        starts: where each of V values begins, shape (V,).
+        counts: of U items; an item is a pair of content and value.
+        starts: first item of each of the V values, shape (V,).
         values: the values, ascending, shape (V,).
     """
 
@@ -126,8 +125,8 @@ def units(values: NDArray, content: NDArray[np.int64], is_b: NDArray[np.bool_]) 
 
     Args:
         values: of the rows of both samples, shape (M,), without NaN.
-        content: what a row shows, by number, shape (M,): rows of one content and one value are one item.
-        is_b: which sample a row is of, shape (M,).
+        content: id of each row's content, shape (M,): rows with equal content and value are one item.
+        is_b: whether a row belongs to sample b, shape (M,).
     """
     order = np.lexsort((content, values))
     v, c, side = values[order], content[order], is_b[order]
@@ -141,7 +140,7 @@ def units(values: NDArray, content: NDArray[np.int64], is_b: NDArray[np.bool_]) 
 def kolmogorov_smirnov(of: Units, *, repeats: int, seed: int, enough: int | None = None) -> TestResult:
     """Test for a difference of distributions: the largest distance between distribution functions, in [0, 1].
 
-    Source: Smirnov 1939; exact under ties for it is dealt, not tabled.
+    Source: Smirnov 1939; exact for ties by permutation.
     """
     contrast = of.counts.contrast()
 
@@ -152,10 +151,7 @@ def kolmogorov_smirnov(of: Units, *, repeats: int, seed: int, enough: int | None
 
 
 def total_variation(of: Units, *, repeats: int, seed: int, enough: int | None = None) -> TestResult:
-    """Test for a difference of shares: half the sum of their absolute differences, in [0, 1].
-
-    It is the share of rows whose value would have to change.
-    """
+    """Test for a difference of shares: half the sum of their absolute differences, in [0, 1]."""
     contrast = of.counts.contrast()
 
     def distance(permuted: Permutations) -> Floats:
@@ -165,10 +161,9 @@ def total_variation(of: Units, *, repeats: int, seed: int, enough: int | None = 
 
 
 def share_gaps(of: Units, *, repeats: int, seed: int) -> TestResult:
-    """Test the share of each value: absolute differences, shape (V,), with p values adjusted for all of them.
+    """Test the share of each value: absolute differences, shape (V,), with p values adjusted for multiple testing.
 
-    A permutation reaches a value's gap where its largest gap of any value does, each in its own units spread over
-    permutations.
+    A permutation reaches a value's gap if its largest gap over all values does, each standardised over permutations.
 
     Source: Westfall & Young 1993, "Resampling-based multiple testing", single-step maxT.
     """
@@ -181,7 +176,7 @@ def share_gaps(of: Units, *, repeats: int, seed: int) -> TestResult:
 
 
 def standardised_difference(values: NDArray, is_b: NDArray[np.bool_]) -> float:
-    """Return the difference of means, b less a, in standard deviations (root of the mean variance); NaN without spread.
+    """Return the difference of means, b minus a, in standard deviations (root of mean variance); NaN without spread.
 
     Source: Cohen 1969, "Statistical power analysis"; as in Austin 2009 for balance of covariates.
     """
@@ -196,10 +191,9 @@ class Classified:
     """A classifier two-sample test.
 
     Attributes:
-        auroc: probability that a row of b looks more like b than a row of a does, with an interval.
-        p: share of permutations whose own classifiers reach that.
-        scores: of each item, by a classifier that was not fitted on it, in standard deviations; higher is more like
-            b; shape (N,).
+        auroc: probability that a row of b scores higher than a row of a, with an interval.
+        p: permutation p value, with a classifier fitted for each permutation.
+        scores: out-of-fold scores of the items, in standard deviations; higher is more like b; shape (N,).
     """
 
     auroc: Interval
@@ -210,17 +204,17 @@ class Classified:
 def classifier_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int, folds: int = 5) -> Classified:
     """Test whether a linear classifier separates a from b on held-out items.
 
-    The classifier is the linear discriminant of the whitened vectors, cross-fitted in folds; the whitening knows no
-    side, and is shrunk so that few rows suffice. AUROC is taken inside folds, and every permutation is fitted again, so
-    p is exact. The interval is Wilson's with the items of the smaller sample as trials, since AUROC (1 - AUROC) /
-    min(n_a, n_b) bounds its variance.
+    The classifier is a linear discriminant on whitened vectors, cross-fitted in folds; whitening uses both samples,
+    with a shrunk covariance so that few rows suffice. AUROC is computed within folds, and the classifier is fitted
+    again for every permutation, so p is exact. The interval is Wilson's with the items of the smaller sample as trials,
+    since AUROC (1 - AUROC) / min(n_a, n_b) bounds the variance.
 
     Args:
-        vectors: of N items in an order that knows no side, shape (N, D).
-        counts: how often either sample holds each.
-        repeats: permutations.
+        vectors: of N items in an order independent of the samples, shape (N, D).
+        counts: counts of the items in both samples.
+        repeats: number of permutations.
         seed: of folds and permutations.
-        folds: parts, 2 <= folds <= N.
+        folds: 2 <= folds <= N.
 
     Source: Lopez-Paz & Oquab 2017, arXiv:1610.06545; the bound: van Dantzig 1951.
     """
@@ -246,7 +240,7 @@ def classifier_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int
 
 
 def whitened(vectors: NDArray) -> NDArray[np.float32]:
-    """Return centred vectors whitened by a covariance shrunk by ``SHRUNK`` towards a multiple of one; shape (N, D).
+    """Return centred vectors, whitened by a covariance shrunk towards a multiple of the identity; shape (N, D).
 
     Source: Friedman 1989, "Regularized discriminant analysis", eq. 18.
     """
@@ -273,10 +267,7 @@ def _held_scores(
 def _pairs_won(score: NDArray[np.float32], a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
     """Return the number of pairs of a and b in which b scores higher, ties counting half, shape (R,).
 
-    Args:
-        score: of M items in each of R permutations, shape (R, M).
-        a: their counts, shape (R, M).
-        b: the same.
+    Scores of M items in R permutations, shape (R, M), with their counts in a and b, shape (R, M) each.
     """
     order = np.argsort(score, axis=1)
     score, a, b = (
@@ -295,17 +286,18 @@ def _pairs_won(score: NDArray[np.float32], a: NDArray[np.int64], b: NDArray[np.i
 def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> TestResult:
     """Test for any difference of distributions: the squared maximum mean discrepancy, averaged over blocks of items.
 
-    The kernel is exp(-d^2 / (2 s^2)) with s^2 the median squared distance in the first block; it sees also what no
-    line divides. At most ``MOST_BLOCKS`` blocks of ``BLOCK`` items are drawn, and counts are dealt inside a block.
+    The kernel is exp(-d^2 / (2 s^2)), s^2 the median squared distance in the first block; it also detects non-linear
+    differences. At most ``MOST_BLOCKS`` random blocks of ``BLOCK`` items are used, and counts are permuted within a
+    block.
 
     Args:
         vectors: of N items, shape (N, D).
-        counts: how often either sample holds each.
-        repeats: permutations.
+        counts: counts of the items in both samples.
+        repeats: number of permutations.
         seed: of blocks and permutations.
 
     Returns:
-        The statistic less its expected value in ``value``, about 0 under the hypothesis; its p.
+        The statistic minus its expected value, about 0 under the hypothesis, and its p value.
 
     Source: Gretton et al. 2012 (JMLR 13); blocks: Zaremba et al. 2013, arXiv:1307.1954.
     """
@@ -332,7 +324,7 @@ def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Te
 
 
 def holm(p: NDArray) -> Floats:
-    """Return Holm-adjusted p values, shape (K,): all below alpha are real with probability 1 - alpha.
+    """Return Holm-adjusted p values, shape (K,): rejecting all below alpha has a family-wise error of at most alpha.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
 

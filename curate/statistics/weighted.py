@@ -1,7 +1,7 @@
 """Rank measures of a weighted sample, for a bootstrap without sorting again; selective prediction.
 
-A resample of N rows with repeats is a count for each row, and every measure here takes such counts and gives exactly
-what it would give on the rows written out. The order is found once; after that a resample costs one cumulative sum.
+A bootstrap sample is a count for each row. Every measure here takes counts and equals the measure on the repeated rows.
+Rows are sorted once; then a resample costs one cumulative sum.
 """
 
 from itertools import pairwise
@@ -17,10 +17,10 @@ class Drawn(NamedTuple):
     """A resample of N rows in the order of a score, with R runs of equal scores, for M predictions.
 
     Attributes:
-        rows: how often each row was drawn, shape (N,).
-        weight: sums of these over each run, shape (R,).
-        until: sums up to the end of each run, shape (R,).
-        true_runs: how often right rows of each run were drawn, shape (M, R); None where no scores are equal.
+        rows: count of each row, shape (N,).
+        weight: sum of the counts in each run, shape (R,).
+        until: cumulative sum to the end of each run, shape (R,).
+        true_runs: counts of the right rows in each run, shape (M, R); None without ties.
     """
 
     rows: Floats
@@ -30,7 +30,7 @@ class Drawn(NamedTuple):
 
 
 class RankOrder:
-    """One score, sorted once, most certain first.
+    """The order of one score, most certain first.
 
     Args:
         certainty: higher is more certain, shape (N,), without NaN.
@@ -55,15 +55,15 @@ class RankOrder:
         return np.ones(len(self.order), np.int64)
 
     def sort(self, rows: NDArray) -> Floats:
-        """Return M values of each row, shape (N, M), as M lines in this order, shape (M, N), float64."""
+        """Return values of rows (N, M) as M lines in the sorted order, shape (M, N), float64."""
         return np.ascontiguousarray(np.asarray(rows).T[:, self.order], np.float64)
 
     def _runs(self, values: Floats) -> Floats:
-        """Sum over each run of equal values."""
+        """Return the sum over each run of equal values."""
         return values if self._starts is None else np.add.reduceat(values, self._starts, axis=-1)
 
     def midranks(self, counts: NDArray) -> Floats:
-        """Return half-open ranks in row order; equal scores share the middle of their ranks."""
+        """Return midranks in row order: ties share the middle of their ranks."""
         weight = self._runs(counts[self.order].astype(np.float64))
         until = weight.cumsum()
         middle = until - weight / 2
@@ -75,14 +75,11 @@ class RankOrder:
         return out
 
     def auroc(self, counts: NDArray, targets: Floats) -> Floats:
-        """Return the AUROC of certainty against M targets.
+        """Return the AUROC of certainty against M targets, shape (M,); NaN for constant targets.
 
         Args:
-            counts: of each row, shape (N,), whole numbers >= 0.
+            counts: of each row, shape (N,), integers >= 0.
             targets: 0 or 1, shape (M, N), in this order (see ``sort``).
-
-        Returns:
-            Shape (M,); NaN where all targets are alike.
         """
         return self.auroc_and_aurc(counts, targets, None)[0]
 
@@ -90,7 +87,7 @@ class RankOrder:
         """Return the area under the risk-coverage curve of M predictions; lower is better.
 
         Args:
-            counts: of each row, shape (N,), whole numbers >= 0.
+            counts: of each row, shape (N,), integers >= 0.
             wrong: 0 or 1, shape (M, N), in this order.
             sums: ``harmonic_sums`` of at least the sum of counts.
         """
@@ -100,7 +97,7 @@ class RankOrder:
         """Return a resample in this order, for several measures of it.
 
         Args:
-            counts: of each row, shape (N,), whole numbers >= 0.
+            counts: of each row, shape (N,), integers >= 0.
             right: 0 or 1, shape (M, N), in this order.
         """
         rows = counts.take(self.order).astype(np.float64)
@@ -112,9 +109,8 @@ class RankOrder:
     ) -> tuple[Floats, Floats]:
         """Return AUROC and AURC of M predictions that are right (1) or wrong (0), in one pass.
 
-        ``drawn``, if known, is what ``drawn`` returns for these counts and predictions. An error at place p of n adds
-        1/k to every k >= p, thus (H(n) - H(p - 1)) / n in all, with H the harmonic numbers; within a run of equal
-        scores that is averaged over the places of the run.
+        ``drawn`` is the result of that method, if known. An error at rank p of n adds 1/k for every k >= p, so (H(n) -
+        H(p - 1)) / n in total, H being the harmonic numbers; it is averaged over ties.
         """
         rows, weight, until, true_runs = drawn or self.drawn(counts, right)
         total = until[-1]
@@ -147,7 +143,7 @@ class RankOrder:
             counts: of each row, shape (N,).
             right: 0 or 1, shape (M, N), in this order.
             coverage: shares, shape (K,), in (0, 1].
-            drawn: what ``drawn`` returns for these, if known.
+            drawn: result of ``drawn``, if known.
         """
         rows, weight, until, true_runs = drawn or self.drawn(counts, right)
         weight_kept = np.asarray(coverage, np.float64) * until[-1]
@@ -168,10 +164,10 @@ class RankOrder:
         Args:
             counts: of each row, shape (N,).
             right: 1 for true, 0 for false, shape (M, N), in this order.
-            rates: false-positive rates, shape (K,), in [0, 1]; within a run of equal scores both rates grow together.
+            rates: false-positive rates, shape (K,), in [0, 1]; interpolated linearly within ties.
 
         Returns:
-            In [0, 1]; NaN where all are alike. Of several true-positive rates at one false-positive rate the highest.
+            In [0, 1], the highest at each false-positive rate; NaN for constant targets.
         """
         drawn = counts[self.order].astype(np.float64)
         columns = []
@@ -189,8 +185,7 @@ class RankOrder:
 def weighted_sums(lines: NDArray, weights: NDArray) -> Floats:
     """Return the weighted sum of each line, shape (M,), of lines (M, N) and weights (N,).
 
-    Not by ``@``: a product of one long vector with few others gains nothing from the threads that a library starts
-    for it, and waits for them.
+    Without ``@``: for one long vector and few others, starting threads costs more than it gains.
     """
     return np.einsum("mn,n->m", lines, np.asarray(weights, np.float64))
 
@@ -215,9 +210,9 @@ def weighted_spearman(x: RankOrder, y: RankOrder, counts: NDArray) -> float:
 
 
 def aurc(certainty: NDArray, right: NDArray) -> float:
-    """Return the area under the risk-coverage curve: the mean over k of the error of the k most certain rows.
+    """Return the area under the risk-coverage curve: the mean over k of the error rate of the k most certain rows.
 
-    Lower is better; the area under the abstained-accuracy curve is one minus it.
+    Lower is better; one minus the area under the accuracy-coverage curve.
 
     Args:
         certainty: higher is more certain, shape (N,), without NaN.

@@ -1,1 +1,1 @@
-"""What train and cache share: from options to a recipe, from a source to a dataset."""
+"""Training commands: from options to a recipe, and from a source to a dataset."""

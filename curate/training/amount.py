@@ -1,4 +1,4 @@
-"""Defaults reduced to the number of images."""
+"""Adaptation of training defaults to the number of images."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,9 +17,9 @@ def fitted(
 
     Args:
         config: the recipe.
-        n: how many images there are, at least 2.
-        typed: ``batch_size``, None if not typed, and ``set_``, NAME=VALUE as typed; these stay as they are.
-        line: called with what changed.
+        n: number of images, at least 2.
+        typed: ``batch_size``, None if not typed, and ``set_``, NAME=VALUE as typed; these are not changed.
+        line: called with each change.
     """
     from trainers.methods.table import METHODS
 

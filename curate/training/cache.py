@@ -22,8 +22,8 @@ class CacheResult:
 
     Attributes:
         path: its folder.
-        epochs: in it.
-        images: in each.
+        epochs: number of epochs in it.
+        images: number of images per epoch.
         failures: status -> images that could not be read.
     """
 
@@ -33,7 +33,7 @@ class CacheResult:
     failures: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the result as plain JSON."""
         return {**asdict(self), "path": str(self.path)}
 
 
@@ -43,7 +43,7 @@ def run_cache(options: CacheOptions) -> CacheResult:
     A call that was stopped continues with the missing epochs when it is repeated; more ``epochs`` add to a cache.
 
     Raises:
-        InputError: for an option, image or place that cannot be used.
+        InputError: for an unusable option, image or output.
     """
     typed: dict[str, Any] = {**vars(options), "model": str(options.model)}
     sources = [str(source) for source in several(options.data)]
@@ -110,7 +110,7 @@ def _network_of(start: "Start") -> "ScoringModel":
 def _images(
     watched: "WatchedReaders", label: str, loss_column: str | None, white: int
 ) -> tuple[Any, dict[str, str | None]]:
-    """Return the images to write, and which of the user's columns they have."""
+    """Return the images to write, and which user columns they have."""
     from curate.training.dataset import class_column, losses_of, names_classes
     from trainers.extract import Images
 

@@ -1,4 +1,4 @@
-"""The course of a training run: one CSV row per epoch, probes on labelled images, and the best model so far."""
+"""Monitoring of a training run: one CSV row per epoch, probes on labelled images, and the best model so far."""
 
 import csv
 import hashlib
@@ -34,10 +34,10 @@ FEWEST = 3  # images of a probe
 
 @dataclass(frozen=True)
 class Probe:
-    """Labelled images that a model is measured on during training, without learning from them.
+    """Labelled images for measuring a model during training, not for training.
 
     Attributes:
-        pixels: as the model reads them, uint8, shape (N, 3, S, S).
+        pixels: model input, uint8, shape (N, 3, S, S).
         labels: int64, shape (N,).
         precision: of the backbone: fp32, bf16 or fp16.
         every: epochs between two measurements; the last epoch is always measured.
@@ -54,7 +54,7 @@ class Probe:
 
     @torch.inference_mode()
     def measure(self, model: ScoringModel) -> Row:
-        """Return how well the embedding and the first score of a model predict the labels.
+        """Return accuracies of the labels by the embedding and the first score of a model.
 
         Returns:
             ``knn``: accuracy of the vote of the 20 nearest other images, each weighing e^(cosine / 0.07);
@@ -91,11 +91,11 @@ class RunCourse:
     """Writes the course of one run to a folder; a resumed run keeps the rows of finished epochs.
 
     Args:
-        folder: made if it is missing.
-        run: what the run is made of, as plain JSON values.
-        schedule: what a run that goes on may change, and a new one may not.
-        probe: what is measured on labelled images, or None.
-        best: which model is kept on the way, or None.
+        folder: created if missing.
+        run: settings that identify the run, as plain JSON.
+        schedule: settings that may change when a run is resumed.
+        probe: labelled images, or None.
+        best: the best model to keep, or None.
 
     Raises:
         InputError: if the folder holds the course of another run, or cannot be written.
@@ -124,11 +124,7 @@ class RunCourse:
         return InputError(f"{self._folder} holds the course of another run; choose another folder with --course")
 
     def begin(self, step: int) -> None:
-        """Drop the rows after a step, whose epochs are repeated.
-
-        Raises:
-            InputError: if a run without a state would replace the rows of one with another schedule.
-        """
+        """Drop the rows after a step, since their epochs are repeated; InputError for a new run of another schedule."""
         if step == 0 and self._rows and _noted(self._folder / RUN).get("schedule") != self._run["schedule"]:
             raise self._refusal()
         with AtomicFile(self._folder / RUN, overwrite=True) as file:
@@ -174,7 +170,7 @@ class RunCourse:
 
 
 def is_begun(folder: Path, run: Mapping[str, Any], epochs: int) -> bool:
-    """Return whether a folder holds the course of this run, and not yet its last epoch."""
+    """Return whether a folder holds the unfinished course of this run."""
     if _noted(folder / RUN).get("digest") != _digest(run) or not (folder / FILE).exists():
         return False
     rows = read_course(folder)
@@ -186,7 +182,7 @@ def _digest(run: Mapping[str, Any]) -> str:
 
 
 def _noted(path: Path) -> dict[str, Any]:
-    """Return what a folder notes of its run; empty if it cannot be read."""
+    """Return the settings recorded in a folder; empty if unreadable."""
     try:
         noted = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -197,14 +193,14 @@ def _noted(path: Path) -> dict[str, Any]:
 def load_probe(
     table: Sequence[str], typed: Mapping[str, Any], model: ScoringModel, *, precision: str, line: Callable[[str], None]
 ) -> Probe:
-    """Return labelled images to measure on, decoded as the model reads them.
+    """Return labelled images for measuring, decoded as model input.
 
     Args:
         table: the source, as ``data`` of ``curate train``.
-        typed: its options, of which those that say how to read a source, ``label`` and ``every`` are read.
-        model: that is trained.
+        typed: options; those for reading a source, ``label`` and ``every`` are used.
+        model: the trained model.
         precision: of its backbone.
-        line: called with what was left out.
+        line: called with a text on excluded images.
 
     Raises:
         InputError: if there are too few images, or they have no labels.

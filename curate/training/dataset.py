@@ -34,8 +34,8 @@ def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
 
     Args:
         data: the sources.
-        typed: how to read them: ``key``, ``path_column``, ``image_column``, ``root``, ``label_from_folder`` and
-            ``limit``, each by its default where it is missing; others are passed over.
+        typed: options; ``key``, ``path_column``, ``image_column``, ``root``, ``label_from_folder`` and ``limit`` are
+            used, with defaults if missing.
     """
     from curate.manifest import SourceOptions, open_manifest
 
@@ -63,11 +63,7 @@ def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str
 
 
 def label_column(manifest: "Manifest", label: str, method: str) -> "pa.Array":
-    """Return the class of each image, shape (N,), as text or integers.
-
-    Raises:
-        InputError: if there is no such column, it does not hold classes, or nothing.
-    """
+    """Return the class of each image, shape (N,), as text or integers; InputError if there is no usable column."""
     if not names_classes(manifest, label):
         columns = name_list(manifest.schema.names, label)
         raise InputError(
@@ -86,23 +82,20 @@ def label_column(manifest: "Manifest", label: str, method: str) -> "pa.Array":
 
 
 def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
-    """``label_column`` as a list."""
+    """Return ``label_column`` as a list."""
     return label_column(manifest, label, method).to_pylist()
 
 
 def names_classes(manifest: "Manifest", label: str) -> bool:
-    """Return whether a source has this column of classes, or it is the folder of each key."""
+    """Return whether a source has this class column, or folder names as classes."""
     return label in manifest.schema.names or label == FOLDER
 
 
 def class_column(manifest: "Manifest", label: str) -> "pa.Array":
     """Return classes from a column or folders as text or integers, shape (N,), for training and caches.
 
-    Text and whole numbers stay. Truth values become the text "true" and "false". Whole numbers stored as floats, as a
-    column with gaps often is, become whole numbers again, and NaN becomes null.
-
-    Raises:
-        InputError: if the column holds anything else.
+    Booleans become the texts "true" and "false". Integers stored as floats, as in a column with missing values, become
+    integers, and NaN becomes null. Raises InputError for other types.
     """
     import pyarrow as pa
 
@@ -144,16 +137,7 @@ def _class_numbers(column: "pa.Array", label: str) -> "pa.Array":
 
 
 def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float | None]:
-    """Return the user's precomputed loss of each image.
-
-    Args:
-        manifest: of the images.
-        column: its name.
-        option: that named it, for messages.
-
-    Raises:
-        InputError: if there is no such column, or it does not hold numbers.
-    """
+    """Return the user's precomputed loss of each image; InputError, naming ``option``, if the column has no numbers."""
     import pyarrow as pa
 
     if column not in manifest.schema.names:
@@ -172,7 +156,7 @@ class Inputs:
     """The data of a training run.
 
     Attributes:
-        data: images in memory, images that are read while the run goes on, or a cache of features.
+        data: images in memory, a stream of images, or a cache of features.
         description: one line for display.
         digest: changes when the input does.
     """
@@ -188,12 +172,12 @@ class _Images:
 
     Attributes:
         manifest: of the source.
-        root: the folder that is the only source, or None.
+        root: the folder if it is the only source, or None.
         labels: of each image, or None.
         losses: of each image, or None.
         preprocessing: of the model.
-        marks: of images that are being decoded, or None.
-        white: the value that is white in 16-bit images.
+        marks: of images being decoded, or None.
+        white: white level of 16-bit images.
     """
 
     manifest: "Manifest"
@@ -254,21 +238,20 @@ def image_inputs(
     *,
     room: int | None = None,
 ) -> Inputs:
-    """Return the images of a source: in memory, with a report of those left out, or as a stream.
+    """Return the images of a source, in memory or as a stream.
 
-    With marks, in the folder of the run, images among which a process died are decoded each in its own one.
+    With marks, images of a group that killed a process are decoded in separate processes.
 
     Args:
         config: the recipe.
-        typed: every parameter of the command by name; without a ``stream`` images are held where they fit in memory.
+        typed: every option of the command; ``stream`` None keeps images in memory if they fit.
         preprocessing: of the model.
-        line: called with what the user should know.
-        marks: of images that are being decoded.
-        room: bytes of memory of the device, where it has other memory than this machine.
+        line: called with notes for the user.
+        marks: of images being decoded.
+        room: bytes of device memory, if separate.
 
     Raises:
-        InputError: if there are fewer than what was typed needs, which is reported before any is decoded, they lack
-            the labels or losses that the method reads, or the source went away while it was read.
+        InputError: for too few images (checked before decoding), missing labels or losses, or a source that disappears.
     """
     from trainers import ranks
     from trainers.data import lack_of_memory, require_batch, shared
@@ -302,11 +285,7 @@ def image_inputs(
 
 
 def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable[[str], None]) -> Inputs:
-    """Return a cache as training data, and print its facts.
-
-    Raises:
-        InputError: if it lacks the labels or losses that the method reads.
-    """
+    """Return a cache as training data, and report its facts; InputError if labels or losses are missing."""
     from trainers.methods.table import METHODS
 
     kind, columns = METHODS[config.method], cache.about["columns"]
@@ -329,7 +308,7 @@ def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable
 
 
 def say_failures(failures: dict[str, int], line: Callable[[str], None], after: str = "") -> None:
-    """Print how many images could not be read, and why."""
+    """Report how many images could not be read, and why."""
     if failures:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(failures.items()))
         line(f"left out {counted(sum(failures.values()), 'image')} that cannot be read: {kinds}{after}")

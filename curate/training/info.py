@@ -1,4 +1,4 @@
-"""`curate.info`: facts about any file or folder that curate reads or writes."""
+"""`curate.info`: facts on any file or folder that curate reads or writes."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from scoring.errors import InputError
 
 
 def run_info(options: InfoOptions) -> Description:
-    """Return the facts of a file: rows, columns, classes, model, settings, counts.
+    """Return the facts on a file: rows, columns, classes, model, settings, counts.
 
     Raises:
-        InputError: for anything else, or a file that is damaged.
+        InputError: for other or damaged files.
     """
     place = path_to_read(options.file)
     if isinstance(place, Path) and place.is_dir():  # in a store there are tables and receipts alone
@@ -38,11 +38,7 @@ def _cache(folder: Path) -> Description:
 
 
 def _rounds(path: Path, folder: Path, number: int | None) -> Description:
-    """Return the content of a folder of rounds, without its table.
-
-    Raises:
-        InputError: for one round of it.
-    """
+    """Return the facts on a folder of rounds, without its table; InputError for a path of a single round."""
     from curate.rounds.files.folder import BATCH, open_folder
 
     if number is not None:

@@ -27,8 +27,7 @@ def _n_started() -> int:
 def is_launcher(devices: int) -> bool:
     """Return whether this process starts others and was not started by one.
 
-    Raises:
-        InputError: for no number of devices, or another than ``torchrun`` started.
+    Raises InputError for an invalid number of devices, or one that differs from ``torchrun``'s.
     """
     started = _n_started()
     if not 1 <= devices <= MOST:
@@ -42,8 +41,8 @@ def launch(devices: int) -> None:
     """Run this command in several processes and wait for them; if one ends early, stop the others.
 
     Raises:
-        InputError: if a process ended before it could say why.
-        SystemExit: with the status of one that said why.
+        InputError: if a process ended without a message.
+        SystemExit: with the status of a process that reported its error.
     """
     import torch.distributed as dist
 
@@ -92,7 +91,7 @@ def _raise(status: int, who: str, is_first: bool) -> NoReturn:
 
 
 def _end(workers: list[subprocess.Popen[bytes]], patience: float) -> None:
-    """Stop the processes: the first has ``patience`` seconds, the others ``GRACE`` after it; a second Ctrl-C kills."""
+    """Stop the processes: the first after ``patience`` seconds, the others ``GRACE`` later, or on a second Ctrl-C."""
     alive = [worker for worker in workers if worker.poll() is None]
     for worker in alive:
         worker.terminate()

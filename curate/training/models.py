@@ -13,7 +13,7 @@ def run_models(options: ModelsOptions) -> dict[str, Any]:
     """Return the card of a model; without a name the cards of all shipped models, by name.
 
     Raises:
-        InputError: for a name that no model has, or a file whose contents do not match its digest.
+        InputError: for an unknown name, or a file that does not match its digest.
     """
     from scoring.checkpoint import find_checkpoint, read_checkpoint, shipped_models
 
@@ -30,12 +30,12 @@ class ConvertResult:
     """The result of converting a checkpoint.
 
     Attributes:
-        path: of it.
+        path: of the checkpoint.
         digest: of the model.
         size: side of its images in pixels.
-        head: name of the head that came along; None for weights of a backbone alone.
-        facts: what the file reports for the model.
-        metrics: measurements that the file reports.
+        head: name of the converted head; None for weights of a backbone alone.
+        facts: facts on the model in the file.
+        metrics: measures in the file.
     """
 
     path: Path
@@ -46,7 +46,7 @@ class ConvertResult:
     metrics: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the result as plain JSON."""
         return {"path": str(self.path), "digest": self.digest, **self.facts, **self.metrics}
 
 
@@ -54,7 +54,7 @@ def run_models_convert(options: ModelsConvertOptions) -> ConvertResult:
     """Convert published weights to a checkpoint without running code from them.
 
     Raises:
-        InputError: for a file that holds no such weights, or a place that refuses.
+        InputError: for a file without such weights, or an output that cannot be written.
     """
     from scoring.checkpoint import save_checkpoint
     from scoring.convert import HEAD, convert

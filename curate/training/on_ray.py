@@ -1,8 +1,8 @@
 """``curate train --engine ray``: the processes of a run on a Ray cluster, started by Ray Train.
 
-Ray Train finds room for the processes, opens their group and sets the variables that ``torchrun`` sets; in each,
-``curate.train`` runs as in any script of several processes. The state of the run stays in its folder, next to the
-model, so that it goes on with or without Ray; Ray's own checkpoints are not used.
+Ray Train schedules the processes, creates their group and sets the same variables as ``torchrun``; each process runs
+``curate.train``. The state of the run is in its folder, next to the model, so that it can be resumed with or without
+Ray; Ray's checkpoints are not used.
 """
 
 import os
@@ -36,11 +36,11 @@ def train_on_ray(request: TrainOptions, address: str | None, n: int) -> TrainRes
 
     Args:
         request: as for ``run_train``; its ``report`` and ``announce`` are called here.
-        address: of the cluster; None for a Ray of this machine that ends with the run.
-        n: processes; each has a GPU, but with ``device="cpu"`` and on clusters without any.
+        address: of the cluster; None to start Ray on this machine for the run.
+        n: number of processes; each has a GPU, except with ``device="cpu"`` and on clusters without GPUs.
 
     Raises:
-        InputError: if Ray is missing, the cluster has too little room, a process is lost, or as ``run_train`` does.
+        InputError: if Ray is missing, the cluster has too few resources, a process is lost, or as ``run_train`` does.
     """
     if "RANK" in os.environ:
         raise InputError("torchrun started this process, and --engine ray starts its own; leave one of the two out")
@@ -54,11 +54,7 @@ def train_on_ray(request: TrainOptions, address: str | None, n: int) -> TrainRes
 
 
 def _share(nodes: list[dict[str, float]], cluster: Cluster, device: str, n: int) -> Share:
-    """Return the resources of each process: as many cores as n processes have room for.
-
-    Raises:
-        InputError: if there is no room for them.
-    """
+    """Return the resources of each of n processes, with as many cores as available; InputError if there are too few."""
     has_gpus = any(node.get("GPU", 0) for node in nodes)
     needed = replace(cluster, num_gpus=1) if device == "cuda" or (device == "auto" and has_gpus) else cluster
     most = max(1, int(sum(node.get("CPU", 0) for node in nodes)) // max(1, n))
@@ -76,8 +72,8 @@ def _share(nodes: list[dict[str, float]], cluster: Cluster, device: str, n: int)
 def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path) -> TrainResult:
     """Train, return the first process's result, and forward its messages.
 
-    Ray Train runs in a task of the cluster. This process never waits within Ray, which would swallow the signals that
-    end a command, and crash where a thread of it waits when the connection ends.
+    Ray Train runs in a task of the cluster. This process never blocks inside Ray, which would swallow signals, and
+    crash if a thread is waiting when the connection ends.
     """
     from ray.util.queue import Queue
 
@@ -133,8 +129,7 @@ def _fit(
 ) -> None:
     """Run a function in n processes through Ray Train, inside a process of the cluster.
 
-    Raises:
-        InputError: what one of them said, or that it was lost; another error is a bug's.
+    Raises the InputError of a process, or one on a lost process; other errors are bugs.
     """
     os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", f"{START_WITHIN:g}")
     try:
@@ -167,11 +162,9 @@ def _fit(
 
 
 def _first_cause(failures: Mapping[int, BaseException], n: int) -> InputError | None:
-    """Return the error of one of n processes; else that one was lost; None for a bug.
+    """Return the InputError of one of n processes, else an error on a lost process; None for a bug.
 
-    Args:
-        failures: by number of the process; of an error that several meet, one says so.
-        n: processes.
+    ``failures`` is by index of the process; if several processes have the same error, one reports it.
     """
     from ray.exceptions import RayError
 
@@ -186,7 +179,7 @@ def _first_cause(failures: Mapping[int, BaseException], n: int) -> InputError | 
 
 
 def _why(error: BaseException) -> str:
-    """Return the reason for a loss in Ray: the last line of a forwarded error."""
+    """Return the reason of a loss in Ray: the last line of a forwarded error."""
     why = reason(error)
     return why if why in REASONS.values() else str(error).strip().splitlines()[-1][:160]
 

@@ -21,7 +21,7 @@ def _means(meaning: str) -> Any:
 
 @dataclass(frozen=True)
 class ViewSettings:
-    """How views are drawn; None for the method's default."""
+    """Augmentation of views; None for the method's default."""
 
     scale: float | None = _means("least share of the area in a standard view")
     jitter: float | None = _means("probability of colour jitter on a view")
@@ -39,7 +39,7 @@ class ViewSettings:
 
 @dataclass(frozen=True)
 class SharedSettings(ViewSettings):
-    """The settings of ``--set`` common to every method; None is the method's default."""
+    """The settings of ``--set`` common to all methods; None is the method's default."""
 
     optimizer: str | None = _means("sgd, adamw or lars")
     schedule: str | None = _means(
@@ -66,13 +66,13 @@ def recipe_of(
     """Return the recipe for the options of `curate train`.
 
     Args:
-        typed: every parameter of the command by name.
-        start: where the run begins; it decides the size of the views where none was typed.
-        cache: where features come from, or None for images; a cache has its views already.
+        typed: every option of the command.
+        start: the initial model; it determines the size of the views if not typed.
+        cache: the cache of features, or None for images.
         precision: fp32, bf16 or fp16.
 
     Raises:
-        InputError: for a value out of range, or an option that the method, or a cache, does not read.
+        InputError: for a value out of range, or an option that the method or the cache does not use.
     """
     frozen = typed["freeze"] or cache is not None
     freeze = "trunk" if frozen else "batchnorm" if typed["freeze_batchnorm"] else "nothing"
@@ -92,11 +92,7 @@ def recipe_of(
 
 
 def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
-    """Return the typed options, completed with the values of the named ``recipe``.
-
-    Raises:
-        InputError: if the method has no such recipe, or a cache, which has its views and its network, gets one.
-    """
+    """Return typed options completed by the named ``recipe``; InputError if the method has none, or with a cache."""
     if typed["recipe"] is None:
         return typed
     if typed["cached"] is not None:
@@ -116,10 +112,9 @@ def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_settings(settings: Mapping[str, object] | None) -> tuple[dict[str, Any], dict[str, object]]:
-    """Return the shared settings by name, None if not set, and the method's own settings.
+    """Return the shared settings by name, None if not set, and the method's settings.
 
-    Raises:
-        InputError: for a value of another type, or the name of an option.
+    Raises InputError for a value of another type, or the name of an option.
     """
     if name := next((name for name in settings or {} if name in OPTIONS), None):
         raise InputError(f"{name} is an option and no setting; pass it as --{name.replace('_', '-')}")
@@ -169,9 +164,9 @@ def recipe(method: str, typed: Mapping[str, Any], settings: Mapping[str, object]
     """Return the recipe of a method.
 
     Args:
-        method: a name out of the table of methods.
-        typed: option -> value; None where it was not typed, and the method's own default holds.
-        settings: of the method's own, name -> value, or its text as typed.
+        method: name of the method.
+        typed: option -> value; None for the method's default.
+        settings: settings of the method, name -> value, or its text as typed.
 
     Raises:
         InputError: for an unknown method or setting, or a value out of range.
@@ -192,12 +187,12 @@ def recipe(method: str, typed: Mapping[str, Any], settings: Mapping[str, object]
 
 
 def augmentation(default: "Augmentation", typed: Mapping[str, Any]) -> "Augmentation":
-    """Return how views are drawn: typed settings over the method's.
+    """Return the augmentation: typed settings, with the method's for the others.
 
     Args:
         default: of the method.
-        typed: ``scale`` (least share of the area), ``blur_sigma`` (most) and others of ``AUGMENTATION``; other
-            names, and None, are passed over.
+        typed: ``scale`` (minimal share of the area), ``blur_sigma`` (maximum) and other names of ``AUGMENTATION``;
+            other names, and None, are ignored.
     """
     changes = {name: value for name, value in typed.items() if name in AUGMENTATION and value is not None}
     if "scale" in changes:

@@ -26,11 +26,11 @@ AT_ONCE = 2  # windows: while images of one are used, the next one is read
 def stream_readers(manifest: Manifest, windows: Iterable[Tensor]) -> Iterator[Reader]:
     """Yield a reader of each row, window by window, prefetching from stores and servers.
 
-    Images inside a table are read a window at a time, in the order of the table, while the window before is used.
+    Images inside a table are read a window ahead, in the order of the table.
 
     Args:
         manifest: the rows.
-        windows: rows in the order of use, as many at a time as are mixed with one another.
+        windows: rows in the order of use, one shuffle window at a time.
     """
     return ahead(_readers(manifest, windows), manifest.connections)
 
@@ -53,7 +53,7 @@ def _emptied(readers: list[Reader]) -> Iterator[Reader]:
 
 
 def _window(manifest: Manifest, rows: np.ndarray) -> list[Reader]:
-    """Return a reader of each of some rows, in order; bytes in shared memory are copied."""
+    """Return readers of the given rows, in order; bytes in shared memory are copied."""
     order = np.argsort(rows)
     readers: list[Reader | None] = [None] * len(rows)
     held = _HeldBytes()
@@ -63,7 +63,7 @@ def _window(manifest: Manifest, rows: np.ndarray) -> list[Reader]:
 
 
 class _HeldBytes:
-    """Encoded images: some in memory, the rest in an unnamed file."""
+    """A buffer of encoded images: some in memory, the rest in an unnamed file."""
 
     def __init__(self) -> None:
         self._n_bytes = 0

@@ -1,4 +1,4 @@
-"""`curate.train`: fit a model that `curate.score` can use."""
+"""`curate.train`: training of a model for `curate.score`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -31,11 +31,11 @@ class TrainResult:
     """The result of training a checkpoint.
 
     Attributes:
-        path: of it.
+        path: of the checkpoint.
         model: its digest.
-        method: that trained it.
-        images: that it was trained on.
-        metrics: measured at the end, by name.
+        method: the training method.
+        images: number of training images.
+        metrics: final measures by name.
     """
 
     path: Path
@@ -45,19 +45,18 @@ class TrainResult:
     metrics: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the result as plain JSON."""
         return {**asdict(self), "path": str(self.path)}
 
 
 def run_train(options: TrainOptions) -> TrainResult:
     """Train a model, or a head on a backbone, and write the checkpoint.
 
-    A call that was stopped continues when it is repeated: Ctrl-C saves the state, and a killed call has one of at most
-    a minute before. In a script that ``torchrun`` starts, all its processes train one model, and the first one writes
-    it.
+    A stopped call continues when it is repeated: Ctrl-C saves the state, and a killed call loses at most a minute. In a
+    script started by ``torchrun``, all processes train one model, and the first one writes it.
 
     Raises:
-        InputError: for an option, image or place that cannot be used.
+        InputError: for an unusable option, image or output.
     """
     typed: dict[str, Any] = dict(vars(options))
     from trainers import ranks
@@ -97,7 +96,7 @@ def _train(typed: dict[str, Any]) -> TrainResult:
 
 
 def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> TrainResult:
-    """Train as requested, and write the checkpoint; the first process holds the folder's lock."""
+    """Train and write the checkpoint; the first process holds the folder's lock."""
     from curate.training.amount import fitted
     from curate.training.dataset import say_failures
     from scoring.marks import Marks
@@ -168,7 +167,7 @@ def _inputs(
     *,
     room: int | None,
 ) -> "Inputs":
-    """Return the data of a run: a cache, or images, streamed if they were before or do not fit into ``room`` bytes."""
+    """Return the data of a run: a cache, or images, streamed if they were before or exceed ``room`` bytes."""
     from curate.training.dataset import cached_inputs, image_inputs
     from trainers.state import kept_identity
 
@@ -180,7 +179,7 @@ def _inputs(
 
 
 def _check_course(typed: dict[str, Any]) -> None:
-    """Raise ``InputError`` unless the options of the monitors fit one another."""
+    """Raise ``InputError`` for inconsistent options on monitoring."""
     from curate.training.course import MEASURES
 
     folder, measure = typed["course"], typed["save_best"]
@@ -213,7 +212,7 @@ def _course(
     origin: Mapping[str, Any],
     made_of: Mapping[str, Any],
 ) -> "RunCourse | None":
-    """Return the monitors of the run, or None where none was requested."""
+    """Return the monitoring of the run, or None if not requested."""
     from curate.training.course import Best, RunCourse, is_begun
     from scoring.atomic import refuse_existing
     from scoring.checkpoint import save_checkpoint
@@ -238,7 +237,7 @@ def _course(
 
 
 def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:
-    """Warn before the start of settings that make a run slow or useless."""
+    """Warn, before the start, of settings that make a run slow or useless."""
     if slow:
         line("training on the CPU: this is slow; small images, a small backbone and --backbone CHECKPOINT help")
     if start.model is None and config.freeze == "trunk":
@@ -248,7 +247,7 @@ def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line)
 def _made_of(
     config: "TrainConfig", inputs: "Inputs", start: "Start", typed: dict[str, Any], *, cache: bool
 ) -> dict[str, Any]:
-    """Return the data and the start of a trained model, for its card."""
+    """Return the data and the initial model of a trained model, for its card."""
     of_cache = {"cache": inputs.digest} if cache else {}
     of_name = {} if typed["recipe"] is None else {"recipe_name": typed["recipe"]}
     return {
@@ -288,7 +287,7 @@ def _save(
 
 
 def _start(typed: dict[str, Any]) -> "tuple[CachedFeatures | None, Start]":
-    """Return the cache, if any, and the start of the run: for a cache, the model it was built with."""
+    """Return the cache, if any, and the initial model: with a cache, the model that it was made with."""
     from scoring.backbones import parse_backbone_options
     from trainers.cache import open_cache
     from trainers.start import find_start, start_of
@@ -303,7 +302,7 @@ def _start(typed: dict[str, Any]) -> "tuple[CachedFeatures | None, Start]":
 
 
 def check_out(out: Path, overwrite: bool) -> None:
-    """Raise ``InputError`` unless a checkpoint can be written there."""
+    """Raise ``InputError`` unless a checkpoint can be written to the path."""
     from scoring.atomic import refuse_existing, require_folder
 
     refuse_existing(out, overwrite=overwrite)
@@ -313,14 +312,14 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def exact_parts(config: "TrainConfig", model: "ScoringModel") -> list[str]:
-    """Return the prefixes of weights stored without loss, because they must not change."""
+    """Return the prefixes of weights stored without rounding, because they must not change."""
     if config.freeze != "trunk":
         return []
     return ["backbone.", *(f"heads.{name}." for name in model.heads if name != config.method)]
 
 
 def _say_views(config: "TrainConfig", model: "ScoringModel", method: "Method[Any]", line: Line) -> None:
-    """Warn of views that cost more than needed, and of a network that ends in a 1 x 1 map."""
+    """Warn of views that cost more than needed, and of a network with a last map of 1 x 1."""
     from trainers.build import small_map
 
     if method.n_small and method.small_size > config.size:
@@ -333,7 +332,7 @@ def _say_views(config: "TrainConfig", model: "ScoringModel", method: "Method[Any
 
 
 def _say_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", line: Line) -> None:
-    """Report which heads of the start are kept and which are not."""
+    """Report which heads of the initial model are kept."""
     before = [] if start.model is None else list(start.model.spec.heads)
     kept = [name for name in before if name in model.heads and name != config.method]
     if kept:

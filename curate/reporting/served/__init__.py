@@ -1,1 +1,1 @@
-"""A report served from the table: pages and thumbnails on demand, over HTTP on this machine."""
+"""A report served from the table: pages and thumbnails on demand, by a local HTTP server."""

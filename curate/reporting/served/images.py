@@ -33,9 +33,9 @@ class RowImage:
     """The image shown for a row.
 
     Attributes:
-        data: encoded.
+        data: the encoded image.
         type: its media type.
-        problem: why it is no image of the row but one that says so; empty where it is.
+        problem: the error that the image states instead; empty if it is the row's image.
     """
 
     data: bytes
@@ -47,8 +47,8 @@ class RowImages:
     """Provides images of rows of a table; thread-safe.
 
     Args:
-        table: with ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
-        source: what was scored; its keys are held as hashes, 16 bytes a row.
+        table: with ``key``, and ``uri`` unless a source is given; with ``sha256`` changed images are detected.
+        source: the scored source; its keys are stored as hashes, 16 bytes per row.
 
     Raises:
         InputError: if the source cannot be opened.

@@ -1,4 +1,4 @@
-"""Rows of a table found by sorting and filtering, with few columns in memory at a time."""
+"""Sorting and filtering of the rows of a table, with few columns in memory at a time."""
 
 import threading
 from dataclasses import replace
@@ -30,7 +30,7 @@ class Index:
     """Answers queries for rows of a table; thread-safe.
 
     Args:
-        facts: of the table.
+        facts: on the table.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -52,7 +52,7 @@ class Index:
         return list(self._galleries)
 
     def rows(self, query: Query) -> tuple[int, NDArray[np.int64]]:
-        """Return how many rows match a query, and the row numbers on its page."""
+        """Return the number of rows that match a query, and the row indices of its page."""
         with self._lock:
             matching = self._answers(replace(query, offset=0, limit=0))  # the same for every page
         return len(matching), np.asarray(matching[query.offset : query.offset + query.limit], np.int64)
@@ -96,7 +96,7 @@ class Index:
         return ordered["row"].to_numpy()
 
     def _keep(self, query: Query) -> NDArray[np.bool_] | None:
-        """Return which rows pass all filters; None without filters."""
+        """Return a mask of the rows that pass all filters; None without filters."""
         dataset = self.facts.dataset
         parts = [self._between(*bounds) for bounds in query.bounds]
         if query.search:
@@ -115,7 +115,7 @@ class Index:
         return (values >= low) & (values <= high)
 
     def _read_numbers(self, name: str) -> NDArray[Any]:
-        """Read a number column as float64, NaN if not finite."""
+        """Read a numeric column as float64, NaN if not finite."""
         column = self.columns[name].column
         numbers = read_rows(self.facts.dataset.table, Needs(exact=(column,), keys=False)).exact[column]
         values = numbers.values if numbers.values.dtype == np.float32 else numbers.values.astype(np.float64)

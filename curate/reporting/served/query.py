@@ -1,4 +1,4 @@
-"""The request of a browser, parsed from a query string; anything invalid is refused with one sentence."""
+"""Parsing of a browser's query string; anything invalid is refused with one sentence."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MIN, MAX = "min.", "max."
 
 
 class BadQuery(ValueError):
-    """A query that cannot be answered; one sentence."""
+    """A query that cannot be answered; the text is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,15 @@ class Query:
 
     Attributes:
         sort: column; None for the order of the table.
-        descending: the other way around.
-        of_class: of this class alone.
-        search: text that the key holds, whatever its case.
-        bounds: column -> least and most value, both included.
-        decision: with this decision alone.
-        gallery: of this gallery alone, in its order unless sorted.
-        numbers: these rows alone, in this order unless sorted.
-        offset: rows to pass over.
-        limit: rows to answer with.
+        descending: reverse the order.
+        of_class: only rows of this class.
+        search: text in the key, case-insensitive.
+        bounds: column -> lowest and highest value, inclusive.
+        decision: only rows with this decision.
+        gallery: only rows of this gallery, in its order unless sorted.
+        numbers: only these row indices, in this order unless sorted.
+        offset: number of rows to skip.
+        limit: maximal number of rows.
     """
 
     sort: str | None = None
@@ -49,17 +49,14 @@ class Query:
 def read_query(
     text: str, n_rows: int, *, sortable: Collection[str], numbers: Collection[str], galleries: Collection[str]
 ) -> Query:
-    """Parse a query string.
+    """Parse a query string; BadQuery for an unknown or repeated name, or an invalid value.
 
     Args:
-        text: behind the question mark.
+        text: the text after the question mark.
         n_rows: of the table.
-        sortable: names of columns.
-        numbers: names of columns of numbers.
-        galleries: that there are.
-
-    Raises:
-        BadQuery: for a name that is unknown or comes twice, or a value that cannot be read.
+        sortable: names of sortable columns.
+        numbers: names of numeric columns.
+        galleries: ids of the galleries.
     """
     try:
         pairs = parse_qsl(

@@ -1,4 +1,4 @@
-"""The HTTP server of a page: loopback only, behind an unguessable token."""
+"""The HTTP server of a page: on the loopback interface only, with a secret token in the path."""
 
 import hmac
 import json
@@ -36,8 +36,8 @@ class Site(Protocol):
 
     Attributes:
         token: the first part of every path.
-        start: the path of the page that is opened first.
-        notes: what a reader has to know of what is not shown.
+        start: the path of the first page.
+        notes: remarks on content that is not shown.
     """
 
     token: str
@@ -45,10 +45,10 @@ class Site(Protocol):
     notes: list[str]
 
     def answer(self, path: str, query: str) -> Answer:
-        """Return status, type and content for a path behind the token."""
+        """Return status, type and content for the path after the token."""
 
     def change(self, path: str, body: bytes) -> Answer:
-        """Return the same for a POST."""
+        """Return the same for a POST request."""
 
 
 @dataclass
@@ -58,9 +58,9 @@ class TableSite:
     Attributes:
         index: of the table.
         images: of its rows.
-        page: as served.
-        state: of the table's files when it was read.
-        notes: what a reader has to know of what is not shown.
+        page: the HTML page.
+        state: state of the table's files when read.
+        notes: remarks on content that is not shown.
     """
 
     index: Index
@@ -107,10 +107,10 @@ class Server(ThreadingHTTPServer):
     """Serves a site on the loopback interface; the port is open before the site is ready.
 
     Args:
-        port: 0 for any that is free.
+        port: 0 for any free port.
 
     Attributes:
-        site: what is served.
+        site: the served content.
 
     Raises:
         InputError: if the port is taken or not allowed.
@@ -141,14 +141,14 @@ class Server(ThreadingHTTPServer):
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a free thread, or close the connection."""
+        """Handle the request in a free thread, or close the connection."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, then let another connection in."""
+        """Handle the request, then free its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(*(self._refused() or self._sent()))
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse every other method without reading its body."""
+        """Return a handler that refuses any other method without reading the body."""
         if name.startswith("do_"):
             return self._refuse_method
         raise AttributeError(name)
@@ -186,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.METHOD_NOT_ALLOWED, JSON, problem("only GET and POST"), {"Allow": "GET, POST"})
 
     def _refused(self) -> Answer | None:
-        """Return the refusal of a request without the token; None for the page itself."""
+        """Return the error for a request without the token; None for valid requests."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
             return HTTPStatus.FORBIDDEN, JSON, problem("this server only answers on 127.0.0.1")
         if len(self.path) > MOST_PATH:

@@ -1,1 +1,1 @@
-"""The files in a folder of rounds, each with a digest that reveals changes."""
+"""The files in a folder of rounds, each with a digest that detects changes."""

@@ -1,4 +1,4 @@
-"""A folder of rounds: its files, a lock for one process at a time, and the check that nothing was changed."""
+"""A folder of rounds: its files, its lock for one process at a time, and the check for changes."""
 
 import re
 import shutil
@@ -38,13 +38,13 @@ class RoundState:
     """The content of `state.json`.
 
     Attributes:
-        number: of the round.
+        number: number of the round.
         files: name -> digest of the files of the round.
-        labels: name -> digest of every import before it.
-        model: accuracy of the model of the labels before it; None before there were any.
-        lift: of the strategy over random labels before it; None where that was not measured.
-        parent: digest of what was written before it.
-        curate: version that drew it.
+        labels: name -> digest of every earlier import.
+        model: accuracy of the model fitted on earlier labels; None without labels.
+        lift: of the strategy over random labels; None if not measured.
+        parent: digest of the previous record.
+        curate: version that wrote it.
     """
 
     number: int
@@ -57,7 +57,7 @@ class RoundState:
 
     @property
     def look(self) -> int:
-        """The imports that its model was fitted on."""
+        """Number of imports that its model was fitted on."""
         return len(self.labels)
 
 
@@ -67,8 +67,8 @@ class Round:
 
     Attributes:
         number: from 1.
-        folder: where its files lie.
-        state: what is read of `state.json`.
+        folder: folder of its files.
+        state: content of `state.json`.
     """
 
     number: int
@@ -103,8 +103,7 @@ class Round:
 def read_batch(folder: Path) -> pa.Table:
     """Return the batch of a round: `key`, `uri`, `rank`, `arm`, `pick`, `gain`, `predicted`, `probability` and parts.
 
-    Raises:
-        InputError: if it is missing, or no batch.
+    Raises InputError if it is missing or malformed.
     """
     path = folder / BATCH
     if not path.is_file():
@@ -119,7 +118,7 @@ def label_paths(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of rounds as it was when opened."""
+    """A folder of rounds in its state when opened."""
 
     path: Path
     settings: RoundSettings
@@ -160,7 +159,7 @@ class Folder:
         return open_table(self.path / HOLDOUT, require=["key", "label"]).read()
 
     def of_round(self, number: int) -> Path:
-        """Return the paths of the files of a round."""
+        """Return the path of the folder of a round."""
         return self.path / ROUNDS / f"{number:04}"
 
     def name(self, path: Path) -> str:
@@ -203,11 +202,7 @@ class Folder:
         return findings
 
     def check(self) -> None:
-        """Raise if any file of the folder changed since it was written.
-
-        Raises:
-            InputError: naming the first file that changed, and how many did.
-        """
+        """Raise InputError, with the number of changes and the first one, if any file changed since it was written."""
         findings = self.changed()
         if findings:
             more = f" ({len(findings):,} such findings)" if len(findings) > 1 else ""
@@ -215,11 +210,7 @@ class Folder:
 
 
 def open_folder(path: str | Path) -> Folder:
-    """Open a folder of rounds and check its small files for changes.
-
-    Raises:
-        InputError: if it is no such folder, or a round is missing, damaged or changed.
-    """
+    """Open a folder of rounds and check its small files; InputError if a round is missing, damaged or changed."""
     path = Path(path)
     if not (path / CONFIG).is_file():
         raise InputError(f"expected a folder that `curate round init` made, and {path} has no {CONFIG}; make one first")
@@ -235,11 +226,7 @@ def open_folder(path: str | Path) -> Folder:
 
 
 def open_round(folder: Path, number: int) -> Round:
-    """Open one round and read its state.
-
-    Raises:
-        InputError: if the state is missing, damaged, changed or of another round.
-    """
+    """Open a round and read its state; InputError if it is missing, damaged, changed or of another round."""
     written = read_sealed(folder / STATE, "round")
     parts = {**written, "model": written.get("model") or None}  # {} before there were labels
     state = from_json(RoundState, parts, what=str(folder / STATE), ignored=written)
@@ -249,13 +236,13 @@ def open_round(folder: Path, number: int) -> Round:
 
 
 def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:
-    """Return the folder of rounds for a path, and the number of the round if the path names one.
+    """Return the folder of rounds for a path, and the number of the round if the path refers to one.
 
     Args:
         path: of a folder of rounds, of one round in it, or of the state of one.
 
     Returns:
-        the folder, and a number or None for all rounds; None where the path means something else.
+        the folder, and a number or None for all rounds; None if the path is something else.
     """
     path = Path(path)
     if (path / CONFIG).is_file():
@@ -283,10 +270,10 @@ def _round_folders(path: Path) -> list[Path]:
 
 @contextmanager
 def held(path: str | Path) -> Iterator[Folder]:
-    """Lock and open a folder of rounds against other writers; leftovers of a killed process are removed.
+    """Lock and open a folder of rounds; leftovers of a killed process are removed.
 
     Raises:
-        InputError: as `open_folder`; if another process holds it, or anything in it was changed.
+        InputError: as `open_folder`; or if another process holds it, or any file was changed.
     """
     path = Path(path)
     if not (path / CONFIG).is_file():
@@ -299,7 +286,7 @@ def held(path: str | Path) -> Iterator[Folder]:
 
 
 def sweep(path: Path) -> None:
-    """Remove unfinished rounds and files; only the process that holds the lock may."""
+    """Remove unfinished rounds and files; call it only while holding the lock."""
     for folder in (path, *_round_folders(path)):
         for leftover in folder.glob(".*.tmp.*"):
             if _TEMPORARY.fullmatch(leftover.name) and leftover.is_file() and not leftover.is_symlink():
@@ -313,11 +300,7 @@ def sweep(path: Path) -> None:
 
 @contextmanager
 def new_round(folder: Folder, number: int) -> Iterator[Path]:
-    """Yield an empty folder that becomes a round on success and is removed on failure.
-
-    Raises:
-        InputError: if the place refuses.
-    """
+    """Yield an empty folder that becomes a round on success and is removed on failure; InputError if not writable."""
     final = folder.of_round(number)
     with place_errors(final):
         final.parent.mkdir(exist_ok=True)

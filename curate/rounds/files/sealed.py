@@ -1,4 +1,4 @@
-"""Files of rounds that reveal changes: small JSON files with a digest, and imported labels, written once."""
+"""Files of rounds that detect changes: small JSON files with a digest, and imported labels, written once."""
 
 import hashlib
 import json
@@ -24,22 +24,14 @@ class ChangedError(InputError):
 
 
 def digest_of(value: dict[str, Any]) -> str:
-    """Return the SHA-256 of a JSON object without its digest field, in any order of its names."""
+    """Return the SHA-256 of a JSON object without its digest field, independent of the order of names."""
     rest = {name: entry for name, entry in value.items() if name != DIGEST}
     text = json.dumps(rest, sort_keys=True, ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_sealed(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON object with its digest, atomically; existing files are not replaced.
-
-    Args:
-        path: not there yet.
-        value: plain JSON without NaN or infinity.
-
-    Raises:
-        InputError: if the place refuses, or something is there.
-    """
+    """Write a JSON object, without NaN or infinity, with its digest, atomically; InputError if the path exists."""
     sealed = {**value, DIGEST: digest_of(value)}
     with AtomicFile(path) as file:
         file.write((json.dumps(sealed, indent=1, ensure_ascii=True, allow_nan=False) + "\n").encode())
@@ -50,10 +42,10 @@ def read_sealed(path: Path, kind: str) -> dict[str, Any]:
 
     Args:
         path: the file.
-        kind: what its name ``kind`` has to say.
+        kind: required value of its field ``kind``.
 
     Raises:
-        InputError: if it is missing, too large, no JSON, of another kind, or changed since it was written.
+        InputError: if it is missing, too large, not JSON, of another kind, or changed since it was written.
     """
     try:
         with path.open("rb") as file:
@@ -86,10 +78,10 @@ class LabelFile:
     """An import.
 
     Attributes:
-        path: where it lies.
-        votes: in the order of the file that was imported.
-        source: its name, sha256 and format.
-        parent: digest of the state, or of the import, before it.
+        path: of the file.
+        votes: in the order of the imported file.
+        source: name, sha256 and format of the imported file.
+        parent: digest of the previous state or import.
         content: digest of the votes, the source and the parent.
     """
 
@@ -101,23 +93,20 @@ class LabelFile:
 
 
 def content_of(votes: Sequence[Vote], source: dict[str, Any], parent: str) -> str:
-    """Return a digest of votes, their source, and the record before them."""
+    """Return a digest of votes, their source, and the previous record."""
     rows = [[vote.key, vote.label, vote.annotator, vote.labelled_at] for vote in votes]
     text = json.dumps([rows, source, parent], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_labels(path: Path, votes: Sequence[Vote], source: dict[str, Any], parent: str) -> LabelFile:
-    """Write the votes of an import atomically.
+    """Write the votes of an import atomically; InputError if the path exists or is not writable.
 
     Args:
-        path: not there yet.
-        votes: all labels that came back.
-        source: plain JSON: name, sha256, format and problems of the file that was imported.
-        parent: digest of what was before.
-
-    Raises:
-        InputError: if something is there, or the place refuses.
+        path: of the new file.
+        votes: all returned labels.
+        source: plain JSON: name, sha256, format and problems of the imported file.
+        parent: digest of the previous record.
     """
     content = content_of(votes, source, parent)
     rows = [(vote.key, vote.label, vote.annotator, vote.labelled_at) for vote in votes]
@@ -129,11 +118,7 @@ def write_labels(path: Path, votes: Sequence[Vote], source: dict[str, Any], pare
 
 
 def read_label_file(path: Path) -> LabelFile:
-    """Read an import back.
-
-    Raises:
-        InputError: if the file is damaged, or changed since it was written.
-    """
+    """Read an import; InputError if the file is damaged, or changed since it was written."""
     table = open_table(path)
     if table.schema != SCHEMA or table.metadata.get("kind") != KIND:
         raise ChangedError(f"{path} is not a label file of curate round; restore it from a backup")

@@ -21,14 +21,14 @@ SKIP = "skip"  # a label that says: not this image
 
 @dataclass(frozen=True)
 class Guard:
-    """A filter that keeps bad images away from a strategy.
+    """Use of image quality in a strategy, against bad images.
 
     Attributes:
         score: column that a strategy uses, with or without ``max:`` or ``min:``.
-        quality: the same of the column that says how good an image is.
-        gate: share of the rows of the least quality that are left out, in [0, 1).
-        discount: whether quality lowers ranks and weights.
-        noise_guard: whether the usual gate is set.
+        quality: column of image quality, with or without ``max:`` or ``min:``.
+        gate: share of rows with the lowest quality to exclude, in [0, 1).
+        discount: whether quality reduces ranks and weights.
+        noise_guard: whether to use the default gate.
     """
 
     score: str | None = None
@@ -39,7 +39,7 @@ class Guard:
 
     @property
     def select_options(self) -> dict[str, Any]:
-        """The settings as options of a ``SelectRequest``."""
+        """Return the settings as options of a ``SelectRequest``."""
         return {"gate": self.gate, "discount": self.discount, "noise_guard": self.noise_guard}
 
     def to_json(self) -> dict[str, Any]:
@@ -49,29 +49,29 @@ class Guard:
 
 @dataclass(frozen=True)
 class RoundSettings:
-    """The settings fixed when a folder of rounds is made.
+    """The settings that are fixed when a folder of rounds is created.
 
     Attributes:
         table: absolute path.
-        digest: of its keys, statuses, embeddings and the columns that the strategy reads, whatever the order.
-        model: digest of what made the embeddings; empty where the table does not say.
-        n_rows: of the table.
-        classes: names that labels may have; None takes every name.
-        skip: labels that mean that an image is not to be labelled.
-        holdout: rows held out.
-        holdout_sha256: of the file that names them.
-        batch: rows requested a round.
-        control: share of them that is drawn at random, in [0, 1).
-        strategy: picks the others; a key of ``SELECTORS``.
-        parameters: of the strategy, those that are not the default.
-        guard: against bad images.
-        format: in which a batch goes out; a key of ``TOOLS``.
-        link: `copy`, `hard` or `symbolic`: how formats that carry images have them.
+        digest: of its keys, statuses, embeddings and the strategy's columns, independent of the row order.
+        model: digest of the model of the embeddings; empty if unknown.
+        n_rows: number of rows of the table.
+        classes: valid labels; None for any.
+        skip: labels that mean "skip this image".
+        holdout: number of held-out rows.
+        holdout_sha256: of the file with held-out keys.
+        batch: rows per round.
+        control: share of random rows in a batch, in [0, 1).
+        strategy: for the other rows; a key of ``SELECTORS``.
+        parameters: non-default parameters of the strategy.
+        guard: use of image quality.
+        format: of exported batches; a key of ``TOOLS``.
+        link: `copy`, `hard` or `symbolic`: how exported images are stored.
         probe: the model, "linear" or "knn".
-        budget: labels at which to stop; None for no such advice.
-        seed: of everything that is drawn.
-        confidence: that the intervals of all rounds hold at once, in (0, 1).
-        stop: rules by which to stop, as ``StopRule`` reads them.
+        budget: planned number of labels; None for none.
+        seed: of all random draws.
+        confidence: of simultaneous intervals over all rounds, in (0, 1).
+        stop: stop rules, as text for ``StopRule``.
     """
 
     table: str
@@ -115,7 +115,7 @@ class RoundSettings:
 
     @property
     def n_control(self) -> int:
-        """Rows of a full batch that are drawn at random: at least one if a share is requested."""
+        """Number of random rows in a full batch: at least one if a share is requested."""
         return min(self.batch - 1, max(1, round(self.control * self.batch))) if self.control and self.batch > 1 else 0
 
     @property
@@ -125,7 +125,7 @@ class RoundSettings:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Every allowed label, skipping labels last; None allows any."""
+        """Every allowed label, skip labels last; None allows any."""
         return (
             None
             if self.classes is None
@@ -139,11 +139,7 @@ class RoundSettings:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "RoundSettings":
-        """Return the settings that `to_json` wrote.
-
-        Raises:
-            InputError: if a name is missing, unknown (the folder is of another version), or of another type.
-        """
+        """Return the settings that `to_json` wrote; InputError for a missing or unknown name, or another type."""
         fields = {name: field for name, field in value.items() if name not in ("kind", "digest", "curate")}
         if fields.pop("blind", True) is not True:
             raise InputError(
@@ -157,11 +153,11 @@ def class_names(texts: Sequence[str], label: str | None = None) -> tuple[str, ..
     """Return the class names as typed; None if none were given.
 
     Args:
-        texts: one text as ``read_classes`` takes it, or several with names, and commas between them.
-        label: column of the classes, where the text names a table.
+        texts: one text as for ``read_classes``, or several with names separated by commas.
+        label: column of the classes, if the text is a table.
 
     Raises:
-        InputError: for a name that is empty or comes twice, or a single class.
+        InputError: for an empty or repeated name, or a single class.
 
     >>> class_names(["cat,dog", "a bird"])
     ('cat', 'dog', 'a bird')

@@ -1,4 +1,4 @@
-"""The labels of annotators, import by import, and their consensus."""
+"""The labels of annotators by import, and their consensus."""
 
 import math
 from collections import Counter
@@ -18,8 +18,8 @@ class Vote:
     Attributes:
         key: of the table.
         label: the class; None for "not this image".
-        annotator: who; None where the file does not say.
-        labelled_at: when, as the file wrote it; None where it does not.
+        annotator: name of the annotator; None if unknown.
+        labelled_at: time, as in the file; None if unknown.
     """
 
     key: str
@@ -31,8 +31,8 @@ class Vote:
 class RoundVotes:
     """All labels so far.
 
-    What a later import says of a key by the same annotator takes the place of what an earlier one said: a correction.
-    Votes without an annotator are one annotator's.
+    A later vote of the same annotator on a key replaces the earlier one, as a correction. Votes without an annotator
+    count as one annotator's.
 
     Args:
         imports: the votes of each import, in the order imported.
@@ -47,7 +47,7 @@ class RoundVotes:
         return key in self._held
 
     def add(self, votes: Sequence[Vote]) -> "News":
-        """Add the votes of an import and return which of them are new."""
+        """Add the votes of an import, and return which of them are new."""
         by_voter: dict[tuple[str, str | None], list[str | None]] = {}
         for vote in votes:
             by_voter.setdefault((vote.key, vote.annotator), []).append(vote.label)
@@ -82,7 +82,7 @@ class RoundVotes:
 
 @dataclass
 class News:
-    """The keys of an import by what was new; one entry per key and annotator."""
+    """The keys of an import by kind of change; one entry per key and annotator."""
 
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -94,11 +94,11 @@ class Consensus:
     """The consensus on one key.
 
     Attributes:
-        state: "labelled", "tied" (two classes have most votes alike) or "skipped".
+        state: "labelled", "tied" (several classes have most votes) or "skipped".
         label: the class with most votes; None unless labelled.
-        n_labels: votes for a class.
-        entropy: of the votes, nats; 0 where all agree.
-        classes: those with most votes: one, or those that are tied.
+        n_labels: number of votes for a class.
+        entropy: of the votes, in nats; 0 if all agree.
+        classes: the classes with most votes.
     """
 
     state: str
@@ -129,12 +129,12 @@ def agree(labels: Sequence[str]) -> Consensus:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far annotators agree.
+    """The agreement of annotators.
 
     Attributes:
         n_keys: keys with at least two labels.
-        pairs: share of pairs of labels of one key that are alike; NaN without pairs.
-        alpha: Krippendorff's alpha for classes: 1 is agreement, 0 agreement by chance; NaN where it is not defined.
+        pairs: share of pairs of labels on the same key that agree; NaN without pairs.
+        alpha: Krippendorff's alpha for classes: 1 is agreement, 0 agreement by chance; NaN if undefined.
     """
 
     n_keys: int
@@ -143,10 +143,10 @@ class Agreement:
 
 
 def agreement(votes: Iterable[Sequence[str]]) -> Agreement:
-    """Return how far the labels of each key agree.
+    """Return the agreement of the labels of each key.
 
     Args:
-        votes: the labels of each key; keys with fewer than two say nothing.
+        votes: the labels of each key; keys with fewer than two are ignored.
 
     Source: Krippendorff 2011, "Computing Krippendorff's alpha-reliability", C (nominal data, any number of observers).
 
@@ -172,12 +172,13 @@ def label_table(votes: RoundVotes, rounds: dict[str, int], arms: dict[str, str])
     """Return one row for each key whose label was imported.
 
     Args:
-        votes: all of them.
-        rounds: key -> round in which it was requested.
-        arms: key -> why: strategy, control or holdout.
+        votes: all votes
+    .
+        rounds: key -> round in which it was sent out.
+        arms: key -> arm: strategy, control or holdout.
 
     Returns:
-        `key`, `label` (null where tied or skipped), `state`, `n_labels`, `entropy` (nats), `round`, `arm`.
+        `key`, `label` (null if tied or skipped), `state`, `n_labels`, `entropy` (nats), `round`, `arm`.
     """
     consensus = votes.consensus()
     return pa.table(

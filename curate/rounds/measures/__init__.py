@@ -1,1 +1,1 @@
-"""How accurate the model is after each round, and whether to stop."""
+"""Measures of the model after each round, and advice on when to stop."""

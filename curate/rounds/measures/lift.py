@@ -1,8 +1,8 @@
 """The strategy's lift over random labels on the user's own data, and anytime-valid intervals of it.
 
-A look is an import: the model of all labels after the j-th one is looked at as often as one likes, always with the
-error of look j. Rows held out are random and nothing that picks or learns sees them, so to each model they are new,
-independent rows, however many models came before; what several looks cost is the union bound of ``level_of_look``.
+A look is an import: results for the model after the j-th import always use the error level of look j. Held-out rows are
+random and never used for picking or training, so they are independent test rows for every model; several looks only
+cost the union bound of ``level_of_look``.
 """
 
 import math
@@ -29,19 +29,19 @@ HALVES = 40  # of both arms, for the interval
 
 @dataclass(frozen=True)
 class ArmLift:
-    """Accuracy of probes fitted on the first labels of each arm, equally many of both.
+    """Accuracy of probes fitted on equally many first labels of each arm.
 
     Attributes:
-        n: labels of each arm.
-        n_held_out: rows it is measured on.
+        n: number of labels per arm.
+        n_held_out: number of test rows.
         strategy: accuracy with the strategy's labels.
         control: accuracy with labels drawn at random.
-        difference: strategy above control.
+        difference: strategy minus control.
         low: lower end of its 95 % interval.
         high: upper end.
-        needed: labels an arm after which the interval would leave 0 out, if the difference stays; None where it does
-            already, where more held-out rows are needed first, or where that cannot be determined.
-        few_held_out: whether the held-out rows alone leave more room than the difference, however many labels come.
+        needed: labels per arm at which the interval would exclude 0 for the same difference; None if it already does,
+            if more held-out rows are needed first, or if unknown.
+        few_held_out: whether the held-out rows are too few to show the difference with any number of labels.
     """
 
     n: int
@@ -61,11 +61,11 @@ class Arms:
 
     Attributes:
         vectors: of the table, shape (N, D).
-        strategy: rows that the strategy picked, the first pick of the first round first.
-        control: rows drawn at random.
-        held_out: rows to measure on.
+        strategy: rows picked by the strategy, in the order of picking.
+        control: random rows.
+        held_out: test rows.
         kind: of the probe.
-        spread: of the pool.
+        spread: scaling by the pool.
     """
 
     vectors: NDArray
@@ -77,11 +77,11 @@ class Arms:
 
     @property
     def n(self) -> int:
-        """Number of labels that both arms have."""
+        """Number of labels available in both arms."""
         return min(len(self.strategy), len(self.control))
 
     def right(self, arm: Labelled, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return 1 for each held-out row that a model of some labels of an arm gets right, else 0, shape (T,)."""
+        """Return 1 for each test row that a model of labels of an arm predicts correctly, else 0, shape (T,)."""
         part = Labelled(arm.rows[chosen], arm.codes[chosen], arm.classes)
         probe = fit(self.kind, self.vectors, part, spread=self.spread, calibrate=False)
         predicted = probe.predict(self.vectors[self.held_out.rows]).argmax(1)
@@ -91,13 +91,12 @@ class Arms:
 def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:
     """Compare the arms at equal numbers of labels.
 
-    Of the larger arm, the labels that were requested first: what the strategy would have had with so few. A random part
-    of its picks would not do, since a pick is made for what the earlier ones leave open. The interval holds for other
-    labels and for other held-out rows: the variance of the difference over halves of the labels, plus the variance of
-    its mean over the held-out rows.
+    The first labels of the larger arm are used; a random subset would be biased, since each pick depends on the earlier
+    ones. The interval includes both sampling errors: the variance of the difference over halves of the labels, plus the
+    variance of its mean over the held-out rows.
 
     Args:
-        arms: their rows.
+        arms: the rows of both arms.
         seed: of the halves.
 
     Source: Shao and Wu 1989, "A general theory for jackknife variance estimation".
@@ -123,10 +122,10 @@ def arm_accuracy(arms: Arms, n: int) -> tuple[float, float]:
 
 
 def _errors(arms: Arms, n: int, generator: np.random.Generator) -> tuple[float, float]:
-    """Return the standard errors of the difference from the choice of labels and from the choice of test rows.
+    """Return the standard errors of the difference due to the labels, and due to the test rows.
 
-    Models of random halves of an arm's labels scatter as much as models of other sets of n labels would (the delete-d
-    jackknife with d = n / 2, whose factor (n - d) / d is 1).
+    Models of random halves of the labels vary as much as models of other sets of n labels (delete-d jackknife with d =
+    n / 2, whose factor (n - d) / d is 1).
     """
     gaps = np.empty(HALVES)
     for draw in range(HALVES):
@@ -148,8 +147,8 @@ class Anytime:
     """An interval that is valid jointly with the intervals of all other looks.
 
     Attributes:
-        look: imports that the model knows, from 1.
-        confidence: that the intervals of all looks hold, in (0, 1).
+        look: number of imports used by the model, from 1.
+        confidence: of the intervals of all looks simultaneously, in (0, 1).
         low: lower end.
         high: upper end.
     """
@@ -164,17 +163,17 @@ class Anytime:
 class PairLift:
     """Accuracy of two models on the same rows, fitted on equally many labels of the strategy and of the control arm.
 
-    The interval is of the difference between these two models on images like those held out; that other labels would
-    have given other models is not in it.
+    The interval is for the difference of these two models on images like the held-out ones; it does not include the
+    variation between models of other labels.
 
     Attributes:
-        n: labels of each.
-        n_held_out: rows measured on.
-        better: of them, on which the strategy's model alone is right.
-        worse: on which the other alone is.
-        strategy: accuracy of the strategy's.
-        control: accuracy of the other.
-        anytime: of strategy - control.
+        n: number of labels per model.
+        n_held_out: number of test rows.
+        better: test rows on which only the strategy's model is right.
+        worse: test rows on which only the control model is right.
+        strategy: accuracy of the strategy's model.
+        control: accuracy of the control model.
+        anytime: interval of strategy - control.
     """
 
     n: int
@@ -193,7 +192,7 @@ def anytime_accuracy(accuracy: Accuracy, look: int, confidence: float) -> Anytim
 
 
 def pair_lift(arms: Arms, look: int, confidence: float) -> PairLift | None:
-    """Return the lift of the strategy's first labels over as many random ones; None with too few to fit on."""
+    """Return the lift of the strategy's first labels over equally many random ones; None with too few labels."""
     n, n_held_out = arms.n, len(arms.held_out)
     if n < LEAST_CONTROL or n_held_out < LEAST_HELD_OUT:
         return None
@@ -208,9 +207,9 @@ def anytime_difference(better: int, worse: int, n: int, look: int, confidence: f
     """Return the anytime-valid interval of the difference of two accuracies.
 
     Args:
-        better: rows on which the first model alone is right.
-        worse: rows on which the second alone is.
-        n: rows.
+        better: rows on which only the first model is right.
+        worse: rows on which only the second model is right.
+        n: number of rows.
         look: from 1.
         confidence: in (0, 1).
     """

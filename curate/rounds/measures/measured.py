@@ -1,4 +1,4 @@
-"""Accuracy of a round's model: on held-out rows, and on a fixed sample that makes rounds comparable."""
+"""Accuracy of a round's model on held-out rows, and agreement of rounds on a fixed sample."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class ModelAgreement:
     """The agreement of two models on the same rows.
 
     Attributes:
-        n: rows.
-        kappa: Cohen's, of their classes.
+        n: number of rows.
+        kappa: Cohen's kappa of the predicted classes.
         changed: share of the rows with another class, in [0, 1].
     """
 
@@ -33,9 +33,9 @@ class ModelAgreement:
 
 
 def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return Cohen's kappa: the agreement beyond chance; 1 is perfect, 0 what the class shares give.
+    """Return Cohen's kappa, the agreement beyond chance: 1 is perfect, 0 is chance level.
 
-    Two models that give every row one and the same class agree: 1.
+    It is 1 if both models predict one class for all rows.
 
     Source: Cohen 1960; for successive models, Bloodgood and Vijay-Shanker 2009, arXiv:1409.5165.
 
@@ -50,11 +50,11 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
 
 
 def compared(sample: pa.Table, before: Path | None) -> ModelAgreement | None:
-    """Return the agreement of two models on the rows of both; None without an earlier model or common rows.
+    """Return the agreement of two models on their common rows; None without an earlier model or common rows.
 
     Args:
-        sample: `key` and `predicted` of the rows on which rounds are compared.
-        before: the same of the round before; may not be there.
+        sample: `key` and `predicted` of the sample of this round.
+        before: file of the previous round's sample; may be missing.
     """
     if before is None or not before.is_file():
         return None
@@ -71,9 +71,9 @@ class PoolCoverage:
     """Distances of sampled rows to the nearest labelled row, between unit vectors, in [0, 2].
 
     Attributes:
-        mean: of them.
-        most: the largest.
-        within: share of rows that are no further than ``REACHED``.
+        mean: mean distance.
+        most: largest distance.
+        within: share of rows within ``REACHED``.
     """
 
     mean: float
@@ -82,7 +82,7 @@ class PoolCoverage:
 
 
 def sample_of(rows: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Return the rows on which rounds are compared, ascending: random, and the same in every round."""
+    """Return the rows of the fixed sample for comparing rounds, ascending."""
     generator = np.random.default_rng([seed, 1])
     return np.sort(generator.permutation(rows)[:N_SAMPLE])
 
@@ -91,7 +91,7 @@ def coverage(vectors: NDArray, sample: NDArray[np.int64], labelled: NDArray[np.i
     """Return the distances of sampled rows to the nearest labelled one; None without labelled rows.
 
     Args:
-        vectors: shape (N, D); scaled to unit length here.
+        vectors: shape (N, D); normalised here.
         sample: rows, shape (S,).
         labelled: rows, shape (L,).
     """
@@ -113,14 +113,14 @@ class ModelQuality:
 
     Attributes:
         probe: its kind, "linear" or "knn".
-        n_labels: labels it was fitted on.
-        classes: how many of each class, those without any too.
-        temperature: by which its logits were divided; None where it has none.
-        holdout: accuracy on rows held out.
-        entropy: mean entropy on the sample, over an even guess', in [0, 1].
+        n_labels: number of labels it was fitted on.
+        classes: number of labels of each class, including 0.
+        temperature: divisor of its logits; None without one.
+        holdout: accuracy on held-out rows.
+        entropy: mean entropy on the sample relative to uniform, in [0, 1].
         coverage: of the sample by labelled rows; None without either.
-        against_last: the sample's classes against the round before's; None without one.
-        anytime: interval of the accuracy that holds at every look.
+        against_last: agreement with the previous round's model on the sample; None without one.
+        anytime: anytime-valid interval of the accuracy.
     """
 
     probe: str

@@ -24,8 +24,8 @@ class StopRule:
 
     Attributes:
         measure: "accuracy" or "lift".
-        at_least: whether the measure is to be at least the bound; else at most.
-        bound: a share; of a lift from -1 to 1.
+        at_least: whether the measure must be at least the bound; else at most.
+        bound: a share; for a lift in [-1, 1].
     """
 
     measure: str
@@ -40,7 +40,7 @@ class StopRule:
         """Parse a rule as typed.
 
         Raises:
-            InputError: for another form, another measure (naming the nearest), or a bound that says nothing.
+            InputError: for another form, an unknown measure (with the nearest name), or a trivial bound.
 
         >>> str(StopRule.parse("accuracy>=0.9"))
         'accuracy >= 90%'
@@ -65,7 +65,7 @@ class StopRule:
         return cls(measure.lower(), sign in (">=", "≥"), bound)
 
     def shown_by(self, interval: Anytime) -> bool:
-        """Return whether the whole interval lies on the right side of the bound."""
+        """Return whether the whole interval satisfies the bound."""
         return interval.low >= self.bound if self.at_least else interval.high <= self.bound
 
 
@@ -80,16 +80,16 @@ class RuleCheck:
 
     Attributes:
         rule: as text.
-        reached: whether it is shown; None where nothing can be determined yet.
-        why: "shown", "not yet", "too few labels" (nothing is measured yet) or "too few rows" (with these held-out rows
-            it cannot be shown whatever is right).
+        reached: whether the bound is shown; None if nothing is measured yet.
+        why: "shown", "not yet", "too few labels" (nothing is measured yet) or "too few rows" (it cannot be shown with
+            these held-out rows).
         measure: "accuracy" or "lift".
-        n: held-out rows.
-        value: of the measure; None where it was not measured.
+        n: number of held-out rows.
+        value: of the measure; None if not measured.
         low: lower end of its interval.
         high: upper end.
-        needed: held-out rows with which it would be shown if the accuracy stays, or, with too few rows, if all are
-            right; None where no number would, or that is not known.
+        needed: held-out rows needed to show it for the same accuracy, or with too few rows, if all are right; None if
+            impossible or unknown.
     """
 
     rule: str
@@ -110,10 +110,10 @@ def check_rule(
 
     Args:
         rule: the rule.
-        look: imports so far; 0 before the first.
+        look: number of imports so far.
         confidence: of the intervals.
-        accuracy: accuracy of the model now; None without a model.
-        lift: of the arms now; None with too few labels.
+        accuracy: of the present model; None without one.
+        lift: of the present arms; None with too few labels.
     """
     if rule.measure == LIFT:
         if lift is None:
@@ -138,26 +138,23 @@ def _checked(rule: StopRule, interval: Anytime, n: int, value: float, needed: in
 
 
 def needed_at_best(rule: StopRule, look: int, confidence: float) -> int:
-    """Return the held-out rows that a rule on the accuracy needs at a look if all of them were right (wrong)."""
+    """Return the held-out rows that an accuracy rule needs at a look if all are right (wrong for "at most")."""
     return fewest_rows(_upwards(rule, 1.0)[0], level_of_look(look, confidence)) or 0
 
 
 def _upwards(rule: StopRule, share: float) -> tuple[float, float]:
-    """Return the bound and a share, both mirrored to "at least" if the rule says "at most"."""
+    """Return the bound and a share, both negated if the rule is "at most", to compare as "at least"."""
     return (rule.bound, share) if rule.at_least else (1 - rule.bound, 1 - share)
 
 
 def refuse_unreachable(rules: Iterable[StopRule], n_held_out: int, control: int, confidence: float) -> None:
-    """Refuse rules that cannot be reached with the held-out rows, before rounds begin.
+    """Raise InputError, before rounds begin, for rules that cannot be reached with the held-out rows.
 
     Args:
-        rules: the folder's.
-        n_held_out: rows held out.
-        control: rows of a batch that are drawn at random.
+        rules: stop rules.
+        n_held_out: number of held-out rows.
+        control: random rows per batch.
         confidence: of the intervals.
-
-    Raises:
-        InputError: naming the rule and what it needs.
     """
     for rule in rules:
         if not n_held_out:

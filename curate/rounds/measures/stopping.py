@@ -1,4 +1,4 @@
-"""Advice on when to stop labelling, from what successive rounds have in common; it stops nothing."""
+"""Advice on when to stop labelling, from successive models; nothing is stopped automatically."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class Advice:
     """The advice of one criterion.
 
     Attributes:
-        name: of it, a name below.
-        reached: whether it says stop; None where it cannot determine yet.
-        seen: what it used, by name; ``models`` and ``needed`` where there are not enough models to decide.
+        name: one of the names below.
+        reached: whether to stop; None if undecided.
+        seen: the numbers used, by name; ``models`` and ``needed`` if there are too few models.
     """
 
     name: str
@@ -37,13 +37,13 @@ def advise(models: Sequence[ModelQuality], n_labels: int, budget: int | None, n_
     """Return the advice of each criterion.
 
     Args:
-        models: every model so far, the earliest first.
-        n_labels: labels so far.
-        budget: labels that were planned; None for no plan.
-        n_left: rows that may still be requested.
+        models: all models so far, earliest first.
+        n_labels: number of labels so far.
+        budget: planned number of labels; None for none.
+        n_left: number of remaining candidates.
 
     Source: Pullar-Strecker et al. 2022, arXiv:2110.15784, find stabilising predictions and classification change the
-    ones to rely on; here both look at a fixed random sample of the pool.
+    most reliable criteria; here both use a fixed random sample of the pool.
     """
     advice = [_stable(models), _unchanged(models), _covered(models), _sure(models)]
     if budget is not None:

@@ -1,1 +1,1 @@
-"""The state of rounds, derived from their files."""
+"""The state of rounds, computed from their files."""

@@ -1,4 +1,4 @@
-"""The batch of a round: a control arm at random, the rest by the strategy, and once the held-out rows."""
+"""The batch of a round: a random control arm, the strategy's picks, and once the held-out rows."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,13 +28,13 @@ class BatchRows:
     """Rows of a batch, in display order.
 
     Attributes:
-        rows: of the table, shape (B,) int64.
-        arm: strategy, control or holdout, of each.
-        pick: place within its arm, from 0.
+        rows: indices in the table, shape (B,) int64.
+        arm: strategy, control or holdout, of each row.
+        pick: position in its arm, from 0.
         gain: of the strategy's picks, shape (B,) float64; NaN for the others.
-        parts: what made up the gains, by name, NaN for the others.
-        used: the strategy that picked, with its parameters.
-        candidates: rows that could be picked.
+        parts: components of the gains by name, NaN for the others.
+        used: the strategy, with its parameters.
+        candidates: number of candidates.
         notes: for the user.
     """
 
@@ -59,15 +59,15 @@ def pick_batch(
     number: int,
     probe: Probe | None,
 ) -> BatchRows:
-    """Pick the batch of a round; the same folder and table give the same batch.
+    """Pick the batch of a round, deterministically for a folder and table.
 
-    The control arm is drawn first, from all candidates, so that it is a fair sample of what is left; the strategy then
-    sees it as labelled. Arms are mixed in the order shown, so that a batch that is labelled half has half of each.
+    The control arm is sampled first from all candidates, so that it is unbiased; the strategy then counts it as
+    labelled. Arms are mixed in display order, so that half a batch has half of each arm.
 
     Args:
         scored: the table.
         settings: of the folder.
-        standing: where the rounds stand.
+        standing: state of the rows.
         number: of the round, from 1.
         probe: the model, for other kinds than the linear one.
     """
@@ -107,7 +107,7 @@ def _by_strategy(
     budget: int,
     probe: Probe | None,
 ) -> tuple[Chosen, Places, dict[str, Any]]:
-    """Return the strategy's picks, their rows in the table, and which strategy picked them."""
+    """Return the strategy's picks, their rows in the table, and the strategy with its parameters."""
     nothing = np.zeros(0)
     if budget < 1:
         return Chosen(nothing.astype(np.int64), nothing), nothing.astype(np.int64), {"name": None}
@@ -142,7 +142,7 @@ def _by_strategy(
 
 
 def _labelled(standing: RoundRows, control: Places) -> Labelled:
-    """Return the labelled rows that diversity takes into account, with known classes."""
+    """Return the labelled rows that count for diversity, with their classes if known."""
     rows = np.union1d(standing.away, control)
     codes = np.full(len(rows), -1, np.int64)
     codes[np.searchsorted(rows, standing.known.rows)] = standing.known.codes
@@ -153,8 +153,8 @@ def batch_table(scored: TableRows, picked: BatchRows, number: int, probe: Probe 
     """Return a batch as a table, in display order.
 
     Returns:
-        `key`, `uri`, `width` and `height` where the table has them, `round`, `rank`, `arm`, `pick`, `gain`,
-        `predicted`, `probability`, and the parts of the gain.
+        `key`, `uri`, `width` and `height` if the table has them, `round`, `rank`, `arm`, `pick`, `gain`, `predicted`,
+        `probability`, and the parts of the gain.
     """
     plain_columns = scored.take(picked.rows, [URI, "width", "height"])
     n = len(picked.rows)
@@ -182,9 +182,9 @@ class Derived:
     """A round before it is written.
 
     Attributes:
-        probe: the model of what was known; None before there are labels.
+        probe: the model; None without labels.
         picked: rows of the batch.
-        batch: the same as a table, in the order shown.
+        batch: the same as a table, in display order.
     """
 
     probe: Probe | None
@@ -195,16 +195,16 @@ class Derived:
 def derive(scored: TableRows, settings: RoundSettings, standing: RoundRows, number: int) -> Derived:
     """Fit the model on known labels and pick the batch of a round.
 
-    The same table, settings, standing and number give the same batch, whatever came back since.
+    The result depends only on the arguments, not on later labels.
 
     Args:
         scored: the table.
         settings: of the folder.
-        standing: how things was before the round.
+        standing: state of the rows before the round.
         number: of the round, from 1.
 
     Raises:
-        InputError: if nothing is left to ask.
+        InputError: if no candidate is left.
     """
     probe = fit_probe(scored, settings, standing)
     picked = pick_batch(scored, settings, standing, number, probe)

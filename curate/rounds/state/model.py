@@ -14,7 +14,7 @@ from curate.rounds.state.standing import RoundRows, rows_of_arm
 
 
 def pool_spread(scored: TableRows, settings: RoundSettings, holdout: Places) -> FeatureScale | None:
-    """Return the spread of rows that are not held out, which scales the linear probe; None for other probes."""
+    """Return the scaling by rows that are not held out, for the linear probe; None for other probes."""
     if settings.probe != "linear":
         return None
     rows = scored.usable.copy()
@@ -31,7 +31,7 @@ def fit_probe(scored: TableRows, settings: RoundSettings, standing: RoundRows) -
 
 
 def arms_of(folder: Folder, scored: TableRows, standing: RoundRows, up_to: int | None = None) -> Arms:
-    """Return the labelled rows of both arms, of all rounds or of those up to one."""
+    """Return the labelled rows of both arms, of all rounds or up to a given one."""
     keys = [key for key, number in folder.requested.items() if up_to is None or number <= up_to]
     known = standing.known.among(scored.find(keys))
     strategy, control = (rows_of_arm(folder, scored, known, arm) for arm in (STRATEGY, CONTROL))
@@ -49,17 +49,17 @@ def lift_of(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -
 def measure(
     folder: Folder, scored: TableRows, standing: RoundRows, probe: Probe, look: int
 ) -> tuple[ModelQuality, pa.Table]:
-    """Measure a probe of all labels on the held-out rows and on a sample that is the same in every round.
+    """Measure a probe on the held-out rows and on the fixed sample.
 
     Args:
-        folder: with the rounds so far; the last one's sample is compared with.
+        folder: with the rounds so far; the last sample is compared.
         scored: the table.
-        standing: how things stand.
-        probe: fitted on what is known.
-        look: imports that it knows.
+        standing: state of the rows.
+        probe: fitted on all known labels.
+        look: number of imports.
 
     Returns:
-        How good it is, and `key`, `predicted` and `probability` of the sample.
+        Its measures, and `key`, `predicted` and `probability` of the sample.
     """
     known = standing.known
     sample = sample_of(np.setdiff1d(np.flatnonzero(scored.usable), standing.holdout), folder.settings.seed)

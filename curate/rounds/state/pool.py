@@ -27,7 +27,7 @@ class TableRows:
     Attributes:
         table: the opened table.
         rows: sorted by the hash of their keys.
-        usable: rows with an image that was scored and an embedding that can be compared, shape (N,) bool.
+        usable: mask of scored rows with a usable embedding, shape (N,).
     """
 
     table: Table
@@ -40,11 +40,7 @@ class TableRows:
         return self.rows.array(EMBEDDING)
 
     def find(self, keys: Iterable[str]) -> Places:
-        """Return the row of each key, shape (M,).
-
-        Raises:
-            InputError: for a key that the table has not.
-        """
+        """Return the row of each key, shape (M,); InputError for a missing key."""
         key_list = list(keys)
         rows = self.rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in key_list]))
         if (rows < 0).any():
@@ -67,11 +63,7 @@ class TableRows:
 
 
 def read_table(path: str | Path, numbers: tuple[str, ...] = ()) -> TableRows:
-    """Read keys, statuses, embeddings and the number columns that a strategy uses.
-
-    Raises:
-        InputError: if it is no table, has no embeddings, or a key twice.
-    """
+    """Read keys, statuses, embeddings and the strategy's numeric columns; InputError if missing or repeated."""
     table = open_table(path, require=[KEY])
     rows = read_rows(table, Needs(representations=EMBEDDINGS, numbers=numbers), by_hash=True)
     if not len(rows):
@@ -80,14 +72,11 @@ def read_table(path: str | Path, numbers: tuple[str, ...] = ()) -> TableRows:
 
 
 def signals_of(guard: Guard, table: Table) -> Signals:
-    """Return the columns that a strategy uses.
+    """Return the columns of score and quality; InputError if one is missing or has no known direction.
 
     Args:
-        guard: which; a gate or discount without a quality uses the usual one.
-        table: has the columns.
-
-    Raises:
-        InputError: for a column that the table lacks, or one whose direction is not known.
+        guard: the settings; a gate or discount without a quality column uses the default one.
+        table: with the columns.
     """
     uses_quality = guard.quality or guard.gate or guard.discount or guard.noise_guard
     return Signals(
@@ -97,15 +86,12 @@ def signals_of(guard: Guard, table: Table) -> Signals:
 
 
 def table_of(settings: RoundSettings, folder: Path, path: str | Path | None = None) -> TableRows:
-    """Read the table of a folder of rounds, and refuse another one.
+    """Read the table of a folder of rounds; InputError if it is missing, or has other keys or embeddings.
 
     Args:
         settings: of the folder.
         folder: for messages.
-        path: where the table is now; None for where it was.
-
-    Raises:
-        InputError: if it is missing, or its keys or embeddings are others; names both.
+        path: present path of the table; None if not moved.
     """
     place = Path(settings.table if path is None else path)
     if not place.exists():
@@ -116,11 +102,7 @@ def table_of(settings: RoundSettings, folder: Path, path: str | Path | None = No
 
 
 def refuse_another(settings: RoundSettings, folder: Path, scored: TableRows) -> None:
-    """Refuse a table other than the folder's.
-
-    Raises:
-        InputError: naming both tables and what is different.
-    """
+    """Raise InputError, with the difference, for a table other than the folder's."""
     if scored.rows.model != settings.model:
         models = [digest[:12] or "unknown" for digest in (settings.model, scored.rows.model)]
         raise InputError(

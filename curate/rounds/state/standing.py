@@ -1,4 +1,4 @@
-"""The state of the rows of a table in a folder of rounds."""
+"""The state of a table's rows in a folder of rounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class LabelProgress:
     """The labels imported so far.
 
     Attributes:
-        votes: all of them.
-        consensus: of every key that came back.
-        initial_labels: classes of held-out keys that were known from the start.
-        held_out: keys that are held out.
-        arms: every key that was requested -> why.
+        votes: all votes.
+        consensus: of every returned key.
+        initial_labels: classes of held-out keys known from the start.
+        held_out: held-out keys.
+        arms: every key that was sent out -> its arm.
     """
 
     votes: RoundVotes
@@ -31,7 +31,7 @@ class LabelProgress:
     arms: dict[str, str]
 
     def count(self, state: str) -> int:
-        """Return the number of keys in each state: "labelled", "tied" or "skipped"."""
+        """Return the number of keys in a state: "labelled", "tied" or "skipped"."""
         return sum(agreed.state == state for agreed in self.consensus.values())
 
     def missing(self, of: Round) -> list[str]:
@@ -55,15 +55,15 @@ def held_out_keys(folder: Folder) -> tuple[tuple[str, ...], dict[str, str]]:
 
 @dataclass(frozen=True)
 class RoundRows:
-    """Row numbers by state, each ascending; the usable rows in none of them may be picked.
+    """Row indices by state, ascending; usable rows in none of them are candidates.
 
     Attributes:
         holdout: held out.
         requested: in a batch of any round.
-        away: requested and not held out, that are labelled or may still be: they shape diversity.
-        known: class agreed on, not held out.
-        held_known: rows held out whose class is known.
-        to_ask: rows held out whose class is to be requested: not known at the start and never requested.
+        away: sent out, not held out, and not skipped: they count for diversity.
+        known: with a consensus class, not held out.
+        held_known: held out, with a known class.
+        to_ask: held out, without a known class, and not sent out yet.
     """
 
     holdout: Places
@@ -75,16 +75,7 @@ class RoundRows:
 
 
 def standing_of(folder: Folder, scored: TableRows, progress: LabelProgress) -> RoundRows:
-    """Return the state of each row in a folder of rounds.
-
-    Args:
-        folder: of the rounds.
-        scored: its table.
-        progress: what came back so far.
-
-    Raises:
-        InputError: if the table lacks a key of the folder.
-    """
+    """Return the state of each row in a folder of rounds; InputError if the table lacks a key of the folder."""
     holdout = np.sort(scored.find(progress.held_out))
     requested = np.sort(scored.find(progress.arms))
     skipped = scored.find(key for key, agreed in progress.consensus.items() if agreed.state == SKIPPED)
@@ -118,16 +109,16 @@ def known_rows(
     initial_labels: Mapping[str, str],
     classes: Sequence[str] | None,
 ) -> Labelled:
-    """Return the rows with a known class, from annotators or from the start; annotators come first.
+    """Return the rows with a known class, from annotators or from the start; annotators take precedence.
 
     Args:
         scored: the table.
-        consensus: of every key that came back.
+        consensus: of every returned key.
         initial_labels: key -> class, known from the start.
-        classes: all of them; None for the classes that are seen.
+        classes: all classes; None for the classes that occur.
 
     Raises:
-        InputError: for a class that is not among them.
+        InputError: for an unknown class.
     """
     class_of = {key: label for key, label in initial_labels.items() if key not in consensus}
     class_of |= {key: agreed.label for key, agreed in consensus.items() if agreed.state == LABELLED and agreed.label}

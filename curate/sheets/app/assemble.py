@@ -1,6 +1,6 @@
 """The page of a report as one text, with its facts embedded or loaded from the server.
 
-The user's strings reach the page as JSON in blocks that no browser runs; the scripts put them into it as text.
+User strings are embedded as JSON in non-executable blocks; scripts insert them as text.
 """
 
 import base64
@@ -29,10 +29,10 @@ ICON = f"data:image/svg+xml;base64,{base64.b64encode(_SVG.encode()).decode()}"
 
 
 def page_pieces(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the page with all facts embedded, in pieces: first what is seen first, thumbnails last.
+    """Yield the page with all facts embedded, in parts: first what is visible first, thumbnails last.
 
     Args:
-        document: the facts of a report, `curate.reporting.document`; any string in it may be hostile.
+        document: the facts of a report, `curate.reporting.document`; strings are untrusted.
 
     Raises:
         ValueError: if a number in it is not finite.
@@ -64,8 +64,8 @@ def review_page(facts: dict[str, Any], token: str) -> str:
     """Return the page for reviewing groups, which loads everything from the server below its token path.
 
     Args:
-        facts: ``title``, ``next`` (the command that uses the decisions), ``sampled`` and ``classes``; any string may
-            be hostile.
+        facts: ``title``, ``next`` (the command that uses the decisions), ``sampled`` and ``classes``; strings are
+            untrusted.
         token: of the server.
     """
     scripts, styles = OF_REVIEW
