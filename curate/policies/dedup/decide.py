@@ -220,7 +220,7 @@ class _Work:
         stars = find_outside(other_rows, self.searches, open_rows & ~bound)
         held = self.crowds.loose_leaks(stars, other_rows) & self.held_back(stars)
         if self.request.confirmed:
-            unconfirmed = self.confirmation.leaks(stars, other)
+            unconfirmed = self.confirmation.leaks(stars, other, other_rows)
         held |= unconfirmed
         open_rows &= (stars.finder < 0) | held
         return stars, held, unconfirmed

@@ -169,8 +169,23 @@ class OfColour(Passing):
         if self.closely:
             agree &= ~(_is_of_several(side, links.query) | _is_of_several(self.rows, links.row))
             if ORIENTATIONS[view.name] == 0:
-                agree &= ~_are_two_drawings(_drawn(side, links.query), _drawn(self.rows, links.row))
+                agree &= ~are_two_drawings(side, links.query, self.rows, links.row)
         return agree
+
+
+def are_two_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Marked:
+    """Return which of P pairs are drawings of one size, stored without loss, whose pixels differ, shape (P,).
+
+    Copies of a drawing have equal measures; a figure in another posture or a page with other words has not.
+    """
+    first, second = _drawn(side, query), _drawn(rows, row)
+    pixels = np.prod([np.ceil(np.minimum(first[side], 160) / 4) for side in (WIDTH, HEIGHT)], axis=0)  # of ``colours``
+    colours = np.maximum(first[COLOURS], second[COLOURS])
+    is_drawn = (colours <= MOST_COLOURS) & (PIXELS_A_COLOUR * colours <= pixels)
+    same_size = (first[WIDTH] == second[WIDTH]) & (first[HEIGHT] == second[HEIGHT])
+    differ = np.any([np.abs(first[name] - second[name]) > least for name, least in EQUAL.items()], axis=0)
+    two: Marked = is_drawn & same_size & differ
+    return two
 
 
 def _drawn(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
@@ -185,20 +200,6 @@ def _drawn(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
         name: np.full(len(at), np.nan) if each is None else np.where(each.valid[at] & exact, each.values[at], np.nan)
         for name, each in columns.items()
     }
-
-
-def _are_two_drawings(first: dict[str, NDArray[np.float64]], second: dict[str, NDArray[np.float64]]) -> Marked:
-    """Return which of P pairs are drawings of one size, stored without loss, whose pixels differ, shape (P,).
-
-    Copies of a drawing have equal measures; a figure in another posture or a page with other words has not.
-    """
-    pixels = np.prod([np.ceil(np.minimum(first[side], 160) / 4) for side in (WIDTH, HEIGHT)], axis=0)  # of ``colours``
-    colours = np.maximum(first[COLOURS], second[COLOURS])
-    is_drawn = (colours <= MOST_COLOURS) & (PIXELS_A_COLOUR * colours <= pixels)
-    same_size = (first[WIDTH] == second[WIDTH]) & (first[HEIGHT] == second[HEIGHT])
-    differ = np.any([np.abs(first[name] - second[name]) > least for name, least in EQUAL.items()], axis=0)
-    two: Marked = is_drawn & same_size & differ
-    return two
 
 
 def _is_of_several(rows: Rows, at: Places) -> Marked:

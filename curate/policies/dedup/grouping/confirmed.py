@@ -12,7 +12,7 @@ from curate.columns import SIGNATURE, THUMBNAIL
 from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, chunks, joined
 from curate.policies.dedup.finders.looks import VIEWS
-from curate.policies.dedup.finders.passing import OfColour
+from curate.policies.dedup.finders.passing import OfColour, are_two_drawings
 from curate.policies.dedup.finders.searches import NearVector, Search
 from curate.policies.dedup.grouping.stars import Stars
 from curate.tables.copies import first_equal
@@ -37,6 +37,7 @@ AT_ONCE = 1024  # pairs of a thread
 MOST_THREADS = 16  # each takes about 30 MB
 Places = NDArray[np.int64]
 Marked = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,15 @@ class Confirmation:
 
     def holds(self, stars: Stars, rows: Places) -> Marked:
         """Return which rows of large groups are confirmed to be copies of their owners, shape (P,)."""
-        owner = stars.owner[rows]
-        mine = Thumbnails.read(self.table, np.union1d(rows, owner))
-        return _changes(mine, owner, mine, rows, self._turns(stars, rows), STRICT) <= STRICT
+        mine = Thumbnails.read(self.table, np.union1d(rows, stars.owner[rows]))
+        return self._changes_of(stars, rows, mine, mine, self.rows, STRICT) <= STRICT
 
-    def leaks(self, stars: Stars, other: Table) -> Marked:
+    def leaks(self, stars: Stars, other: Table, side: Rows) -> Marked:
         """Return which rows the signature links to a row of another table without being confirmed, shape (N,)."""
         rows = _linked(stars)
-        owner = stars.owner[rows]
-        others, mine = Thumbnails.read(other, np.unique(owner)), Thumbnails.read(self.table, rows)
-        changes = _changes(others, owner, mine, rows, self._turns(stars, rows))
-        return _marked(rows[~(changes <= COPY) & self._is_checked(stars, rows)], len(stars.owner))
+        others, mine = Thumbnails.read(other, np.unique(stars.owner[rows])), Thumbnails.read(self.table, rows)
+        changes = self._changes_of(stars, rows, others, mine, side)
+        return _marked(rows[~(changes <= COPY) & self._is_checked(stars, rows, changes)], len(stars.owner))
 
     def apply(self, stars: Stars) -> Marked:
         """Detach rows that are other images than their owners, in place, and return the undecided ones, shape (N,).
@@ -82,12 +81,12 @@ class Confirmation:
         rows = _linked(stars)
         rows = rows[np.argsort(self.place[rows])]
         mine = Thumbnails.read(self.table, np.union1d(rows, stars.owner[rows]))
-        changes = _changes(mine, stars.owner[rows], mine, rows, self._turns(stars, rows))
+        changes = self._changes_of(stars, rows, mine, mine, self.rows)
         wrong = ~(changes <= COPY)
         sizes, strange = (np.bincount(stars.owner[some], minlength=len(stars.owner)) for some in (rows, rows[wrong]))
         template = ((sizes >= LARGE) & (2 * strange > sizes))[stars.owner[rows]]
         wrong |= template & ~(changes <= STRICT)
-        wrong &= self._is_checked(stars, rows)
+        wrong &= self._is_checked(stars, rows, changes)
         rows, changes = rows[wrong], changes[wrong]
         equal = np.arange(len(rows))
         if BYTES in stars.names:
@@ -104,10 +103,23 @@ class Confirmation:
         stars.owner[other], stars.finder[other], stars.similarity[other], stars.view[other] = other, -1, np.nan, 0
         return _marked(rows[left & ~(changes > OTHER)], len(stars.owner))
 
-    def _is_checked(self, stars: Stars, rows: Places) -> Marked:
-        """Return which linked rows must be confirmed, shape (P,): all by a strict threshold, else large groups'."""
+    def _is_checked(self, stars: Stars, rows: Places, changes: Floats) -> Marked:
+        """Return which linked rows must be confirmed, shape (P,).
+
+        All by a strict threshold, else those of large groups, and drawings that differ from their owner.
+        """
         owner = stars.owner[rows]
-        return (np.bincount(owner)[owner] >= CHECKED) | (self.threshold >= EVERY)
+        return (np.bincount(owner)[owner] >= CHECKED) | (self.threshold >= EVERY) | np.isinf(changes)
+
+    def _changes_of(
+        self, stars: Stars, rows: Places, owners: Thumbnails, mine: Thumbnails, side: Rows, most: float = OTHER
+    ) -> Floats:
+        """Return the local change of rows and their owners, rows of a side, shape (P,): infinite for two drawings."""
+        owner = stars.owner[rows]
+        turns = np.array([ORIENTATIONS[view.name] for view in self.views])[stars.view[rows] % VIEWS]
+        changes = _changes(owners, owner, mine, rows, turns, most)
+        changes[are_two_drawings(side, owner, self.rows, rows) & (turns == 0) & ~np.isnan(changes)] = np.inf
+        return changes
 
     def _kept(self, stars: Stars, rows: Places) -> Links:
         """Return confirmed pairs of kept rows and copies of them among these rows."""
@@ -160,6 +172,7 @@ class Confirmation:
         links = measured.take((measured.similarity >= np.float32(self.threshold)) & (measured.view == 0))
         if isinstance(self.search, OfColour):
             links = links.take(self.search.agree(links, self.rows, self.views[0]))
+        links = links.take(~are_two_drawings(self.rows, links.query, self.rows, links.row))
         changes = _changes(mine, links.query, mine, links.row, np.zeros(len(links), np.int64), STRICT)
         links = links.take(changes <= STRICT)
         links = links.take(np.lexsort((self.place[links.query], links.row)))
@@ -171,10 +184,6 @@ class Confirmation:
             stars.drop(links, stars.names.index(SIGNATURE))
             rows = rows[~np.isin(rows, links.row)]
         return rows
-
-    def _turns(self, stars: Stars, rows: Places) -> Places:
-        """Return the orientation in which the owner of each row was compared, shape (P,)."""
-        return np.array([ORIENTATIONS[view.name] for view in self.views])[stars.view[rows] % VIEWS]
 
 
 def unconfirmed_note(rows: Marked, *tables: Table | None) -> list[str]:
@@ -238,7 +247,7 @@ def _marked(rows: Places, n: int) -> Marked:
 
 def _changes(
     first: Thumbnails, query: Places, second: Thumbnails, row: Places, turns: Places, most: float = OTHER
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the local change of pairs of rows, shape (P,), the first turned; NaN where a thumbnail is missing."""
     changes = np.full(len(row), np.nan)
     known = np.flatnonzero(first.known[first.at(query)] & second.known[second.at(row)])

@@ -284,7 +284,7 @@ def test_a_strict_threshold_drops_no_file_of_several_images_for_its_first(tiny_c
     assert sum(pq.read_table(table)["n_frames"].to_pylist()) == 2 + 1 + 3 * 2
 
 
-def test_a_strict_threshold_drops_no_drawing_for_another_of_its_size(tiny_checkpoint, tmp_path):
+def test_no_drawing_is_dropped_for_another_of_its_size(tiny_checkpoint, tmp_path):
     """An icon in another shade or with a dot; stored again without loss, in WebP or smaller, they are copies."""
     (tmp_path / "p").mkdir()
     for name, fill, word in (("red", (180, 40, 40), ""), ("red_dot", (180, 40, 40), "."), ("rust", (186, 46, 38), "")):
@@ -299,6 +299,7 @@ def test_a_strict_threshold_drops_no_drawing_for_another_of_its_size(tiny_checkp
     table = scored(tmp_path / "p", tiny_checkpoint, tmp_path / "s.parquet")
     strict, usual = (dedup(table, finder={"signature": least}, dry_run=True) for least in (0.99, 0.95))
     assert (strict.kept, usual.kept) == (3, 1)
+    assert dedup(table, finder={"signature": None}, dry_run=True).kept == 3  # the default, and no threshold was typed
 
 
 def test_flat_images_are_not_compared_by_embedding(tiny_checkpoint, tmp_path):
