@@ -84,8 +84,7 @@ def _is_parquet(path: Path) -> bool:
 
 def _table(table: Table) -> Description:
     metadata = table.metadata
-    described = metadata.get("columns")
-    columns = [_column(table, name, described if isinstance(described, dict) else {}) for name in table.schema.names]
+    columns = [_column(table, name, table.noted("columns")) for name in table.schema.names]
     facts: dict[str, Any] = {
         "rows": table.n_rows,
         "files": len(table.files),

@@ -108,11 +108,8 @@ class Calibration:
 
 def dataset_of(table: Table) -> str:
     """Return the digest of the dataset to which the table's columns were fitted; empty if not recorded."""
-    model = table.metadata.get("model")
-    for place in (table.metadata.get("fit"), model.get("fit") if isinstance(model, dict) else None):
-        if isinstance(place, dict) and isinstance(place.get("digest"), str):
-            return str(place["digest"])
-    return ""
+    digests = (table.noted(*place).get("digest") for place in (["fit"], ["model", "fit"]))
+    return next((digest for digest in digests if isinstance(digest, str)), "")
 
 
 def write_calibration(path: Path, calibration: Calibration, *, overwrite: bool) -> AtomicFile:
@@ -273,8 +270,7 @@ def probabilities(batch: pa.RecordBatch, calibration: Calibration) -> tuple[np.n
 
 
 def _metadata(table: Table, calibration: Calibration, names: list[str]) -> dict[str, Any]:
-    recorded = table.metadata.get("columns")
-    described = {**describe_all(names), **(recorded if isinstance(recorded, dict) else {})}
+    described = describe_all(names) | table.noted("columns")
     described |= describe_all(name for name in names if name.startswith(P_ERROR))
     about = {
         "digest": calibration.digest,

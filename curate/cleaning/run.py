@@ -41,7 +41,7 @@ from curate.policies.verdicts import ImageDecision, read_verdicts
 from curate.reporting.findings import NEAR
 from curate.reporting.review import DECIDED, LIKE, on_images, read_findings
 from curate.tables.keys import rows_with_keys
-from curate.tables.table import Table, junk_facts, open_table
+from curate.tables.table import Table, open_table
 from scoring.atomic import AtomicFile
 from scoring.checkpoint import find_checkpoint
 from scoring.errors import InputError
@@ -145,10 +145,9 @@ def _run(
 def _version_difference(scores: Path) -> str:
     """Return the setting in which another version scored the table differently; empty if none."""
     try:
-        settings = open_table(scores).metadata.get("settings")
+        noted = open_table(scores).noted("settings")
     except InputError as error:
         raise InputError(f"{error}; delete it and repeat the command, which then scores all images again") from None
-    noted = settings if isinstance(settings, Mapping) else {}
     return next((name for name, kind in settings_of_version().items() if noted.get(name) != kind), "")
 
 
@@ -276,7 +275,7 @@ def _why_no_junk(scores: Table) -> str:
     """Return why no image of a scored table has ``p_junk``; empty if some image has."""
     if JUNK in scores.schema.names and any(len(batch.column(0).drop_null()) for batch in scores.batches([JUNK])):
         return ""
-    return str(junk_facts(scores).get("problem") or f"there are fewer than {FEW_ROWS} different images")
+    return str(scores.noted("fit", "junk").get("problem") or f"there are fewer than {FEW_ROWS} different images")
 
 
 def _emptied_classes(out: Path, label: str) -> list[str]:

@@ -8,7 +8,8 @@ from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.policies.labels.explain import LabelsResult
-    from curate.policies.labels.review import Share, Verdicts
+    from curate.policies.labels.review import Verdicts
+    from curate.policies.sampled import Share
     from scoring.metrics.resampling import Interval
 
 N_CLASSES, N_PAIRS, N_ROWS, N_ANNOTATORS = 20, 10, 10, 20
@@ -90,14 +91,14 @@ def verdict_lines(verdicts: "Verdicts") -> list[str]:
     lines = [f"{sum(counts.values()):,} rows drawn: {parts}"]
     if counts["blank"]:
         lines.append(f"{counted(counts['blank'], 'row')} {NOT_COUNTED}")
-    lines.append(f"wrong labels, of all {verdicts.wrong.rows:,} judged: {_readings(verdicts.wrong)}")
+    lines.append(f"wrong labels, of all {verdicts.wrong.of:,} judged: {_readings(verdicts.wrong)}")
     for share, what in (
         (verdicts.suspected, "wrong, of the {n:,} suspected"),
         (verdicts.corrected, "suggested label right, of the {n:,} suspected"),
         (verdicts.trusted, "wrong, of the {n:,} others"),
     ):
         if share is not None:
-            lines.append(f"{what.format(n=share.rows)}: {_readings(share)}")
+            lines.append(f"{what.format(n=share.of)}: {_readings(share)}")
     return lines
 
 

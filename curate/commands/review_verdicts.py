@@ -11,7 +11,8 @@ from curate.counted import counted
 from curate.policies.audit.options import ReviewVerdictsOptions
 
 if TYPE_CHECKING:
-    from curate.policies.dedup.quality.precision import Precision, Share, Suggestion
+    from curate.policies.dedup.quality.precision import Precision, Suggestion
+    from curate.policies.sampled import Share
     from scoring.metrics.resampling import Interval
 
 
@@ -63,14 +64,12 @@ def precision_lines(measured: "Precision") -> list[str]:
     if count["blank"]:
         lines.append(f"{counted(count['blank'], 'pair')} {NOT_COUNTED}")
     if measured.dropped is not None:
-        lines.append(
-            f"share of {measured.dropped.pairs:,} dropped pairs that are the same: {_readings(measured.dropped)}"
-        )
+        lines.append(f"share of {measured.dropped.of:,} dropped pairs that are the same: {_readings(measured.dropped)}")
     if len(measured.by_finder) > 1:
-        lines += [f"  by {name}, of {part.pairs:,}: {_readings(part)}" for name, part in measured.by_finder.items()]
+        lines += [f"  by {name}, of {part.of:,}: {_readings(part)}" for name, part in measured.by_finder.items()]
     if measured.near is not None:
         lines.append(
-            f"share of {measured.near.pairs:,} pairs just below the threshold that are the same: "
+            f"share of {measured.near.of:,} pairs just below the threshold that are the same: "
             f"{_readings(measured.near)}"
         )
     return lines

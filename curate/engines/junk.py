@@ -16,7 +16,7 @@ from curate.engines.settings import ScoreSettings
 from curate.tables.arrays import numbers_of
 from curate.tables.dataset import Dataset, log_odds_of, sample_of
 from curate.tables.in_order import in_order
-from curate.tables.table import Table, embedding_matrix, junk_facts
+from curate.tables.table import Table, embedding_matrix
 from scoring.errors import InputError
 from scoring.images import DecodeError, Quality, decode_small
 from scoring.images.geometry import Pixels
@@ -108,8 +108,7 @@ def find_junk(dataset: Dataset, table: Table, corrupter: Corrupter) -> Junk:
 def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
     """Return ``p_junk`` of every row in table order; NaN for a row without embedding."""
     probability = np.full(table.n_rows, np.nan, np.float32)
-    start = 0
-    for batch in table.batches([EMBEDDING, *classifier.names]):
+    for start, batch in table.numbered([EMBEDDING, *classifier.names]):
         embedded = np.flatnonzero(batch.column(EMBEDDING).is_valid().to_numpy(zero_copy_only=False))
         if len(embedded):
             some = batch.take(pa.array(embedded))
@@ -117,13 +116,12 @@ def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
             probability[start + embedded] = classifier.probability(
                 JunkInputs(columns, embedding_matrix(some.column(EMBEDDING)))
             )
-        start += batch.num_rows
     return probability
 
 
 def classifier_of(table: Table) -> JunkClassifier | None:
     """Return the junk classifier in the metadata of a table; None if the score does not apply to it."""
-    about = junk_facts(table)
+    about = table.noted("fit", "junk")
     if "classifier" not in about:
         return None
     try:

@@ -133,8 +133,7 @@ def embeddings(rows: MeasuredRows) -> "tuple[torch.Tensor, NDArray[np.bool_]] | 
     import torch
 
     if EMBEDDING not in rows.table.schema.names:
-        settings = rows.table.metadata.get("settings")
-        left_out = isinstance(settings, dict) and settings.get("embedding dtype", "") is None
+        left_out = rows.table.noted("settings").get("embedding dtype", "") is None
         return "the table has no embedding column" + (" (it was scored with --no-embedding)" if left_out else "")
     stored = read_rows(rows.table, Needs(representations=EMBEDDINGS, keys=False))
     if stored.embedding is None or (stored.embedding_problem == MISSING).all():

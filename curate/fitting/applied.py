@@ -47,10 +47,9 @@ def write_applied(
     kept = [name for name in table.schema.names if name not in columns]
     added = [pa.field(name, values.type) for name, values in columns.items()]
     schema = pa.schema([*(table.schema.field(name) for name in kept), *added], table.file_metadata)
-    recorded = table.metadata.get("columns")
     described = {
         **describe_all(schema.names),
-        **(recorded if isinstance(recorded, dict) else {}),
+        **table.noted("columns"),
         **describe_all(columns),
     }
     metadata = {"kind": "scores", **table.metadata, "fit": dict(about)}
@@ -72,8 +71,7 @@ def write_applied(
 
 def _refuse_user_columns(table: Table, columns: Mapping[str, pa.Array]) -> None:
     """Refuse to replace a user column that has the name of a fitted column."""
-    recorded = table.metadata.get("columns")
-    of_fits = recorded if isinstance(recorded, dict) else {}
+    of_fits = table.noted("columns")
     user_columns = [
         name for name in (CLUSTER, COPIES) if name in columns and name in table.schema.names and name not in of_fits
     ]

@@ -12,7 +12,7 @@ from curate.engines.junk import Corrupter, Junk, classifier_of, find_junk
 from curate.retrieval.images import scorer_of
 from curate.tables.dataset import Dataset
 from curate.tables.images import Images, holds_paths
-from curate.tables.table import Table, junk_facts
+from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.relative.columns import JUNK
 
@@ -35,7 +35,7 @@ def junk_of(
         source: location of the images, if they are not at the paths of the table.
     """
     if JUNK in table.schema.names:
-        return dataset, Junk(classifier_of(table), np.zeros(0, np.float32), dict(junk_facts(table))), []
+        return dataset, Junk(classifier_of(table), np.zeros(0, np.float32), dict(table.noted("fit", "junk"))), []
     if table.embedding_column is not None:
         return dataset, None, []
     if not holds_paths(table) and source is None:

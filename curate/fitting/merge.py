@@ -258,7 +258,8 @@ def _metadata(tables: Sequence[Table], schema: pa.Schema) -> dict[str, Any]:
     if len(tables) == 1:
         return first
     inputs = [str(table.metadata["settings"].get("input")) for table in tables]
-    described = {name: about for table in tables for name, about in _described(table).items() if name in schema.names}
+    noted = [item for table in tables for item in table.noted("columns").items()]
+    described = {name: about for name, about in noted if name in schema.names}
     differs = [] if all(table.metadata.get(REQUEST) == first.get(REQUEST) for table in tables) else [REQUEST]
     metadata = {name: value for name, value in first.items() if name not in ("fit", "additions", *differs)}
     settings = {name: value for name, value in first["settings"].items() if name != "scorers"}
@@ -276,11 +277,6 @@ def _metadata(tables: Sequence[Table], schema: pa.Schema) -> dict[str, Any]:
         "columns": {**describe_all(schema.names), **described},
         CLASSES: _classes(tables, schema),
     }
-
-
-def _described(table: Table) -> dict[str, Any]:
-    recorded = table.metadata.get("columns")
-    return recorded if isinstance(recorded, dict) else {}
 
 
 def _classes(tables: Sequence[Table], schema: pa.Schema) -> dict[str, list[str]]:
@@ -322,8 +318,7 @@ def _rows(
     """Yield the rows of the tables in turn, with the columns of all."""
     for table, table_keys in zip(tables, keys, strict=True):
         names = [name for name in schema.names if name in table.stored.schema.names]
-        start = 0
-        for batch in table.stored.batches(names):
+        for start, batch in table.stored.numbered(names):
             block, columns = slice(start, start + batch.num_rows), {}
             for field in schema:
                 if field.name == KEY:
@@ -334,7 +329,6 @@ def _rows(
                     columns[field.name] = batch.column(field.name)
                 else:
                     columns[field.name] = pa.nulls(batch.num_rows, field.type)
-            start += batch.num_rows
             yield conformed(pa.table(columns), schema)
 
 

@@ -226,10 +226,7 @@ def _side(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]
     if path.suffix != ".json" and not (path.is_file() and receipt_beside(path).is_file()):
         return open_table(path, require=[KEY]), []
     steps = list(links(receipt_of(path), Searched(path.parent, tuple(map(Path, roots)))))[::-1]
-    subset = steps[-1].output("table" if steps[-1].is_calibration else "subset")
-    if subset is None or not subset.is_file():
-        raise InputError(f"{subset} of {steps[-1].path} no longer exists; run that step again")
-    return open_table(subset, require=[KEY]), steps
+    return steps[-1].open(steps[-1].written), steps
 
 
 def _columns(first: Table, second: Table) -> dict[str, tuple[str | None, str | None]]:

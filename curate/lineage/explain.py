@@ -131,25 +131,20 @@ def _steps(table: AnyPath, roots: Sequence[str | Path]) -> tuple[AnyPath, list[L
     searched = Searched(table.parent, tuple(map(Path, roots)))
     if table.suffix == ".json" or (table.is_file() and receipt_beside(table).is_file()):
         steps = list(links(receipt_of(table), searched))[::-1]
-        first = steps[0].source
-        if first is None:
-            raise InputError(
-                f"the input {steps[0].noted['input']['path']} of {steps[0].path} no longer exists; see --root"
-            )
-        return first, steps
+        return steps[0].input, steps
     return table, links_after(table, searched)
 
 
 def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
     """Return the decision of a step on each row."""
     about = step.policy, str(step.path)
-    written = _output(step, "table" if step.is_calibration else "subset")
+    written = step.open(step.written)
     before = written.schema.names if step.source is None else open_table(step.source).schema.names
     new = [name for name in written.schema.names if name not in before]
     added = _rows_of(written, keys, new)
     if step.is_calibration:
         return {key: Event(*about, ADDED if key in added else ABSENT, added=added.get(key, {})) for key in keys}
-    decisions = _output(step, "decisions")
+    decisions = step.open("decisions")
     noted = _rows_of(decisions, keys, decisions.schema.names)
     kept_by = _kept_by(step.noted["policy"])
     events = {}
@@ -173,13 +168,6 @@ def _kept_by(rules: Sequence[Any]) -> str:
         return ""
     first = [f"--{name}" for name in ("protect", "prefer") if rule.get(name)]
     return ", then ".join([*first, str(rule["keep"]), "the shorter key"])
-
-
-def _output(step: Link, name: str) -> Table:
-    path = step.output(name)
-    if path is None or not path.is_file():
-        raise InputError(f"{path or name} of {step.path} no longer exists; run that step again")
-    return open_table(path, require=[KEY])
 
 
 def _rows_of(table: Table, keys: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -106,10 +106,9 @@ def check_pixels(
 
 def _rows(table: Table) -> NDArray[np.int64]:
     """Return the row numbers with a digest."""
-    rows, start = [np.zeros(0, np.int64)], 0
-    for batch in table.batches([SHA256]):
+    rows = [np.zeros(0, np.int64)]
+    for start, batch in table.numbered([SHA256]):
         rows.append(start + np.flatnonzero(batch.column(0).is_valid().to_numpy(zero_copy_only=False)))
-        start += batch.num_rows
     return np.concatenate(rows)
 
 
@@ -182,7 +181,7 @@ def run_verify(options: VerifyOptions) -> Proof:
     steps = list(links(path, searched, None if options.table is None else path_to_read(options.table)))
     if options.chain:
         proof.earlier = [_verify_step(step, roots) for step in steps[1:]]
-    scored = _first_input(steps[-1])
+    scored = open_table(steps[-1].input, require=[KEY])
     proof.origin = _origin(scored)
     if options.pixels is not None:
         held = tuple(Path(each) for each in roots)
@@ -196,36 +195,23 @@ verify = callable_of(VerifyOptions, run_verify)
 def _verify_step(step: Link, roots: Sequence[str | Path]) -> VerifiedStep:
     if not step.is_calibration:
         return VerifiedStep(step.policy, str(step.path), one.verify(step.path, roots=roots))
-    if step.source is None:
-        raise _missing_input(step)
-    applied = verify_calibration(step.path, str(step.source))
-    verification = Verification(applied.rows, input=str(step.source))
+    applied = verify_calibration(step.path, str(step.input))
+    verification = Verification(applied.rows, input=str(step.input))
     for words in applied.problems:
         verification.problem(Finding(OTHER_CHANCES, words))
     return VerifiedStep(step.policy, str(step.path), verification)
 
 
-def _missing_input(step: Link) -> InputError:
-    return InputError(f"the input {step.noted['input']['path']} of {step.path} no longer exists; see --root")
-
-
-def _first_input(step: Link) -> Table:
-    """Return the table that the first step read."""
-    if step.source is None:
-        raise _missing_input(step)
-    return open_table(step.source, require=[KEY])
-
-
 def _origin(table: Table) -> dict[str, Any]:
     """Return how a table was made that no policy wrote, from its own metadata."""
     about = table.metadata
-    model = about.get("model")
+    model = table.noted("model")
     facts = {
         "table": str(table.path),
         "kind": about.get("kind", "table"),
         "n_rows": table.n_rows,
-        "model": model.get("method") if isinstance(model, dict) else None,
-        "model_digest": model.get("digest") if isinstance(model, dict) else None,
+        "model": model.get("method"),
+        "model_digest": model.get("digest"),
         "source": about.get("source"),
         "curate": about.get("curate"),
     }

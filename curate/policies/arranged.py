@@ -192,10 +192,8 @@ def _compare_columns(source: Table, expected: Expected, subset: Table, names: Se
     now, then = RowDigest(schema, full_lists=lists), RowDigest(schema, full_lists=lists)
     kept = np.zeros(source.n_rows, bool)
     kept[expected.rows] = True
-    start = 0
-    for piece in source.batches():
+    for start, piece in source.numbered():
         mine = piece.filter(pa.array(kept[start : start + piece.num_rows])).rename_columns(list(names))
-        start += piece.num_rows
         if mine.num_rows:
             now.update(tie_breaks(key_array(mine.column(KEY))), mine)
     for piece in subset.batches(names):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.columns import KEY
 from curate.manifest.store_path import AnyPath
 from curate.policies.contract import name_of
 from curate.policies.moved import Searched
@@ -19,6 +20,7 @@ from curate.policies.receipts import (
     step_beside,
 )
 from curate.policies.seal import read_json
+from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
 MOST = 50  # receipts of a chain
@@ -48,6 +50,25 @@ class Link:
     def policy(self) -> str:
         """The name of the policy; ``calibrate`` if probabilities were added to a table."""
         return "calibrate" if self.is_calibration else name_of(self.noted["policy"])
+
+    @property
+    def written(self) -> str:
+        """The name of the table that it wrote: of a policy its subset."""
+        return "table" if self.is_calibration else "subset"
+
+    @property
+    def input(self) -> AnyPath:
+        """The table that it was made from; InputError if that is gone."""
+        if self.source is None:
+            raise InputError(f"the input {self.noted['input']['path']} of {self.path} no longer exists; see --root")
+        return self.source
+
+    def open(self, name: str) -> Table:
+        """Return a table that it wrote; InputError if that is gone."""
+        path = self.output(name)
+        if path is None or not path.is_file():
+            raise InputError(f"{path or name} of {self.path} no longer exists; run that step again")
+        return open_table(path, require=[KEY])
 
     def output(self, name: str) -> AnyPath | None:
         """The path of a written file; None if it wrote none of that name."""
@@ -109,7 +130,7 @@ def links_after(table: AnyPath, searched: Searched) -> list[Link]:
     while ready := [step for step in waiting if step.source is not None and step.source.resolve() in made]:
         after += ready
         waiting = [step for step in waiting if step not in ready]
-        written = (step.output("table" if step.is_calibration else "subset") for step in ready)
+        written = (step.output(step.written) for step in ready)
         made |= {path.resolve() for path in written if path is not None}
     return after
 

@@ -218,7 +218,7 @@ def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
 def _counts(table: Table, column: str, inside: np.ndarray) -> pl.DataFrame:
     """Return each value of a column as text, its rows, and the number of rows in the mask ``inside``, shape (N,)."""
     names, counts = [pa.array([], pa.string())], [np.zeros((0, 2), np.int64)]  # of each batch: outside, inside
-    for start, batch in numbered(table.batches([column], compact=True)):
+    for start, batch in table.numbered([column], compact=True):
         values = batch.column(0)
         coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
         null = len(coded.dictionary)
@@ -272,14 +272,6 @@ def _gone(decided: Decided[Result]) -> np.ndarray:
         status = [batch.column(0).cast(pa.string()) for batch in decided.table.batches([STATUS])]
         gone &= (pl.Series(pa.chunked_array(status)) == GONE).fill_null(value=False).to_numpy()
     return gone
-
-
-def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the index of each batch's first row, and the batch."""
-    start = 0
-    for batch in batches:
-        yield start, batch
-        start += batch.num_rows
 
 
 def plain_words(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None, pa.Array | None]:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from curate.columns import ERROR, KEY, STATUS
 from curate.policies import findings
-from curate.policies.decided import Decided, Result, numbered, plain_words
+from curate.policies.decided import Decided, Result, plain_words
 from curate.policies.findings import Difference, Finding, VerificationResult
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.tables.arrays import unequal
@@ -117,7 +117,7 @@ def _compare_words(again: Again, decisions: Table, result: Verification, leave_o
     waiting = _Aligned(decisions, [KEY, "decision", *names])
     table = again.table
     columns = [name for name in (KEY, STATUS, ERROR) if name in table.schema.names]
-    for start, batch in numbered(table.batches(columns)):
+    for start, batch in table.numbered(columns):
         now = again.words(start, *plain_words(batch)).cast(again.schema)
         for old in waiting.take(now.num_rows):
             part, now = now.slice(0, old.num_rows), now.slice(old.num_rows)
@@ -182,10 +182,8 @@ def compare_rows(again: Again, subset: Table, result: Verification) -> None:
         result.problem(Finding(findings.OTHER_COLUMNS, "subset"))
         return
     waiting = _Aligned(subset)
-    start = 0
-    for batch in source.batches():
+    for start, batch in source.numbered():
         kept = batch.filter(pa.array(again.outcome[start : start + batch.num_rows] == KEEP))
-        start += batch.num_rows
         for old in waiting.take(kept.num_rows):
             now, kept = kept.slice(0, old.num_rows), kept.slice(old.num_rows)
             for name in (name for name in source.schema.names if not now.column(name).equals(old.column(name))):

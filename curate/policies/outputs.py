@@ -12,7 +12,7 @@ import pyarrow as pa
 from curate.columns import KEY, describe, describe_all
 from curate.manifest.file_set import file_set
 from curate.manifest.store_path import AnyPath, path_or_store, path_to_read
-from curate.policies.decided import Decided, Result, numbered, plain_words, tally
+from curate.policies.decided import Decided, Result, plain_words, tally
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.receipts import FileState, Written, receipt_json, state_of
 from curate.tables.classes import CLASSES, lists_for_subset
@@ -200,8 +200,7 @@ def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
     }
     if arranged is None:
         return table.schema.with_metadata(table.file_metadata), metadata
-    earlier = table.metadata.get("columns")
-    described = {**describe_all(arranged.schema.names), **(earlier if isinstance(earlier, dict) else {})}
+    described = describe_all(arranged.schema.names) | table.noted("columns")
     metadata["columns"] = {**described, **_described(arranged.meanings)}
     return arranged.schema.with_metadata(table.file_metadata), metadata
 
@@ -233,7 +232,7 @@ def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWrite
     """Write kept rows and all decisions; return the number of rows of each outcome."""
     counts = np.zeros(len(OUTCOMES), np.int64)
     stored = decided.table.stored
-    for start, batch in numbered(stored.batches(rows=STREAM_ROWS, compact=True)):
+    for start, batch in stored.numbered(rows=STREAM_ROWS, compact=True):
         outcome = decided.outcome[start : start + batch.num_rows]
         if len(outcome) != batch.num_rows:
             raise InputError(f"{decided.table.path} changed while it was being read; run the command again")

@@ -15,7 +15,7 @@ from curate.counted import counted
 from curate.policies.arranged import Expected, Ranked, compare_arranged
 from curate.policies.outcomes import KEEP
 from curate.policies.verdicts import N_NAMED, SHORT, Verdicts, read_verdicts
-from curate.tables.digests import text_hashes
+from curate.tables.digests import text_hashes, value_type
 from curate.tables.keys import places
 from curate.tables.needs import SHA256, Needs
 from curate.tables.rows import Rows
@@ -206,7 +206,7 @@ def relabelled(reviewed: Reviewed, table: Table, rows: NDArray[np.int64]) -> dic
     columns: dict[str, pa.Array] = {}
     for name, new in reviewed.labels.items():
         values = table.take(rows, [name]).column(0)
-        kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        kind = value_type(values.type)
         labels, inside = values.cast(kind).combine_chunks(), np.isin(rows, list(new))
         try:
             verdict_labels = pa.array([new[row] for row in rows[inside].tolist()], pa.string()).cast(kind)

@@ -5,15 +5,17 @@ import io
 import math
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from curate.manifest.store_path import AnyPath
 from curate.manifest.text import csv_lines, read_text, unguarded
 from curate.policies.verdicts import DECISIONS, SUFFIX, Line, read_verdicts
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
+from scoring.metrics.resampling import Interval
 
 ENDING = ".csv"  # of the file that names what was drawn
 MOST_BYTES = 256 << 20
@@ -21,6 +23,30 @@ BLOCK = 48  # drawn images that the page shows at a time
 NOT_COUNTED = f"without a verdict, or after the last fully judged block of {BLOCK}: count as not sampled"
 Row = TypeVar("Row")
 Judged = dict[tuple[str, str], dict[str, Line]]
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of pairs or rows with its 95 % interval, in both readings of an unsure answer.
+
+    Attributes:
+        of: size of the population.
+        strict: with unsure answers counted as no.
+        lenient: with unsure answers counted as yes.
+    """
+
+    of: int
+    strict: Interval
+    lenient: Interval
+
+    def to_json(self, what: str) -> dict[str, Any]:
+        """Return plain JSON values; ``what`` names the pairs or rows."""
+        return {what: self.of, "strict": estimate(self.strict), "lenient": estimate(self.lenient)}
+
+
+def estimate(interval: Interval) -> dict[str, float | None]:
+    """Return an interval as plain JSON; null if unknown."""
+    return {"value": None if math.isnan(interval.value) else interval.value, "low": interval.low, "high": interval.high}
 
 
 def is_drawn(path: Path, columns: Collection[str]) -> bool:

@@ -253,9 +253,8 @@ def _compare_more(
 
 
 def _model(table: Table) -> str:
-    about = table.metadata.get("model")
-    method = str(about.get("method", "")) if isinstance(about, Mapping) else ""
-    return f"{method} {_digest(about)[:16]}".strip()
+    about = table.noted("model")
+    return f"{about.get('method', '')} {_digest(about)[:16]}".strip()
 
 
 def _digest(model: Any) -> str:

@@ -12,6 +12,7 @@ from curate.tables.signals import default_column, signal
 from curate.tables.table import Table
 from scoring.errors import InputError
 
+MOST_TEXT = 200  # characters of a text that is no key
 SCORE, NUMBER, TEXT, CLASS = "score", "number", "text", "class"
 NOT_SHOWN = {
     KEY,
@@ -83,6 +84,15 @@ def _shown(field: pa.Field, class_column: str | None) -> Shown | None:
         kind = SCORE if direction else NUMBER
         return Shown(field.name, kind, direction, words, integer)
     return Shown(field.name, TEXT, 0, words, False)
+
+
+def shortened(text: str) -> str:
+    """Return a user's text cut at ``MOST_TEXT`` characters.
+
+    >>> len(shortened("x" * 1000)), shortened("cat")
+    (200, 'cat')
+    """
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
 
 
 def default_score(table: Table, column: str | None, columns: Sequence[Shown]) -> tuple[Shown | None, str]:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS, URI
 from curate.policies.outcomes import DROP, OUTCOMES
-from curate.reporting.columns import Shown
+from curate.reporting.columns import Shown, shortened
 from curate.reporting.dataset import Dataset
 from curate.reporting.results import Applied
-from curate.reporting.texts import shortened
 from curate.tables.digests import key_bytes, plain
 from curate.tables.keys import key_hashes, places
 from scoring.errors import InputError

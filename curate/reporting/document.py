@@ -16,7 +16,7 @@ from curate.policies.contract import FILTER
 from curate.policies.filter.rules import rule_from_json
 from curate.policies.issues.kinds import KINDS
 from curate.policies.outcomes import KEEP
-from curate.reporting.columns import SCORE, Shown, default_score, shown_columns
+from curate.reporting.columns import SCORE, Shown, default_score, shortened, shown_columns
 from curate.reporting.dataset import Dataset, read_dataset
 from curate.reporting.decided import Decided, Decisions, decide_all, row_values
 from curate.reporting.galleries import (
@@ -34,7 +34,6 @@ from curate.reporting.numbers import ByClass, columns_in_turn, distribution, fin
 from curate.reporting.options import Results
 from curate.reporting.places import Places, place_rows
 from curate.reporting.results import Applied, find_results
-from curate.reporting.texts import shortened
 from curate.reporting.thumbs import Thumbs, thumbnails
 from curate.tables.provenance import REQUEST
 from curate.tables.rows import Codes

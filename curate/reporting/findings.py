@@ -249,8 +249,7 @@ def _issues(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
     for name, kind, values, has, cut in issues_in(dataset, results):
         rows = np.flatnonzero(has)
         value = values[rows].astype(np.float64)
-        side = "below" if kind.low else "above"
-        texts = [f"{kind.name} {each:.4g} is {side} {cut:.4g}" for each in value.tolist()]
+        texts = [f"{kind.name} {each:.4g} is {kind.side} {cut:.4g}" for each in value.tolist()]
         parts: Sequence[str] = ()
         if name == GROUPS:
             parts = texts = [f"in group {each:.0f}" for each in value.tolist()]

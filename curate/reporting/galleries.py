@@ -15,11 +15,11 @@ from curate.policies.contract import FILTER
 from curate.policies.issues.kinds import Kind, Values
 from curate.policies.issues.policy import Issues, columns_of, values_of, worst_of
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
+from curate.reporting.columns import shortened
 from curate.reporting.dataset import Dataset
 from curate.reporting.decided import NO_RULE, Decided, Decisions
 from curate.reporting.numbers import ByClass, columns_at_once
 from curate.reporting.results import Applied
-from curate.reporting.texts import shortened
 from curate.sheets.doubtful import doubtful_groups
 from curate.tables.digests import plain, text_hashes
 from curate.tables.images import SHA256
@@ -241,9 +241,8 @@ def of_issues(dataset: Dataset, results: Sequence[Applied]) -> list[Gallery]:
     for name, kind, values, has, cut in issues_in(dataset, results):
         rows = worst_of(kind, values, has, EACH)
         if len(rows):
-            side = "below" if kind.low else "above"
             n = counted(int(has.sum()), "row")
-            groups.append(Group(f"{name}: {kind.meaning} ({kind.name} {side} {cut:.4g}): {n}", rows.tolist()))
+            groups.append(Group(f"{name}: {kind.meaning} ({kind.name} {kind.side} {cut:.4g}): {n}", rows.tolist()))
     return [Gallery("issues", "Images with an issue", "the worst of each kind", groups=groups)]
 
 

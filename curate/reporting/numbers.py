@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.reporting.columns import Shown
+from curate.reporting.columns import Shown, shortened
 from curate.reporting.dataset import Dataset
-from curate.reporting.texts import shortened
 from curate.tables.needs import Needs
 from curate.tables.rows import Numbers, read_rows
 

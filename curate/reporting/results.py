@@ -18,8 +18,8 @@ from curate.policies.receipts import (
     read_receipt,
     read_step,
 )
+from curate.reporting.columns import shortened
 from curate.reporting.options import Results
-from curate.reporting.texts import shortened
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 

@@ -45,9 +45,7 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
             "edited copies must be scored as the table was: pass that model as --model"
         )
     chosen = select_device(device)
-    before = table.metadata.get("settings")
-    before = before if isinstance(before, dict) else {}
-    settings = ScoreSettings(device=device, **_settings_of(table, before))
+    settings = ScoreSettings(device=device, **_settings_of(table, table.noted("settings")))
     return Runner(network, chosen, select_precision(settings.precision, chosen, network.spec.cpu_precision)), settings
 
 

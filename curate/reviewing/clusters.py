@@ -30,12 +30,11 @@ def unit_vectors(table: Table, rows: Sequence[int] | NDArray[np.int64], about: N
     if EMBEDDING not in table.schema.names or not len(rows):
         return None
     needed = np.unique(np.concatenate([np.asarray(rows, np.int64), about]))
-    read, start = Embeddings(len(needed), table.path), 0
-    for batch in table.batches([EMBEDDING]):
+    read = Embeddings(len(needed), table.path)
+    for start, batch in table.numbered([EMBEDDING]):
         first, last = np.searchsorted(needed, [start, start + batch.num_rows]).tolist()
         if last > first:
             read.add(batch.column(0).take(needed[first:last] - start), slice(first, last))
-        start += batch.num_rows
     matrix, problem = read.done()
     mean = matrix[np.searchsorted(needed, about)].astype(np.float32).mean(0)
     at = np.searchsorted(needed, rows)

@@ -96,8 +96,7 @@ def _classes(options: RoundInitOptions) -> tuple[str, ...] | None:
 
 def _check_keys(table: Table) -> None:
     """Raise InputError for keys that cannot be sent to annotators."""
-    start = 0
-    for batch in table.batches([KEY]):
+    for start, batch in table.numbered([KEY]):
         keys = plain(batch.column(KEY)).cast(pa.string())
         check_text(keys, start, KEY, str(table.path))
         bad = first_true(pc.or_(pc.equal(pc.binary_length(keys), 0), pc.match_substring(keys, "\0")))
@@ -107,7 +106,6 @@ def _check_keys(table: Table) -> None:
                 f"{start + bad} "
                 "(from 0); change the key, or remove the row"
             )
-        start += batch.num_rows
 
 
 def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> None:

@@ -138,14 +138,12 @@ def _rows_of(decisions: Table, facts: Mapping[int, dict[str, Any]]) -> dict[int,
     numbers = pa.array(list(facts), pa.int64())
     elsewhere = pa.array([number for number, fact in facts.items() if fact["other_table"]], pa.int64())
     parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))]
-    first = 0
-    for batch in decisions.batches([KEY, "decision", GROUP, KEPT_KEY, *CALL]):
+    for first, batch in decisions.numbered([KEY, "decision", GROUP, KEPT_KEY, *CALL]):
         inside = np.flatnonzero(_is_in(batch.column(GROUP), numbers))
         part = batch.take(pa.array(inside))
         is_kept = _is_kept(part) & ~_is_in(part.column(GROUP), elsewhere)
         away = doubt(*(_numbers(part.column(name)) for name in CALL))
         parts.append((first + inside, _integers(part.column(GROUP)), away, is_kept))
-        first += batch.num_rows
     row, group, away, is_kept = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((row, away, ~is_kept, group))
     row, group = row[order], group[order]

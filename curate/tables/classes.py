@@ -15,7 +15,7 @@ from curate.manifest.classes import ClassLists, class_labels, class_lists, named
 from curate.manifest.store_path import path_to_read
 from curate.manifest.text import read_text
 from curate.tables.arrays import texts
-from curate.tables.digests import is_text, plain
+from curate.tables.digests import is_text, plain, value_type
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
@@ -53,8 +53,7 @@ def class_columns(schema: pa.Schema, listed: Collection[str]) -> list[str]:
 
 
 def _holds_classes(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = value_type(kind)
     return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind))
 
 

@@ -82,7 +82,7 @@ def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
         some = np.flatnonzero((first == np.arange(len(at))) & rows.has_phash[at])
         cosines = [(looks[0], NEAR_COSINE), (looks[1], COPY)]
         first[some] = some[_first_near(rows.phash[at[some]], cosines, at[some])]
-        first = _roots(first)
+        first = roots(first)
     return Copies.of(first)
 
 
@@ -123,10 +123,10 @@ def _cosine(vectors: NDArray, rows: NDArray[np.int64], others: NDArray[np.int64]
     return np.divide((a * b).sum(1), length, out=np.zeros(len(a), np.float32), where=length > 0)
 
 
-def _roots(first: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the root of each row."""
+def roots(parent: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the root of each row, shape (N,), from a row above it, or itself."""
     while True:
-        above = first[first]
-        if np.array_equal(above, first):
-            return first
-        first = above
+        above = parent[parent]
+        if np.array_equal(above, parent):
+            return parent
+        parent = above

@@ -106,10 +106,14 @@ def mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z
 
 
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values, also of dictionaries of them."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Return whether an Arrow type holds text, in any of its layouts."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = value_type(kind)
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
@@ -149,10 +153,8 @@ class RowDigest:
     def __init__(self, schema: pa.Schema, full_lists: Collection[str] = ()) -> None:
         self.full_lists = frozenset(full_lists)
         self.names = sorted(name for name in set(schema.names) if name != columns.KEY)
-        self.kinds = [str(schema.field(name).type) for name in self.names]
-        self.kinds = [
-            "text" if is_text(schema.field(n).type) else k for n, k in zip(self.names, self.kinds, strict=True)
-        ]
+        kinds = [schema.field(name).type for name in self.names]
+        self.kinds = ["text" if is_text(kind) else str(kind) for kind in kinds]
         self._sums = [np.uint64(0)] * len(LANES)
         self.n_rows = 0
 

@@ -64,8 +64,8 @@ def drawn_rows(table: Table, n: int, *, seed: int, scored: bool = True) -> NDArr
     """
     table.require([KEY] if scored else [])
     names = [name for name in (KEY, *([STATUS] if scored else [])) if name in table.schema.names]
-    best, rows, start = np.zeros(0, np.uint64), np.zeros(0, np.int64), 0
-    for batch in table.batches(names):
+    best, rows = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    for start, batch in table.numbered(names):
         inside = np.flatnonzero(is_ok(batch.column(STATUS))) if STATUS in names else np.arange(batch.num_rows)
         numbers = start + inside
         keys = (
@@ -76,7 +76,6 @@ def drawn_rows(table: Table, n: int, *, seed: int, scored: bool = True) -> NDArr
         best, rows = np.concatenate([best, tie_breaks(keys, seed=seed)]), np.concatenate([rows, numbers])
         least = np.argsort(best, kind="stable")[:n]
         best, rows = best[least], rows[least]
-        start += batch.num_rows
     return rows
 
 

@@ -22,12 +22,10 @@ def key_hashes(table: Table) -> NDArray[np.uint64]:
         InputError: for a null key, keys that are neither text nor whole numbers, or a table that is replaced meanwhile.
     """
     hashes = np.empty(table.n_rows, np.uint64)
-    start = 0
-    for batch in table.batches([KEY]):
+    for start, batch in table.numbered([KEY]):
         if start + batch.num_rows > table.n_rows:
             raise InputError(f"{table.path} changed while it was being read; run the command again")
         hashes[start : start + batch.num_rows] = tie_breaks(key_array(batch.column(KEY), table.path, start))
-        start += batch.num_rows
     return hashes
 
 
@@ -113,10 +111,8 @@ def rows_with_keys(table: Table, keys: Sequence[str]) -> dict[str, int]:
     """
     key_set = pa.array(sorted(set(keys)), pa.string())
     row_of_key: dict[str, int] = {}
-    start = 0
-    for batch in table.batches([KEY]):
+    for start, batch in table.numbered([KEY]):
         table_keys = pa.array(key_texts(batch.column(0), table.path, start), pa.string())
         inside = np.flatnonzero(pc.is_in(table_keys, value_set=key_set).to_numpy(zero_copy_only=False))
         row_of_key.update(zip(table_keys.take(pa.array(inside)).to_pylist(), (start + inside).tolist(), strict=True))
-        start += batch.num_rows
     return row_of_key

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from curate.columns import EMBEDDING, FOLDER, KEY, SIGNATURE, STATUS
-from curate.tables.digests import is_text
+from curate.tables.digests import is_bytes, is_text, value_type
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import name_list
@@ -147,7 +147,5 @@ def is_number(kind: pa.DataType) -> bool:
 
 def is_plain(kind: pa.DataType) -> bool:
     """Return whether values of an Arrow type can be read as text, which lists and bytes cannot."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    return not (binary or pa.types.is_binary_view(kind) or pa.types.is_nested(kind))
+    kind = value_type(kind)
+    return not (is_bytes(kind) or pa.types.is_nested(kind))

@@ -58,7 +58,7 @@ def signature_of(table: Table) -> str:
 
 def white_of(table: Table) -> int:
     """Return the value that was white when a table's 16-bit images were scored; with which they are decoded again."""
-    white = _part(table.metadata, "settings").get("white")
+    white = table.noted("settings").get("white")
     return white if type(white) is int and 0 < white <= WHITE else WHITE
 
 
@@ -68,7 +68,7 @@ def reading_of(table: Table) -> NotedOptions:
     Raises:
         InputError: for a note that cannot be used.
     """
-    noted = _part(table.metadata, REQUEST)
+    noted = table.noted(REQUEST)
     usual = {field.name: field.default for field in fields(NotedOptions)}
     reading = {name: noted[name] for name in READ_AGAIN if name in noted}
     for name, value in reading.items():
@@ -127,8 +127,7 @@ def require_same_model(table: Table, other: Table, option: str, *, what: str = "
 
 def digest_of_model(table: Table) -> str:
     """Return the digest of the model that scored a table; empty if unknown."""
-    about = table.metadata.get("model")
-    return str(about.get("digest", "")) if isinstance(about, dict) else ""
+    return str(table.noted("model").get("digest", ""))
 
 
 def same_signature(first: Table, second: Table) -> None:
@@ -157,5 +156,5 @@ def _part(metadata: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _name(table: Table) -> str:
-    model = table.metadata.get("model")
-    return str(model.get("method", "a model without a name")) if isinstance(model, dict) else "no model named"
+    model = table.noted("model")
+    return str(model.get("method", "a model without a name")) if model else "no model named"

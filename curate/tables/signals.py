@@ -73,8 +73,7 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
     """
     if fitted and FITTED in table.schema.names:
         return FITTED
-    model = table.metadata.get("model")
-    method = model.get("method") if isinstance(model, dict) else None
+    method = table.noted("model").get("method")
     for name in (f"kappa_{method}", f"unc_{method}"):
         if method and name in table.schema.names:
             return name
@@ -127,9 +126,7 @@ def kappa_of(table: Table) -> str | None:
     None if absent, or several of which none is better than the others.
     """
     kappas = [name for name in table.schema.names if name.startswith("kappa_")]
-    model = table.metadata.get("model")
-    of_method = f"kappa_{model.get('method')}" if isinstance(model, dict) else ""
-    for name in (of_method, BEST):
+    for name in (f"kappa_{table.noted('model').get('method')}", BEST):
         if name in kappas:
             return name
     return kappas[0] if len(kappas) == 1 else None

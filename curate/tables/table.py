@@ -93,6 +93,13 @@ class Table:
         some = self.take(range(min(SHOW_A_MOVE, self.n_rows)), names)
         return moved_with(self.path, *(some.column(name).to_pylist() for name in names))
 
+    def noted(self, *names: str) -> dict[str, Any]:
+        """Return an object of the metadata, such as of ``fit``, ``junk`` in ``fit``; empty if absent."""
+        value: Any = self.metadata
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value if isinstance(value, dict) else {}
+
     def by(self, embedding_column: str | None) -> "Table":
         """Return the table with a column of the user's read as ``embedding``, each row at unit length.
 
@@ -189,6 +196,15 @@ class Table:
                 known = self._dictionaries.setdefault(index, {})
                 groups = None if only is None else only[index]
                 yield from file_batches(file, schema, rows, groups, known, compact=compact)
+
+    def numbered(
+        self, columns: Sequence[str] | None = None, rows: int = 65536, *, compact: bool = False
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield each of ``batches`` with the number of its first row."""
+        start = 0
+        for batch in self.batches(columns, rows, compact=compact):
+            yield start, batch
+            start += batch.num_rows
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the named columns as one table in memory; raises as ``batches``."""
@@ -310,13 +326,6 @@ def noted_in(file: Path | StorePath, metadata: Mapping[bytes, bytes]) -> dict[st
     except (ValueError, RecursionError):
         raise InputError(f"{file} has metadata under 'curate' that is not JSON; write the table again") from None
     return value if isinstance(value, dict) else {}
-
-
-def junk_facts(table: Table) -> Mapping[str, Any]:
-    """Return the facts of a table's ``p_junk``, such as the ``problem`` if it does not apply; empty if none."""
-    fit = table.metadata.get("fit")
-    about = fit.get("junk") if isinstance(fit, Mapping) else None
-    return about if isinstance(about, Mapping) else {}
 
 
 def embedding_field(width: int, dtype: str = "float16") -> pa.Field:

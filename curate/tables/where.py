@@ -32,6 +32,7 @@ from curate.tables.arrays import (
     kind_of,
     values_of,
 )
+from curate.tables.digests import value_type
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
@@ -366,8 +367,7 @@ class _Reader:
                 f"{closest(name, self.schema.names)} (text is written in quotes; columns: "
                 f"{name_list(self.schema.names, name)})"
             )
-        kind = self.schema.field(name).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        kind = value_type(self.schema.field(name).type)
         if kind_of(kind) not in kinds:
             raise self.fail(f"column {name!r} is {kind}, which can only be tested with 'is null' or 'is not null'")
         return _Operand(kind_of(kind), name, pl.col(str(self.columns.setdefault(name, len(self.columns)))), kind)

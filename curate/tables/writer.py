@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from curate import columns
 from curate.tables.batches import BATCH_BYTES, is_flat_text
+from curate.tables.digests import value_type
 from curate.tables.table import METADATA_KEY
 from curate.version import __version__
 from scoring.atomic import AtomicFile
@@ -120,8 +121,7 @@ class TableWriter:
 
 def _decoded(schema: pa.Schema) -> pa.Schema:
     """Return a schema with the types of values instead of dictionaries of them."""
-    fields = [each.with_type(each.type.value_type) if pa.types.is_dictionary(each.type) else each for each in schema]
-    return pa.schema(fields)
+    return pa.schema([each.with_type(value_type(each.type)) for each in schema])
 
 
 def _settings(schema: pa.Schema) -> dict[str, Any]:

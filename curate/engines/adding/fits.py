@@ -85,8 +85,8 @@ def judged(fit: DatasetFit, part: Table) -> tuple[dict[str, pa.Array], int]:
     names = fit.junk.names if fit.junk is not None else ()
     absent = np.ones(part.n_rows, bool)
     values: dict[str, NDArray[Any]] = {}
-    start = outside = 0
-    for batch in part.batches([EMBEDDING, *names], rows=ROWS):
+    outside = 0
+    for start, batch in part.numbered([EMBEDDING, *names], rows=ROWS):
         matrix = embedding_matrix(batch.column(EMBEDDING))
         usable = np.flatnonzero(np.isfinite(matrix).all(1) & matrix.any(1))
         if len(usable):
@@ -96,7 +96,6 @@ def judged(fit: DatasetFit, part: Table) -> tuple[dict[str, pa.Array], int]:
             absent[start + usable] = False
             for name, scores in fitted.columns.items():
                 values.setdefault(name, np.zeros(part.n_rows, scores.dtype))[start + usable] = scores
-        start += batch.num_rows
     return {name: column_array(scores, absent) for name, scores in values.items() if name in PER_IMAGE}, outside
 
 

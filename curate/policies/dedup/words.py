@@ -13,7 +13,7 @@ from curate.policies.dedup.finders.looks import in_words, seen
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.request import TURNED, DedupRequest, change_words
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, failures
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, decision_rows
 from curate.policies.reviewed import RULE
 from curate.policies.verdicts import COPY
 from curate.policies.verdicts import KEEP as KEPT
@@ -70,22 +70,20 @@ class DecisionWords:
         group = self.group[part]
         rule = np.where((outcome == DROP) & ~linked, len(typed), finder).astype(np.int64)
         rule[self.duplicates.to_review[part]] = len(typed) + 1
-        return pa.RecordBatch.from_arrays(
-            [
-                keys,
-                pa.array(OUTCOMES).take(pa.array(outcome)),
-                pa.array(self._reasons(part, kept_key, status, error), pa.string()),
-                pa.array([*typed, RULE, REVIEW], pa.string()).take(pa.array(rule, mask=rule < 0)),
-                *(pa.array(values, from_pandas=True) for values in (similarity, threshold, margin)),
-                pa.array(group, mask=group < 0),
-                kept_key,
-            ],
-            schema=SCHEMA,
+        return decision_rows(
+            SCHEMA,
+            (keys, status, error),
+            outcome,
+            self._reasons(part, kept_key),
+            rule=pa.array([*typed, RULE, REVIEW], pa.string()).take(pa.array(rule, mask=rule < 0)),
+            score=pa.array(similarity, from_pandas=True),
+            threshold=pa.array(threshold, from_pandas=True),
+            margin=pa.array(margin, from_pandas=True),
+            group=pa.array(group, mask=group < 0),
+            kept_key=kept_key,
         )
 
-    def _reasons(
-        self, part: slice, kept_key: pa.Array, status: pa.Array | None, error: pa.Array | None
-    ) -> NDArray[np.object_]:
+    def _reasons(self, part: slice, kept_key: pa.Array) -> NDArray[np.object_]:
         outcome, finder, group = self.duplicates.outcome[part], self.duplicates.stars.finder[part], self.group[part]
         leaks, start, unconfirmed = self.duplicates.leaks[part], part.start, self.duplicates.unconfirmed[part]
         views = [view.name for view in self.request.views()]
@@ -100,8 +98,6 @@ class DecisionWords:
         kept_copies = reviewed.answered(COPY, KEPT)[part] & (outcome == KEEP)
         for at in np.flatnonzero(decided | kept_copies).tolist():
             reason[at] = f"{'dropped' if decided[at] else 'kept'} by {reviewed.by[start + at]}"
-        failed = np.flatnonzero(outcome == FAILED)
-        reason[failed] = failures(status, error, failed)
         linked = np.flatnonzero(finder >= 0)
         keys = kept_key.take(pa.array(linked)).to_pylist()
         for at, key in zip(linked.tolist(), keys, strict=True):

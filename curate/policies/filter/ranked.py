@@ -179,31 +179,12 @@ def _ranked_parts(
         last = max(int(np.searchsorted(ends, at_once, "right")) - 1, first + 1)
         rows = np.flatnonzero((part >= first) & (part < last))
         codes = (part[rows] - first).astype(np.min_scalar_type(last - first))
-        if len(rows) < LEAST_SIZE * (last - first):
-            place = sizes[first:last][codes] - 1
-            place -= places(values[rows], codes, sizes[first:last], ties[rows], low_is_best=low_is_best)
-            worst[rows] = place < n_worst[first:last][codes]
-            either[rows] = place < (n_worst + n_following)[first:last][codes]
-            first = last
-            continue
-        rows = rows[np.argsort(codes, kind="stable")]
-        for number, (start, stop) in enumerate(pairwise((ends[first : last + 1] - ends[first]).tolist()), first):
-            n, more, members = int(n_worst[number]), int(n_following[number]), rows[start:stop]
-            both = members[_worst(values[members], ties[members], n + more, low_is_best=low_is_best)]
-            either[both] = True
-            worst[both[_worst(values[both], ties[both], n, low_is_best=low_is_best)]] = True
+        place = sizes[first:last][codes] - 1
+        place -= places(values[rows], codes, sizes[first:last], ties[rows], low_is_best=low_is_best)
+        worst[rows] = place < n_worst[first:last][codes]
+        either[rows] = place < (n_worst + n_following)[first:last][codes]
         first = last
     return worst, either & ~worst
-
-
-def _worst(values: NDArray[Any], ties: NDArray[np.uint64], n: int, *, low_is_best: bool) -> NDArray[np.int64]:
-    """Return the places of the n worst of at least as many values; of equal ones the lowest by ``ties`` are worse."""
-    if n in (0, len(values)):
-        return np.arange(n)
-    place = len(values) - n if low_is_best else n - 1
-    cut = np.partition(values, place)[place]
-    worse, equal = np.flatnonzero(values > cut if low_is_best else values < cut), np.flatnonzero(values == cut)
-    return np.concatenate([worse, equal[_highest(~ties[equal], n - len(worse))]])
 
 
 def counts_of(codes: NDArray[np.integer], n: int) -> NDArray[np.int64]:

@@ -212,6 +212,11 @@ class Kind:
         return self.what or self.columns[0]
 
     @property
+    def side(self) -> str:
+        """The side of a threshold on which the issue lies, in words."""
+        return "below" if self.low else "above"
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """The columns needed to compute it, including the witness's."""
         return (*self.columns, *(self.witness.columns if self.witness else ()))

@@ -20,7 +20,7 @@ from curate.policies.outputs import Files
 from curate.policies.request import Request
 from curate.tables.needs import Needs, is_number
 from curate.tables.rows import Rows, read_rows
-from curate.tables.table import Table, junk_facts, open_table
+from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 from scoring.lookup import lookup
 from scoring.relative.columns import UNLIKE
@@ -148,7 +148,7 @@ class Issues(Request):
             worst={name: each.tolist() for name, each in worst.items() if len(each)},
             groups=groups,
             n_unlike=sum(group["rows"] for group in groups),
-            no_junk=str(junk_facts(table).get("problem") or "") if "junk" in not_looked else "",
+            no_junk=str(table.noted("fit", "junk").get("problem") or "") if "junk" in not_looked else "",
         )
         return Decided(
             table=table,
@@ -214,18 +214,14 @@ class Issues(Request):
         """Return the facts of each group of images unlike the rest; InputError for a missing group."""
         if numbers is None or GROUPS not in has:
             return []
-        fit = table.metadata.get("fit")
-        stored = fit.get("groups") if isinstance(fit, Mapping) else None
-        known = (
-            {each.get("group"): each for each in stored if isinstance(each, Mapping)}
-            if isinstance(stored, list)
-            else {}
-        )
+        stored = table.noted("fit").get("groups")
+        listed = stored if isinstance(stored, list) else ()
+        known = {each.get("group"): each for each in listed if isinstance(each, Mapping)}
         groups = sorted({int(number) for number in np.unique(numbers[has[GROUPS]])})
         wrong = next((number for number in self.drop_group if number not in groups), None)
         if wrong is not None:
-            listed = f" ({', '.join(map(str, groups))})" if groups else ", of which the table has none"
-            raise InputError(f"--drop-group {wrong}: expected the number of a group unlike the rest{listed}")
+            these = f" ({', '.join(map(str, groups))})" if groups else ", of which the table has none"
+            raise InputError(f"--drop-group {wrong}: expected the number of a group unlike the rest{these}")
         return [
             {
                 **known.get(number, {}),

@@ -66,9 +66,8 @@ class IssueWords:
         for number, (name, kind) in enumerate(self.kinds.items()):
             places = np.flatnonzero(looked.has[name][start:stop])
             values = looked.measures[name][start:stop]
-            side = "below" if kind.low else "above"
             for row in places.tolist():
-                text = f"{name}: {kind.name} {values[row]:.4g} is {side} {looked.cuts[name]:.4g}"
+                text = f"{name}: {kind.name} {values[row]:.4g} is {kind.side} {looked.cuts[name]:.4g}"
                 if name == GROUPS:
                     text = f"{name}: in group {values[row]:.0f}"
                 texts = texts_of.setdefault(row, [])

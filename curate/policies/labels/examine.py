@@ -22,6 +22,7 @@ from curate.policies.verdicts import KEEP, LABELS
 from curate.probes.crossed import LabelEvidence, crossed
 from curate.probes.probabilities import codes_among
 from curate.tables.dataset import read_dataset
+from curate.tables.digests import value_type
 from curate.tables.needs import Needs
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table
@@ -179,11 +180,8 @@ class Examined:
         texts = pa.array(self.classes, pa.string())
         if not self.request.columns:
             return texts
-        kind = self.table.schema.field(self.request.columns[0]).type
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
         try:
-            return texts.cast(kind)
+            return texts.cast(value_type(self.table.schema.field(self.request.columns[0]).type))
         except pa.ArrowException:  # several columns of other types, or one that text does not become
             return texts
 

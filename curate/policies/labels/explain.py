@@ -16,8 +16,8 @@ from curate.policies.labels.examine import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.examine import REASONS, RULE, SUGGESTED, WHY, WITNESSES, Examined
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
 from curate.policies.reviewed import RULE as VERDICTS
+from curate.policies.sampled import estimate
 from curate.tables.keys import keys_at
-from scoring.metrics.resampling import Interval
 
 CURRENT = "given_label"
 MEANINGS: dict[str, str] = {
@@ -177,12 +177,6 @@ def share_text(share: Mapping[str, Any]) -> str:
     if share["value"] is None:
         return "unknown"
     return f"{100 * share['value']:.1f} % ({100 * share['low']:.1f} to {100 * share['high']:.1f} %)"
-
-
-def estimate(interval: Interval) -> dict[str, float | None]:
-    """Return an interval as plain JSON; null if unknown."""
-    value = None if isnan(interval.value) else interval.value
-    return {"value": value, "low": interval.low, "high": interval.high}
 
 
 def worst_rows(examined: Examined, n: int) -> NDArray[np.int64]:

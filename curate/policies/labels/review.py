@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.quality.audit import allocate
 from curate.policies.labels.examine import Examined
-from curate.policies.labels.explain import estimate
-from curate.policies.sampled import drawn_rows, is_drawn, n_finished, number_in, refuse_unfinished, verdicts_on
+from curate.policies.sampled import Share, drawn_rows, is_drawn, n_finished, number_in, refuse_unfinished, verdicts_on
 from curate.policies.verdicts import DROP, KEEP, RELABEL, Line
 from curate.tables.digests import salted
 from curate.tables.keys import keys_at
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, stratified_interval
-from scoring.metrics.resampling import Interval
 
 COLUMNS = ("row", "key", "given", "suggested", "quality", "stratum", "size")
 SUSPECTED, TRUSTED = "suspected", "trusted"
@@ -89,27 +87,8 @@ def draw_rows(examined: Examined, n: int) -> list[Drawn]:
 
 
 @dataclass(frozen=True)
-class Share:
-    """A share of rows with its 95 % interval, in both readings of an unsure answer.
-
-    Attributes:
-        rows: size of the population.
-        strict: with unsure labels counted as right.
-        lenient: with unsure labels counted as wrong.
-    """
-
-    rows: int
-    strict: Interval
-    lenient: Interval
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"rows": self.rows, "strict": estimate(self.strict), "lenient": estimate(self.lenient)}
-
-
-@dataclass(frozen=True)
 class Verdicts:
-    """The results of verdicts.
+    """The results of verdicts; a strict reading counts an unsure label as right.
 
     Attributes:
         counts: answer -> rows; ``blank`` rows count as not drawn.
@@ -127,7 +106,7 @@ class Verdicts:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        shares = {name: value and value.to_json() for name, value in vars(self).items() if name != "counts"}
+        shares = {name: value and value.to_json("rows") for name, value in vars(self).items() if name != "counts"}
         return {"counts": self.counts, **shares}
 
 

@@ -16,6 +16,7 @@ from curate.policies.dedup.finders.table import build
 from curate.policies.dedup.request import DedupRequest, resolved
 from curate.policies.request import Request
 from curate.tables.amount import Amount
+from curate.tables.copies import roots
 from curate.tables.digests import redrawn, tie_breaks
 from curate.tables.needs import Needs
 from curate.tables.rows import Codes, Rows
@@ -301,25 +302,10 @@ def find_chains(searches: Mapping[str, Search], open_rows: NDArray[np.bool_]) ->
 def join(parent: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
     """Merge the groups of pairs of rows, in place: the lower root becomes the root of both."""
     while True:
-        compress(parent)
+        parent[:] = roots(parent)
         low, high = np.minimum(parent[a], parent[b]), np.maximum(parent[a], parent[b])
         apart = low != high
         if not apart.any():
             return
         np.minimum.at(parent, high[apart], low[apart])
         a, b = a[apart], b[apart]
-
-
-def compress(parent: NDArray[np.int64]) -> None:
-    """Point every row at its root, in place."""
-    while True:
-        above = parent[parent]
-        if np.array_equal(above, parent):
-            return
-        parent[:] = above
-
-
-def roots(parent: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the root of every row, shape (N,)."""
-    compress(parent)
-    return parent

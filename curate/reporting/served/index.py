@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.policies.outcomes import OUTCOMES
+from curate.reporting.columns import shortened
 from curate.reporting.decided import row_values
 from curate.reporting.document import Facts
 from curate.reporting.numbers import finite
 from curate.reporting.served.query import KEY as BY_KEY
 from curate.reporting.served.query import ROW, Query
-from curate.reporting.texts import shortened
 from curate.tables.digests import plain
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows

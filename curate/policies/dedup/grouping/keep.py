@@ -250,15 +250,14 @@ def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | No
         return None
     patterns = [re.compile(translate(glob)) for glob in globs]
     places = np.full(table.n_rows, len(globs))
-    start, example, unseen = 0, "", set(range(len(globs)))
-    for batch in table.batches([KEY]):
+    example, unseen = "", set(range(len(globs)))
+    for start, batch in table.numbered([KEY]):
         for row, key in enumerate(plain(batch.column(0)).cast(pa.string()).to_pylist(), start):
             matched = [place for place, pattern in enumerate(patterns) if key is not None and pattern.match(key)]
             if matched:
                 places[row] = matched[0]
                 unseen -= set(matched)
             example = example or key or ""
-        start += batch.num_rows
     if unseen:
         glob = globs[min(unseen)]
         raise InputError(

@@ -8,12 +8,12 @@ from typing import Any
 
 from curate.policies.dedup.quality.answers import DIFFERENT, SAME, UNSURE, Answers, Judged
 from curate.policies.dedup.quality.audit import DROPPED, NEAR, StratumName
-from curate.policies.sampled import refuse_unfinished
+from curate.policies.sampled import Share, refuse_unfinished
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval, stratified_share
-from scoring.metrics.resampling import Interval
 
 LEVEL = 0.95
+PAIRS = "pairs"
 _MOST_DECIMALS = 9
 _MOST_TIMES = 1 << 20  # as many answers that are tried before giving up
 
@@ -74,29 +74,6 @@ def count_answers(answers: Answers) -> list[Counted]:
 
 
 @dataclass(frozen=True)
-class Share:
-    """A share of pairs that are the same, with its 95 % interval, in both readings of an unsure answer.
-
-    Attributes:
-        pairs: that it is a share of.
-        strict: an unsure pair counts as different.
-        lenient: an unsure pair counts as the same.
-    """
-
-    pairs: int
-    strict: Interval
-    lenient: Interval
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; an unavailable estimate is null."""
-        readings = {"strict": self.strict, "lenient": self.lenient}
-        return {"pairs": self.pairs} | {
-            name: {"value": None if isnan(each.value) else each.value, "low": each.low, "high": each.high}
-            for name, each in readings.items()
-        }
-
-
-@dataclass(frozen=True)
 class Precision:
     """The precision of a run, by an audit.
 
@@ -116,9 +93,9 @@ class Precision:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
-            "dropped": self.dropped and self.dropped.to_json(),
-            "by_finder": {name: share.to_json() for name, share in self.by_finder.items()},
-            "near": self.near and self.near.to_json(),
+            "dropped": self.dropped and self.dropped.to_json(PAIRS),
+            "by_finder": {name: share.to_json(PAIRS) for name, share in self.by_finder.items()},
+            "near": self.near and self.near.to_json(PAIRS),
             "strata": [{**asdict(each), "name": str(each.name), "blank": each.blank} for each in self.strata],
         }
 
@@ -146,6 +123,7 @@ def precision(answers: Answers) -> Precision:
 
 
 def _share(strata: Sequence[Counted]) -> Share:
+    """Return the share of pairs that are the same; an unsure one is strictly another."""
     readings = [stratified_interval([each.sample(unsure=how) for each in strata], LEVEL) for how in (DIFFERENT, SAME)]
     return Share(sum(each.size for each in strata), *readings)
 
