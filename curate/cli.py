@@ -32,7 +32,7 @@ from scoring.errors import InputError
 
 EXIT_MISTAKE = 1
 EXIT_INTERRUPTED = 130
-ENDED = {"SIGTERM": "terminated", "SIGHUP": "the terminal is gone"}  # signals that end a command, but for Ctrl-C
+ENDED = {"SIGTERM": "terminated", "SIGHUP": "the terminal is gone"}  # signals that end a command, except Ctrl-C
 TRACEBACK = "CURATE_TRACEBACK"
 AGAIN = "repeat the command to resume"
 DISK_ERRORS = frozenset(
@@ -42,7 +42,7 @@ DISK_ERRORS = frozenset(
 # Headings of --help, in their order.
 START, CHOOSE, LOOK = "Start here", "Choose images", "Look at tables and images"
 MEASURE, TRACE, TRAIN = "Measure", "Trace and repeat", "Models"
-BRIEF = (LOOK, MEASURE, TRACE, TRAIN)  # of their commands only the names are listed
+BRIEF = (LOOK, MEASURE, TRACE, TRAIN)  # headings whose commands are listed by name only
 
 
 class Ended(SystemExit):
@@ -60,7 +60,7 @@ class NoPandas(MetaPathFinder):
     use pandas. Other libraries still find it.
     """
 
-    USERS = frozenset({"curate", "scoring", "trainers", "pyarrow"})  # whose compiled calls are pyarrow's
+    USERS = frozenset({"curate", "scoring", "trainers", "pyarrow"})  # called by compiled code of pyarrow
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Raise ImportError for pandas if pyarrow imports it; return None otherwise."""
@@ -99,14 +99,14 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             _stop(f"interrupted; {AGAIN}", EXIT_INTERRUPTED)
         except Ended as ended:
-            with suppress(OSError):  # the terminal that it would be said on
+            with suppress(OSError):  # the terminal for the message is gone
                 say(f"{ENDED[ended.number.name]}; {AGAIN}")
             raise typer.Exit(128 + ended.number) from None
-        except SystemExit as stop:  # a command ends by typer.Exit, so another process has said why, or a plug-in stops
+        except SystemExit as stop:  # another process reported the reason, or a plug-in exits
             _stop_for_package(stop)
             raise
         except BrokenPipeError:
-            with suppress(OSError):  # or the interpreter complains when it flushes at exit
+            with suppress(OSError):  # otherwise the interpreter prints an error when it flushes at exit
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EXIT_MISTAKE) from None
         except OSError as error:
@@ -152,7 +152,7 @@ def root(
     """Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select."""
 
 
-# Every command in the order of --help: its name, which is its module's too, its heading, and what reads its line.
+# Every command in help order: its name (also of its module), its heading, and the class that parses its line.
 COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
     ("clean", START, None),
     ("score", START, None),
@@ -187,9 +187,9 @@ COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
     ("models", TRAIN, None),
 )
 SUBCOMMANDS = {"review": {"plan": "review_plan", "verdicts": "review_verdicts"}, "models": {"convert": "convert"}}
-RUN_ALONE = {"doctor", "models"}  # without arguments, where the others show their help
-RUN_OTHERS = {"clean", "run"}  # steps, which are commands
-LISTED = (["--help"], ["-h"], ["help"])  # lines that ask for the list of commands
+RUN_ALONE = {"doctor", "models"}  # can be run without arguments; other commands show their help
+RUN_OTHERS = {"clean", "run"}  # runs commands as steps
+LISTED = (["--help"], ["-h"], ["help"])  # command lines that request the list of commands
 
 
 def command_line(names: Collection[str], *, listed: bool = False) -> typer.Typer:
@@ -256,14 +256,16 @@ def _prepare_streams() -> None:
 def main() -> None:
     """Run the command line; the entry point of ``curate``."""
     _prepare_streams()
-    with suppress(ValueError):  # not in the main thread: the main thread handles signals
+    with suppress(ValueError):  # only the main thread handles signals
         for name in ENDED:
             number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one
+            if (
+                number is not None and signal.getsignal(number) is signal.SIG_DFL
+            ):  # keep signals ignored that nohup ignores
                 signal.signal(number, _on_signal)
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait sleep: a sixth of the time of `clean`
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # waiting threads sleep, which saves a sixth of the time of `clean`
     sys.meta_path.insert(0, NoPandas())
-    gc.set_threshold(50_000)  # modules are no garbage: looking for it takes a twentieth of the start
+    gc.set_threshold(50_000)  # no garbage collection of modules, which takes a twentieth of the start
     atexit.register(gc.freeze)  # and a tenth of a second at the end
     typed = {name for name, *_ in COMMANDS if name not in RUN_OTHERS}.intersection(sys.argv[1:2])
     if sys.argv[1:] in LISTED:

@@ -14,13 +14,13 @@ N_BYTES = "n_bytes"
 MTIME = "mtime"
 STATUS = "status"
 ERROR = "error"
-LABEL = "label"  # of the classes, unless the user names another
-FOLDER = "folder"  # of the image, by its key, where a command asks for it and the table has no such column
+LABEL = "label"  # default class column
+FOLDER = "folder"  # computed from the key on request if the table lacks the column
 FRAMES = "n_frames"
 SIGNATURE = "signature"
 THUMBNAIL = "thumbnail"
 EMBEDDING = "embedding"
-QUALITY = "quality_"  # what names of image quality begin with
+QUALITY = "quality_"  # prefix of image quality columns
 OK = "ok"  # the status of a row whose image was scored
 GONE = "gone"  # the status of a row whose image the source no longer has
 

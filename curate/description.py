@@ -137,7 +137,7 @@ def _receipt(path: AnyPath) -> Description:
 
 
 def _checkpoint(path: Path) -> Description:
-    from scoring.checkpoint import read_checkpoint  # here, for it may load more than a table needs
+    from scoring.checkpoint import read_checkpoint  # imported here, since tables do not need it
 
     if not path.is_file():
         raise InputError(f"{path} does not exist; expected a checkpoint (.safetensors)")

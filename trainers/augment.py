@@ -85,7 +85,7 @@ def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], d
     grid = F.affine_grid(theta, [len(theta), images.shape[1], size, size], align_corners=False)
     if len(theta) == len(images):
         return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
-    # the views of an image are sampled as one tall one, since each has its own place in the grid alone
+    # views of an image are sampled as one tall image, since only their grid differs
     tall = grid.unflatten(0, (-1, len(images))).transpose(0, 1).flatten(1, 2)  # (N, V * size, size, 2)
     views = F.grid_sample(images, tall, padding_mode="reflection", align_corners=False)
     return views.unflatten(2, (-1, size)).permute(2, 0, 1, 3, 4).flatten(0, 1)
@@ -130,10 +130,10 @@ Choice = TypeVar("Choice")
 
 TINY_SIDES = (6, 8, 10, 12, 14, 16, 20, 24)
 ENLARGED_BY = ("nearest", "bilinear", "bicubic")
-NOISE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.5)  # of the side of a view: how large the image was when it got its noise
+NOISE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.5)  # original size relative to the view's side when the noise was added
 JPEG_SHARES = (0.5, 0.75, 1.0, 1.25, 1.75, 2.5)
 BLOCK = 8
-# the quantisation of JPEG, ITU-T T.81, tables K.1 and K.2
+# quantisation tables of JPEG, ITU-T T.81, K.1 and K.2
 JPEG_LUMA = (
     (16, 11, 10, 16, 24, 40, 51, 61),
     (12, 12, 14, 19, 26, 58, 60, 55),
@@ -254,7 +254,7 @@ def block_dct(images: Tensor, coarseness: Tensor) -> Tensor:
     back = (waves.T @ coarse @ waves).permute(0, 1, 2, 4, 3, 5).reshape(n, channels, full_side, full_side)
     y, blue, red = (back[:, channel : channel + 1, :side, :side] for channel in range(3))
     red, blue, y = 1.402 * red, 1.772 * blue, y + 128
-    green = y - (0.299 * red + 0.114 * blue) / 0.587  # so that the luma is y
+    green = y - (0.299 * red + 0.114 * blue) / 0.587  # so that luma is y
     return torch.cat([y + red, green, y + blue], 1).clamp(0, 255)
 
 

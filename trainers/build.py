@@ -51,13 +51,12 @@ def build(
             spec = ModelSpec(config.backbone, options, {}, Preprocessing(size=config.size, resize=config.size))
         else:
             spec, backbone = replace(init.spec, preprocessing=_preprocessing(config, init)), init.backbone
-            if config.freeze != "trunk":  # weights that move are no longer a package's
+            if config.freeze != "trunk":  # trained weights are no longer a package's
                 spec = replace(spec, parts=tuple(replace(part, packaged=None) for part in spec.parts))
         kept = kept_heads(config, init)
         head = kind.head(settings, config.size, n_classes)
         heads = {**{name: init.spec.heads[name] for name in kept}, **({} if head is None else {config.method: head})}  # type: ignore[union-attr]
-        embedding = embedding_head(config, init)
-        made = replace(spec, heads=heads, embedding=embedding)
+        made = replace(spec, heads=heads, embedding=embedding_head(config, init))
         model = _checked_memory(lambda: ScoringModel(made, backbone=backbone), config)
         for name in kept:
             model.heads[name] = init.heads[name]  # type: ignore[union-attr]
@@ -223,7 +222,7 @@ def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method[Any]
         raise InputError(f"{config.method} on a frozen backbone has nothing to train; leave out --freeze")
     groups: list[dict[str, Any]] = []
     for parameters, share in ((backbone, config.backbone_lr), (rest, 1.0)):
-        # biases and normalisation scales are not decayed: they set no direction
+        # no weight decay for biases and normalisation scales
         for decay, chosen in (
             (True, [p for p in parameters if p.ndim > 1]),
             (False, [p for p in parameters if p.ndim < 2]),

@@ -24,7 +24,7 @@ from scoring.system import free_memory
 from trainers.data import is_missing, loss_tensor, number_labels
 from trainers.methods.settings import Augmentation
 
-NONE = bytes(32)  # instead of the digest of a label that is missing
+NONE = bytes(32)  # digest of a missing label
 FORMAT = 1
 ABOUT = "cache.json"
 METADATA_KEY = b"curate"
@@ -33,7 +33,7 @@ DTYPES = {"float16": torch.float16, "float32": torch.float32}
 MOST_EPOCHS = 100_000
 ABOUT_BYTES = 64 << 20
 STORED = {"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY", "BIT_PACKED"}  # encodings that `curate cache` writes
-HELD_SHARE = 0.5  # of the memory that is free may hold epochs
+HELD_SHARE = 0.5  # share of free memory for epochs
 
 
 class TargetsDigest:
@@ -55,7 +55,7 @@ class TargetsDigest:
             self._labels.update(_label_digests(labels))
         if losses is not None and len(losses):
             values = np.array(losses.to_numpy(zero_copy_only=False), np.float64)
-            values[np.isnan(values)] = np.nan  # of one bit pattern
+            values[np.isnan(values)] = np.nan  # one bit pattern for all NaN
             self._losses.update(values.astype("<f8").tobytes())
 
     def hexdigest(self) -> str:
@@ -224,7 +224,7 @@ def read_about(folder: Path) -> dict[str, Any] | None:
     wrong = [name for name, kind in types.items() if type(about.get(name)) is not kind]
     if wrong or not 1 <= about["epochs"] <= MOST_EPOCHS or not 1 <= about["width"] <= 1 << 20:
         raise damaged(path, f"no good value for {(wrong or ['epochs or width'])[0]}")
-    if about["recipe"].get("dtype") not in list(DTYPES):  # of whatever type
+    if about["recipe"].get("dtype") not in list(DTYPES):  # of any type
         raise damaged(path, "no good value for recipe")
     return about
 
@@ -253,7 +253,7 @@ def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, A
         raise damaged(path, "no good note of its images" if not is_complete else "no features")
     if schema.field("features").type != features_type(about["width"], about["recipe"]["dtype"]):
         raise damaged(path, f"features of type {schema.field('features').type}")
-    # features are stored as they are: a footer that claims more rows than the file has room for is a lie
+    # features are uncompressed, so a footer with more rows than fit the file is invalid
     if rows * about["width"] * DTYPES[about["recipe"]["dtype"]].itemsize > path.stat().st_size:
         raise damaged(path, f"{rows:,} rows claimed in {path.stat().st_size:,} bytes")
     return footer
@@ -267,7 +267,7 @@ def features_type(width: int, dtype: str) -> pa.DataType:
 
 def damaged(path: Path, what: str) -> InputError:
     """Return the error for a file that changed after it was written."""
-    gone = "the whole folder" if path.name == ABOUT else "it"  # epochs without a note belong to no cache
+    gone = "the whole folder" if path.name == ABOUT else "it"  # epochs without a record belong to no cache
     return InputError(f"{path} is damaged ({what}); remove {gone}, and repeat the `curate cache` command")
 
 

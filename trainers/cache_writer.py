@@ -30,7 +30,7 @@ GROUP_ROWS = 8192
 
 
 HOW = "way of reading images"
-OPTIONS = {  # what decides the features, as a cache notes it -> the option that chose it, where the name differs
+OPTIONS = {  # recorded setting -> its option, if named differently
     **dict.fromkeys(("model", "width"), "--model"),
     "preprocessing": HOW,
     **dict.fromkeys(("input", "data"), "source of images"),
@@ -75,7 +75,7 @@ class CacheFolder(HeldFolder):
         (self.folder / cache.ABOUT).unlink(missing_ok=True)
         if self._is_ours:
             (self.folder / LOCK).unlink(missing_ok=True)
-            with suppress(OSError):  # another process has put something there
+            with suppress(OSError):  # another process created it
                 self.folder.rmdir()
 
     def begin(self, about: dict[str, Any]) -> list[int]:
@@ -97,13 +97,13 @@ class CacheFolder(HeldFolder):
             _refuse_difference(self.folder, cache.fingerprint(before), cache.fingerprint(about))
             about = {**about, "epochs": max(before["epochs"], about["epochs"])}
         for leftover in self.folder.glob(".epoch-*.parquet.tmp.*"):
-            sweep(self.folder, leftover.name)  # of epochs that are there; of others, the caller that makes them does
+            sweep(self.folder, leftover.name)  # of existing epochs; the caller checks those that it writes
         if before is None or before["epochs"] != about["epochs"]:
             with AtomicFile(self.folder / cache.ABOUT, overwrite=True) as file:
                 file.write(json.dumps(about, indent=1, sort_keys=True).encode())
             self._is_new = before is None
         todo = [at for at in range(about["epochs"]) if not (self.folder / cache.epoch_name(at)).exists()]
-        for mark in () if todo else self.folder.glob(f"{DECODING}*"):  # of a process that was killed at its end
+        for mark in () if todo else self.folder.glob(f"{DECODING}*"):  # left by a process killed at its end
             mark.unlink()
         return todo
 
@@ -238,7 +238,7 @@ class EpochWriter:
 
     def discard(self) -> None:
         """Remove the temporary file unless ``finish`` renamed it."""
-        self._writer.is_open = False  # or its destructor would write a footer to a closed file
+        self._writer.is_open = False  # otherwise its destructor writes a footer to a closed file
         self.file.discard()
 
     def finish(self, failures: dict[str, int], expected: dict[str, Any] | None) -> dict[str, Any]:

@@ -62,26 +62,26 @@ class TrainConfig:
 
     method: str = "visimsiam"
     backbone: str = "resnet18"
-    size: int = 224  # side of a standard view and of what the model scores
+    size: int = 224  # side in pixels of standard views and of scored images
     epochs: int = 100
     batch_size: int = 512
     lr: float = 0.1
-    schedule: str = "constant"  # of SCHEDULES, or steps; see ``rate_steps``
+    schedule: str = "constant"  # one of SCHEDULES, or steps; see ``rate_steps``
     warmup: float = 0.0  # share of all steps over which the rate rises from 0
     optimizer: str = "sgd"
-    momentum: float = 0.9  # of SGD and LARS
-    betas: tuple[float, float] = (0.9, 0.999)  # of AdamW
+    momentum: float = 0.9  # for SGD and LARS
+    betas: tuple[float, float] = (0.9, 0.999)  # for AdamW
     weight_decay: float = 1e-4
-    clip: float = 0.0  # largest norm of the gradient of all weights together; 0: as it is
-    accumulate: int = 1  # batches a step, whose gradients are averaged
+    clip: float = 0.0  # maximum global gradient norm; 0: no clipping
+    accumulate: int = 1  # batches per step, whose gradients are averaged
     freeze: str = "nothing"
     backbone_lr: float = 1.0  # the backbone's rate as a share of lr
     seed: int = 0
     precision: str = "fp32"
-    stream: bool = False  # whether views are cut from whole images, which are read again in each epoch
-    backbone_options: dict[str, Any] = field(default_factory=dict)  # what was requested of the network beyond its name
+    stream: bool = False  # whether images are read again in each epoch, and views cropped from whole images
+    backbone_options: dict[str, Any] = field(default_factory=dict)  # requested options of the network
     augmentation: Augmentation = field(default_factory=Augmentation)
-    settings: Any = None  # of the class that the method names, from here on
+    settings: Any = None  # converted to the method's class
 
     def __post_init__(self) -> None:
         kind = lookup(METHODS, self.method, kind="method")

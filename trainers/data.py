@@ -23,10 +23,10 @@ from scoring.marks import Marks
 from scoring.system import free_memory
 from trainers import ranks
 
-BLOCK = 64  # neighbouring rows that are read together: a jump on a disk, or in a file, for each
-WINDOW = 128  # blocks, from anywhere, whose rows are mixed
-HELD_SHARE = 0.8  # of the memory that is free may hold images
-MARKED = 1024  # images that a mark of what is being decoded is for
+BLOCK = 64  # neighbouring rows read together, to limit seeks
+WINDOW = 128  # random blocks whose rows are shuffled together
+HELD_SHARE = 0.8  # share of free memory for images
+MARKED = 1024  # images per mark
 
 
 def windows(n: int, *, epoch: int, seed: int) -> Iterator[Tensor]:
@@ -161,7 +161,7 @@ def lack_of_memory(n: int, size: int, room: int | None = None) -> str | None:
     ``room`` is the free memory, in bytes, of the device that also holds them; None for the CPU.
     """
     need, free, n_local = n * 3 * size * size, free_memory(), ranks.group().n_local
-    free = None if free is None else free // n_local  # each process holds them all
+    free = None if free is None else free // n_local  # each process holds all images
     least = min((bytes_ for bytes_ in (free, room) if bytes_ is not None), default=None)
     if least is None or need <= HELD_SHARE * least:
         return None

@@ -23,8 +23,8 @@ from trainers.config import require_seed
 from trainers.data import decode_all
 from trainers.methods.settings import Augmentation
 
-BLOCK = 1024  # images that are decoded, and written, at a time
-HELD_SHARE = 0.5  # of the memory that is free may hold pixels; more are decoded again in every epoch
+BLOCK = 1024  # images per block
+HELD_SHARE = 0.5  # share of free memory for pixels; if they exceed it, images are decoded in every epoch
 
 Readers = Callable[[], Iterable[Callable[[], bytes]]]
 
@@ -36,7 +36,7 @@ class CacheRecipe:
     augmentation: Augmentation
     seed: int = 0
     dtype: str = "float16"
-    batch_size: int = 256  # low precision results depend on it, so it belongs to the recipe
+    batch_size: int = 256  # part of the recipe, since low-precision results depend on it
     precision: str = "fp32"
     device: str = "cpu"
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a precision; fp32 has none
-LEAST_SCALE = 2.0**-10  # below it the gradients themselves are not finite
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # dtype of a precision; fp32 has no autocast
+LEAST_SCALE = 2.0**-10  # below, the unscaled gradients are not finite
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:

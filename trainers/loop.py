@@ -33,7 +33,7 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
     """Return the learning rate of a step: linear warm-up, then constant, step schedule or half-cosine to 0."""
     rising = config.warmup * steps
     if step < rising:
-        return config.lr * min(1.0, (step + 1) / rising)  # a warm-up can end within a step
+        return config.lr * min(1.0, (step + 1) / rising)  # warm-up can end within a step
     if config.schedule == "constant":
         return config.lr
     if config.schedule != "cosine":
@@ -264,10 +264,12 @@ class _Batches:
     def _batch_views(self, rows: Tensor, epoch: int, draw: int) -> Seen:
         """Return the views of a batch; all random numbers are functions of seed and step."""
         seed = self.config.seed * 1_000_003 + draw
-        torch.manual_seed(seed + (ranks.group().rank << 40))  # for what a backbone draws, such as dropped paths
+        torch.manual_seed(
+            seed + (ranks.group().rank << 40)
+        )  # for random layers of the backbone, such as stochastic depth
         seen = self.views(rows, epoch=epoch, step=draw)
         if ranks.group().size > 1:
-            torch.manual_seed(seed)  # the loss draws the same in all processes
+            torch.manual_seed(seed)  # the loss draws equal numbers in all processes
         if seen.failures:
             self.failures.update(seen.failures)
             ranks.publish("failures", json.dumps(list(self.failures.items())))

@@ -10,7 +10,7 @@ from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.stream import ImageStream
 
-MOST_HELD = 0.5  # of a device's memory; where the images take more, a smaller batch helps little
+MOST_HELD = 0.5  # share of device memory; if images take more, a smaller batch hardly helps
 FEWER = "read them during the run with --stream, or hold fewer with --limit, smaller ones with --size"
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scoring.model import ScoringModel
 
-COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
+COLLAPSED = 0.1  # share of the spread of uniform embeddings
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 
-PATIENCE = timedelta(days=1)  # for a rank that decodes or measures while others wait
-ARRIVAL = timedelta(minutes=10)  # until all have started
-SENT = 1 << 28  # bytes of one broadcast
-NOTICED = 1.0  # seconds in which what started the processes may say which one has ended
+PATIENCE = timedelta(days=1)  # while others wait for a rank that decodes or measures
+ARRIVAL = timedelta(minutes=10)  # until all ranks have started
+SENT = 1 << 28  # bytes per broadcast
+NOTICED = 1.0  # seconds for the launcher to report which process ended
 
 
 class LostError(InputError):
@@ -64,8 +64,8 @@ class Group:
 
 _ALONE = Group()
 _group = _ALONE
-_stores: list[dist.Store] = []  # the connection, made once, and what is written in each run of this process
-_used: Counter[str] = Counter()  # how often a name was given to ``first`` in this run
+_stores: list[dist.Store] = []  # the connection, created once, and texts by run
+_used: Counter[str] = Counter()  # how often ``first`` was called with a name in this run
 
 
 def group() -> Group:
@@ -119,7 +119,7 @@ def joined(device: str) -> Iterator[str]:
             if not is_open:
                 dist.init_process_group(backend, store=within, rank=_group.rank, world_size=size, timeout=PATIENCE)
         yield taken
-        summed(torch.zeros(1))  # all have heard the first one, whose process may hold the store
+        summed(torch.zeros(1))  # all have the first text; its process may hold the store
         if not is_open:
             dist.destroy_process_group()
     except BaseException as error:
@@ -227,7 +227,7 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if _group.size == 1 or not grads:
         return
-    if os.getppid() != _group.parent:  # and with it what ends the others when one fails
+    if os.getppid() != _group.parent:  # also ends the others when one fails
         ended = InputError(
             "the command that started this process has ended; repeat it to resume from the last saved state"
         )
@@ -277,11 +277,9 @@ def send(values: Tensor) -> None:
 
 
 def first(name: str, make: Callable[[], str]) -> str:
-    """Return the text made by the first process; the others wait for it.
+    """Return the text made by the first process only; the others wait for it.
 
-    Args:
-        name: key of the text; all processes request the same names in the same order.
-        make: called in the first process only.
+    All processes request the same names in the same order.
     """
     if _group.store is None:
         return make()

@@ -19,7 +19,7 @@ from trainers.cache import CachedFeatures
 
 DEFAULT = "resnet18"
 RANDOM_SIZE = 224
-OF_EMBEDDING = ("share", "projection", "packaged")  # of backbones side by side: these change no feature on their own
+OF_EMBEDDING = ("share", "projection", "packaged")  # of combined backbones: they change no single feature
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,7 @@ def start_of(cache: CachedFeatures, text: str | None) -> Start:
     Raises:
         InputError: if the model is not available, or its features differ from those in the cache.
     """
-    made_from = cache.about.get("made_from", {})
-    name = str(made_from.get("name"))
+    name = str(cache.about.get("made_from", {}).get("name"))
     if text is None and name not in shipped_models():
         raise InputError(
             f"{cache.folder} was made with {name!r}, which does not ship; pass it as --backbone, so that the "

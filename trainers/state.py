@@ -20,7 +20,7 @@ from trainers import ranks
 
 REMEMBERED = "optimizer."
 EXTENDABLE = "epochs"
-SCHEDULE = ("epochs", "lr")  # what a run that goes on may change
+SCHEDULE = ("epochs", "lr")  # settings that a resumed run may change
 
 
 @dataclass
@@ -61,13 +61,9 @@ def save_state(
 
 
 def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer) -> RunState:
-    """Restore a run and return its progress; step 0 if there is no state.
+    """Restore modules and optimiser of a run and return its progress; step 0 if there is no state.
 
-    Args:
-        path: of the state.
-        identity: recipe, data and start of the run; must equal the saved identity except for the number of epochs.
-        modules: modules whose weights are restored.
-        optimizer: optimiser whose state is restored.
+    ``identity`` (recipe, data and start) must equal the saved identity except for the number of epochs.
 
     Raises:
         InputError: if the state belongs to another run (the first difference is named), or is damaged.
@@ -92,7 +88,7 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
     for index, parameter in enumerate(_parameters(optimizer)):
         start = f"{REMEMBERED}{index}."
         for name, value in ((k.removeprefix(start), v) for k, v in tensors.items() if k.startswith(start)):
-            # what belongs to each weight lies where and as the weight does; a count of steps stays on the CPU
+            # state of a weight has its device and layout; a step count stays on the CPU
             is_count = name == "step"
             optimizer.state[parameter][name] = value if is_count else torch.empty_like(parameter).copy_(value)
     done.diverged = None
@@ -153,13 +149,13 @@ class HeldSignals:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: set by other than Python
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: not set by Python
                     self._handlers[number] = signal.signal(number, self._catch)
         return self
 
     def __exit__(self, kind: object, *error: object) -> None:
         self._restore()
-        if kind is None:  # one that came after the last state was saved
+        if kind is None:  # a signal after the last save
             self.deliver()
 
     def _restore(self) -> None:

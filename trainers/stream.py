@@ -21,9 +21,9 @@ from scoring.marks import Marks
 from trainers import ranks
 from trainers.data import bytes_or_status, windows
 
-AHEAD = 1 << 30  # bytes of crops that wait for the step that takes them, but at least one batch of them
+AHEAD = 1 << 30  # maximum bytes of waiting crops, but at least one batch
 MOST_AHEAD = 4  # batches
-TOGETHER = 8  # images that a thread decodes before it looks for more work
+TOGETHER = 8  # images decoded per task
 
 Reader = Callable[[], bytes]
 Statuses = Sequence[str]
@@ -127,7 +127,7 @@ class CroppedBatches:
         self._stopped = threading.Event()
         self._feeder: threading.Thread | None = None
         self._next = 0
-        self._crashed: set[int] = set()  # rows at which a decoder died: in later epochs each has its own process
+        self._crashed: set[int] = set()  # rows that crashed a decoder; decoded in separate processes in later epochs
 
     def take(self, number: int) -> CroppedBatch:
         """Return a batch by its number; batches must be taken in order.
@@ -164,11 +164,11 @@ class CroppedBatches:
                 readers = self._images.readers(self._recorded_rows(number, rows))
                 try:
                     self._start_all(pool, number, readers, rows)
-                finally:  # what is requested of a store or server ends with its readers
+                finally:  # requests to a store or server end with their readers
                     if self._stopped.is_set():
                         del readers
                     pool.shutdown(wait=True, cancel_futures=self._stopped.is_set())
-        except BaseException as error:  # raised where the batch is taken
+        except BaseException as error:  # raised in ``take``
             self._ready.put(error)
 
     def _start_all(self, pool: ThreadPoolExecutor, first: int, readers: Iterator[Reader], rows: list[int]) -> None:

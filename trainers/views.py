@@ -20,7 +20,7 @@ from trainers.methods.method import Method
 from trainers.methods.settings import Augmentation
 from trainers.stream import CropGroup, CroppedBatches, ImageStream
 
-AT_ONCE = 1 << 22  # pixels of views that a GPU changes together: where views are small, the calls take longest
+AT_ONCE = 1 << 22  # maximum pixels that a GPU augments together, since for small views kernel launches dominate
 
 Backbone = Callable[[Tensor], Tensor]
 Data = TrainingSet | ImageStream | CachedFeatures
@@ -74,16 +74,7 @@ class _BackboneReader:
 
 
 class ImageViews:
-    """Augments images in memory and runs them through the backbone.
-
-    Args:
-        config: the recipe.
-        images: moved to ``device`` at once.
-        model: provides the normalisation.
-        method: provides the number of views.
-        backbone: the model's, compiled or not.
-        device: where views are augmented and run.
-    """
+    """Augments images in memory and runs them through the backbone, compiled or not, on a device."""
 
     def __init__(
         self,
@@ -139,17 +130,7 @@ def _process_parts(n: int, recipe: Augmentation) -> tuple[slice, slice]:
 
 
 class StreamedViews:
-    """Takes crops of images decoded ahead, augments them and runs them through the backbone.
-
-    Args:
-        config: the recipe.
-        images: read during the run.
-        per_epoch: batches per epoch.
-        model: provides the normalisation.
-        method: provides the number of views.
-        backbone: the model's, compiled or not.
-        device: where views are augmented and run.
-    """
+    """Takes crops of images decoded ahead, augments them and runs them through the backbone, compiled or not."""
 
     def __init__(
         self,
@@ -187,7 +168,7 @@ class StreamedViews:
         draw = Draw(len(rows), self._device, self._config.seed * 1_000_003 + step, drawn)
         groups = [group.to(self._device, non_blocking=True) for group in batch.groups]  # (V, N, 3, S, S) each
         plain = [groups.pop(0).float().expand(self._n_plain, -1, -1, -1, -1)] if self._n_plain else []
-        if recipe.damage:  # of images that other processes read nothing but their numbers counts here
+        if recipe.damage:  # images of other processes only affect random numbers here
             groups = [_padded(group, part, len(rows)) for group in groups]
 
         def changed_views(group: Tensor) -> list[Tensor]:
@@ -220,12 +201,6 @@ class CachedViews:
 
     An epoch stays in memory if another one takes less than half of the free memory; else the oldest are dropped and
     read again when needed. The epochs of the current step are always held.
-
-    Args:
-        config: the recipe.
-        cache: features of every image in several epochs.
-        method: provides the number of views, without low-resolution ones.
-        device: of the features.
 
     Raises:
         InputError: if the cache has fewer epochs than the method has views.

@@ -11,7 +11,7 @@ from scoring.errors import InputError
 from scoring.lock import LOCK, HeldFolder
 
 STATE = "state.safetensors"
-FINISHED = "finished"  # the digest of the model that the state has become
+FINISHED = "finished"  # file: digest of the model saved from the state
 
 
 class TrainingFolder(HeldFolder):
@@ -50,9 +50,7 @@ class TrainingFolder(HeldFolder):
 
     def __exit__(self, *error: object) -> None:
         try:
-            with (
-                suppress(OSError) if any(error) else place_errors(self.folder)
-            ):  # an error before it is reported instead
+            with suppress(OSError) if any(error) else place_errors(self.folder):  # an earlier error is reported instead
                 self._remove_unused()
         finally:
             super().__exit__(*error)
@@ -76,7 +74,7 @@ class TrainingFolder(HeldFolder):
             return False
         try:
             digest = str(read_header(self.out)["digest"])
-        except InputError:  # no model yet, or something else
+        except InputError:  # no model, or another file
             return False
         return note.read_bytes() == digest.encode()
 
@@ -91,7 +89,7 @@ class TrainingFolder(HeldFolder):
         try:
             self.folder.rmdir()
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process has begun again in it
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process uses it again
                 raise
 
 

@@ -110,7 +110,7 @@ class CalibrationResult(Printed):
         for name, measured in self.measured.items():
             if name == CONSTANT:
                 continue
-            seen = measured["seen"][::-1]  # the highest probability of being bad first
+            seen = measured["seen"][::-1]  # highest probability of being bad first
             ends = [[1 - bin_[place] for bin_ in seen] for place in (0, 2, 1)]
             numbers.accuracy[name] = Band(*ends)
             numbers.confidence[name] = [1 - promised for promised in measured["promised"][::-1]]

@@ -27,14 +27,14 @@ from scoring.lookup import lookup
 ANSWER = "answer"
 COPIED = "as copies of other judged rows"
 FEWEST_ROWS = 50
-FEWEST_EACH = 5  # rows that are bad, and that are good: one for each fold
+FEWEST_EACH = 5  # minimum of bad, and of good, rows: one per fold
 FLAG = "--bad"
 BAD, NEIGHBOUR = "bad", "neighbour"
 TARGETS = {
     BAD: "the image is bad",
     NEIGHBOUR: "its nearest labelled neighbour is of another class",
 }
-CLOSE = 1e-6  # of scores that went through a spreadsheet
+CLOSE = 1e-6  # tolerance for scores edited in a spreadsheet
 Floats = NDArray[np.float64]
 
 

@@ -26,12 +26,7 @@ from scoring.errors import InputError
 
 @dataclass
 class CalibrationVerification(VerificationResult):
-    """The result of repeating a calibration.
-
-    Attributes:
-        rows: number of labelled rows, or rows of the written table.
-        problems: differences, one sentence each.
-    """
+    """The result of repeating a calibration, of ``rows`` labelled rows, or rows of the written table."""
 
     rows: int
     problems: list[str] = field(default_factory=list)
@@ -58,9 +53,7 @@ def of_calibration(path: str | AnyPath) -> dict[str, Any] | None:
 def verify_calibration(path: str | AnyPath, table: str | AnyPath | None = None) -> CalibrationVerification:
     """Fit a calibration again to its table, or apply the calibration of a receipt again, and compare.
 
-    Args:
-        path: written by ``curate calibrate``: NAME.json, or NAME.receipt.json of ``--apply``.
-        table: table that it was fitted or applied to, if it was moved.
+    ``path`` is NAME.json, or NAME.receipt.json of ``--apply``; ``table`` is its table, if it was moved.
 
     Raises:
         InputError: if a file is missing or cannot be used.
@@ -95,8 +88,7 @@ def _verify_fit(path: Path, table: str | AnyPath | None) -> CalibrationVerificat
         None if labelled is None else str(_find_file(labelled, path)),
         source.get("judges", "any"),
     )
-    column = (MIN if then.score.sign > 0 else MAX) + then.score.column
-    judged = judged_rows(opened, column, truth)
+    judged = judged_rows(opened, (MIN if then.score.sign > 0 else MAX) + then.score.column, truth)
     verification = CalibrationVerification(len(judged.values))
     if judged.digest != digest:
         verification.problems.append("the table does not hold the rows it was fitted to")

@@ -129,7 +129,7 @@ def note_renamed(out: Path) -> None:
     lines, noted_at = VerdictFile(file, "curate clean", {}), str((out / NOW).stat().st_mtime_ns)
     before = _previous_outcomes(out).filter(PRESENT)
     renames = [line for line in lines.verdicts.all if line.verdict == RENAME]
-    for line in reversed([*takewhile(lambda line: line.group == noted_at, reversed(renames))]):  # of a run cut short
+    for line in reversed([*takewhile(lambda line: line.group == noted_at, reversed(renames))]):  # of an interrupted run
         before = _renamed_outcomes(before, line)
     scored = pl.DataFrame(open_table(out / SCORES).read([KEY, STATUS, SHA256]))
     _, renamed, _, _ = _match_images(before, scored.filter(pl.col(STATUS) != GONE))

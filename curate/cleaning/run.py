@@ -50,18 +50,12 @@ from scoring.model_names import is_published
 from scoring.relative.columns import JUNK
 from scoring.relative.fit import FEW_ROWS
 
-LOOKED_AT = 1000  # rows of a source that show whether it names files
+LOOKED_AT = 1000  # rows that are checked for file paths
 SCORING = ("score", "against")
 
 
 class Stopped(InputError):
-    """A step failed; its command has already printed the reason.
-
-    Args:
-        step: name of the step.
-        code: exit code.
-        advice: next step for the user.
-    """
+    """A step failed with an exit code; its command has already printed the reason, ``advice`` is the next step."""
 
     def __init__(self, step: str, code: int, advice: str) -> None:
         super().__init__(f"stopped at step {step}; {advice}")
@@ -84,7 +78,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
         check_source(place, out)
     check_out(out)
     if not dry_run:
-        note_renamed(out)  # of a run that ended before it did
+        note_renamed(out)  # left by an interrupted run
     manifest = open_manifest(
         source,
         SourceOptions(
@@ -240,7 +234,7 @@ def _has_classes(pieces: Iterable[pa.Table | pa.RecordBatch]) -> bool:
     columns = [each.column(0) for each in pieces]
     chunks = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in columns]
     values = pa.chunked_array(chunks or [pa.nulls(0)])
-    with suppress(pa.ArrowNotImplementedError):  # a list is no class
+    with suppress(pa.ArrowNotImplementedError):  # a list is not a class
         counts = pc.value_counts(values.drop_null())
         return sum(each["counts"].as_py() >= 2 for each in counts) >= 2
     return False

@@ -30,8 +30,8 @@ VERDICTS = f"subset{SUFFIX}"
 MODEL = "world"
 READING = ("key", "path-column", "image-column", "root")
 AGAINST, LEAKS, LABELS = (f"{STEPS_FOLDER}/{name}.parquet" for name in ("against", "leaks", "labels"))
-THUMBS = 500  # of the page: each is one more image to decode
-SURE = 0.99  # cosine of signatures: above it are mostly copies, which thumbnails then confirm
+THUMBS = 500  # thumbnails of the report, each an image to decode
+SURE = 0.99  # cosine of signatures above which most pairs are copies, to be confirmed by thumbnails
 _MARK = re.compile(r"# Written by curate clean \(([0-9a-f]{16})\)\.[^\n]*\n")
 NOTES = {
     "usable": "unusable in every domain: one colour, pure noise, enlarged from a few pixels, a placeholder\n"
@@ -96,7 +96,7 @@ def from_folder(place: str, folder: Path) -> str:
         return place
     try:
         return os.path.relpath(os.path.abspath(place), folder.resolve())  # noqa: PTH100 (a pattern is no path)
-    except ValueError:  # another drive of Windows
+    except ValueError:  # another drive on Windows
         return os.path.abspath(place)  # noqa: PTH100
 
 

@@ -11,7 +11,7 @@ from curate.policies.balance.options import BalanceOptions
 if TYPE_CHECKING:
     from curate.policies.balance.policy import BalanceResult
 
-N_CELLS = 20  # that a dry run shows
+N_CELLS = 20  # cells shown by a dry run
 
 
 @command_of(BalanceOptions)

@@ -88,5 +88,4 @@ def _draw(
     from curate.tables.table import open_table
 
     tables = open_table(comparison.tables[0]), open_table(comparison.tables[1])
-    picture = comparison_sheet(comparison, tables, sources)
-    save_picture(picture, sheet, overwrite=overwrite)
+    save_picture(comparison_sheet(comparison, tables, sources), sheet, overwrite=overwrite)

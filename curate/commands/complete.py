@@ -12,7 +12,7 @@ def columns(ctx: typer.Context, incomplete: str) -> list[str]:
     from curate.tables.table import open_table
     from scoring.errors import InputError
 
-    # A line that ends in an option without its value is not parsed whole: its words are in ``args`` then.
+    # If the line ends in an option without a value, unparsed words are in ``args``.
     for place in [ctx.params.get("table"), ctx.params.get("first"), *ctx.args]:
         with suppress(InputError):
             if place:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from curate.policies.dedup.policy import DedupResult
     from curate.policies.dedup.quality.examine import RecallReport
 
-N_UNREAD = 5  # images that could not be used, named in the report
+N_UNREAD = 5  # unusable images named in the report
 Texts = list[str] | None
 
 Threshold = Annotated[

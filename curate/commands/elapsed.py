@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-SILENT = 2.0  # seconds without a line, after which they are shown
-EVERY = 1.0  # seconds between two
+SILENT = 2.0  # seconds without output before the time is shown
+EVERY = 1.0  # seconds between updates
 
 
 class _Elapsed:
@@ -17,7 +17,7 @@ class _Elapsed:
         self.lock = threading.RLock()
         self.ended: threading.Event | None = None  # of the command that runs
         self.since, self.width = 0.0, 0
-        self.instead: Callable[[], object] | None = None  # is called instead of showing them
+        self.instead: Callable[[], object] | None = None  # called instead of showing the seconds
 
     def count(self, ended: threading.Event) -> None:
         """Update the seconds at intervals until the command ends."""
@@ -47,7 +47,7 @@ class _Elapsed:
             sys.stderr.flush()
 
 
-_ELAPSED = _Elapsed()  # of the one terminal
+_ELAPSED = _Elapsed()  # shared, since there is one terminal
 
 
 @contextmanager

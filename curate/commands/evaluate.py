@@ -36,7 +36,7 @@ def run(
         curate evaluate scores.parquet --against other.parquet
         curate evaluate scores.parquet --subset kept.parquet --label label --group camera
     """
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # waiting threads must not spin on cores that others need
     from curate.evaluation.run import run_evaluate
     from scoring.errors import InputError
 

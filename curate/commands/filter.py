@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AMOUNTS = ("keep_top", "drop_bottom")
 MOST_PER_CENT = 100
-MOST_CLASSES = 50  # that a dry run lists
+MOST_CLASSES = 50  # classes listed by a dry run
 # Why a row is shown -> the text on it.
 WHY = {
     "goes": "would drop",
@@ -71,10 +71,6 @@ def filter_notes(result: "Result") -> list[str]:
     return [*result.notes, *([] if result.kept else ["no row is left: the subset is empty"])]
 
 
-def _no_value(why: str) -> str:
-    return f"{why}: no value"
-
-
 def _meant_shares(rules: Sequence[tuple[str, str]]) -> list[str]:
     """Return notes on amounts that are counts of rows but may have been meant as per cent."""
     amounts = [(name.replace("_", "-"), amount) for name, amount in rules if name in AMOUNTS]
@@ -85,23 +81,18 @@ def _meant_shares(rules: Sequence[tuple[str, str]]) -> list[str]:
     ]
 
 
-def _class_row(name: str, counts: tuple[int, int]) -> tuple[str, int, int, str]:
-    rows, kept = counts
-    return name, rows, kept, f"{kept / rows:.0%}"
-
-
 def _report(result: "Result", rules: Sequence[tuple[str, str]], dry_run: bool) -> None:
     from curate.policies.uneven import uneven_notes
 
     line, table = printers(requested=dry_run)
     for note in [*filter_notes(result), *_meant_shares(rules)]:
         line(note)
-    table(result.account(_no_value), right=1)
+    table(result.account(lambda why: f"{why}: no value"), right=1)
     for text in uneven_notes(result):
         line(text)
     if dry_run:
         if result.classes and result.classes_of != "cluster":
-            rows = [_class_row(*each) for each in [*result.classes.items()][:MOST_CLASSES]]
+            rows = [(name, n, kept, f"{kept / n:.0%}") for name, (n, kept) in [*result.classes.items()][:MOST_CLASSES]]
             table(rows, header=(result.classes_of, "rows", "kept", "share"))
         for example in result.examples:
             line(f"{WHY.get(example['why'], example['why'])}: {example['key']}: {example['reason']}")

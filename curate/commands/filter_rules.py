@@ -29,7 +29,7 @@ class RuleCommand(OrderedCommand):
             from curate.policies.filter.table import OF_RULES, RULES
 
             added = RULES.added()
-            with_rules(OF_RULES | added)  # refuses names that are taken
+            with_rules(OF_RULES | added)  # raises for a taken name
             of_rules = [index for index, each in enumerate(self._params) if each.name.replace("_", "-") in OF_RULES]
             self._params[of_rules[-1] + 1 : of_rules[-1] + 1] = [_option(*each) for each in added.items()]
             self._is_complete = True

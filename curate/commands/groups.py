@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from curate.commands.options import MEANS
 from curate.commands.printing import say
 
-USAGE: Any = typer.BadParameter.__base__  # what a line that cannot be read raises, whatever is wrong with it
+USAGE: Any = typer.BadParameter.__base__  # all errors of parsing a command line
 
 # Options that many commands have: `curate --help` explains them once.
 COMMON = {
@@ -19,7 +19,7 @@ COMMON = {
     "--json": "the result on stdout",
     "--quiet": "print only errors",
 }
-# The last word of an option -> what it takes, where its type does not say.
+# Last word of an option's name -> word for its value, if the type is not specific.
 TAKES = {
     **dict.fromkeys(("column", "key", "label", "per", "right", "votes"), "COLUMN"),
     **{"root": "FOLDER", "cached": "FOLDER", "out": "FILE", "dtype": "TYPE"},
@@ -41,7 +41,7 @@ def _briefly(ctx: Any = None) -> Iterator[None]:
         yield
     except USAGE as error:
         text = error.format_message().rstrip(".")
-        if "\n" in text:  # the help, since nothing was passed
+        if "\n" in text:  # the help, since there were no arguments
             raise
         of_group = f"{ctx.command_path} {ctx.invoked_subcommand}" if ctx else "curate"
         path = error.ctx.command_path if error.ctx else of_group
@@ -110,9 +110,7 @@ def plain_app(*, add_completion: bool = False, **named: Any) -> typer.Typer:
 def grouped(*headings: str, brief: Sequence[str] = ()) -> type[TyperGroup]:
     """Return a class for ``typer.Typer(cls=...)`` whose help lists commands under headings, as plain text.
 
-    Args:
-        headings: every ``rich_help_panel`` of a command, in display order.
-        brief: headings, at the end, whose commands are listed by name only, so that the list fits one screen.
+    ``headings`` has every ``rich_help_panel``, in display order; ``brief`` those, at the end, that list names only.
     """
 
     class Grouped(TyperGroup):

@@ -11,7 +11,7 @@ from curate.training.options import InfoOptions
 if TYPE_CHECKING:
     from curate.description import Description
 
-MOST_SHOWN = 400  # characters of a nested fact
+MOST_SHOWN = 400  # maximum characters of a nested fact
 
 
 @command_of(InfoOptions)

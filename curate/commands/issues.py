@@ -15,7 +15,7 @@ from curate.policies.issues.options import IssuesOptions
 if TYPE_CHECKING:
     from curate.policies.issues.policy import IssuesResult
 
-N_PAIRS = 5  # pairs of kinds that are shown
+N_PAIRS = 5  # maximum pairs of kinds shown
 
 
 @command_of(IssuesOptions)

@@ -7,7 +7,7 @@ from curate.commands.declared import command_of
 from curate.commands.printing import emit, say, show
 from curate.training.options import ModelsOptions
 
-GOOD_FOR = {  # of models that ship, by name; a card may say it too, under the same words
+GOOD_FOR = {  # purpose of shipped models by name; a card may have the same key
     "trio": (
         "small images, and where speed matters: one small network, complete in this package; on domains "
         "it was not trained on, its columns show junk and little else"

@@ -10,7 +10,7 @@ import typer
 from curate.commands.complete import OFFERED
 from curate.options.texts import ALSO, MEANS
 
-_URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")  # what pathlib leaves of `s3://`
+_URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")  # `s3://` after pathlib's normalisation
 _SINGLE_SLASH = re.compile(r"(s3a?|gc?s|hf):/(?!/)", re.IGNORECASE)
 
 

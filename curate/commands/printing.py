@@ -18,12 +18,12 @@ from curate.counted import Grid, single_line
 if TYPE_CHECKING:
     from curate.policies.decided import Result
 
-BRIEF = "progress without results"  # what the context of a step holds whose command is to print no more
+BRIEF = "progress without results"  # context key of a step that prints nothing more
 DRY_RUN = "dry run: nothing was written"
-EXIT_GATE = 3  # a gate triggered; everything that was requested is written all the same
-UNBROKEN = 10_000  # columns of a line that no terminal breaks
-GAP = 2  # columns of the terminal between columns of a table
-UNSAID = 80  # columns of a terminal that says it has none, as one of a container or a script may
+EXIT_GATE = 3  # exit code of a failed gate; all requested output is still written
+UNBROKEN = 10_000  # maximum line width for all terminals
+GAP = 2  # spaces between table columns
+UNSAID = 80  # width of a terminal that reports 0, as in containers and scripts
 
 
 def say(text: str) -> None:
@@ -92,23 +92,17 @@ def say_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), r
 
 
 def show_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:
-    """Print rows of the result as aligned columns on stdout.
+    """Print rows of the result as aligned columns on stdout; counts get thousands separators.
 
-    Args:
-        rows: values, converted to text; counts get thousands separators.
-        header: titles of the columns, or empty.
-        right: index of the right-aligned column.
+    ``right`` is the index of the right-aligned column.
     """
     _print_table(sys.stdout, rows, header, right)
 
 
 def show_in_parts(rows: Iterable[Sequence[str]], *, header: Sequence[str], right: int | None = None) -> None:
-    """Print a table in parts if the terminal is narrow, so that no name or cell is broken.
+    """Print a table in parts if the terminal is narrow, so that no name or cell is broken; each has the first column.
 
-    Args:
-        rows: text; every part has the first column.
-        header: titles of the columns.
-        right: index of the right-aligned column of each part.
+    ``right`` is the index of the right-aligned column of each part.
     """
     _print_table(sys.stdout, rows, header, right, keep_cells=True)
 

@@ -18,13 +18,13 @@ class Bar:
     """A bar on a terminal; in a log file a line every half minute."""
 
     LINE_SECONDS = 30.0
-    MANY = 1_000_000  # of which a log has a line at the start, too
+    MANY = 1_000_000  # bars that also log a line at the start
 
     def __init__(self, unit: str, *, quiet: bool = False) -> None:
         self._unit, self._quiet = unit, quiet
         self._bar: Any = None
         self._printed = time.monotonic()
-        self._since: tuple[float, int] | None = None  # when the rate is counted from, and what was done then
+        self._since: tuple[float, int] | None = None  # start time and count for the rate
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +46,7 @@ class Bar:
             from tqdm import tqdm
 
             self._bar = tqdm(total=total, initial=start, unit=f" {self._unit}", dynamic_ncols=True, file=sys.stderr)
-            replace_elapsed(self._bar.refresh)  # or its time would stand still between two steps
+            replace_elapsed(self._bar.refresh)  # keeps the time running between steps
         self._bar.set_postfix_str(words, refresh=False)
         self._bar.update(done - self._bar.n)
 
@@ -54,7 +54,7 @@ class Bar:
         """Write a log line if it is due; its rate is since the previous line."""
         now = time.monotonic()
         begins = self._since is None and done == start and total >= self.MANY
-        if self._since is None or self._since[1] == start:  # what had to be made ready before is no part of the rate
+        if self._since is None or self._since[1] == start:  # excludes preparation from the rate
             self._since = now, done
         if begins or now - self._printed > self.LINE_SECONDS:
             since, before = self._since

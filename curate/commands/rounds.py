@@ -115,7 +115,7 @@ def init(
     """
     from curate.rounds.init import run_round_init
 
-    names = ",".join(request.classes) if isinstance(request.classes, list) else None  # a,b and c, typed apart
+    names = ",".join(request.classes) if isinstance(request.classes, list) else None  # a,b and c in separate arguments
     opened = run_round_init(replace(request, classes=names))
     if json_:
         emit({"folder": str(request.folder), **opened.settings.to_json()})

@@ -19,7 +19,7 @@ from scoring.errors import InputError
 if TYPE_CHECKING:
     from curate.pipeline.run import PipelineResult
 
-KILLED = 128  # exit codes from which a command was interrupted, and has said so
+KILLED = 128  # exit codes from here mean interrupted, which the command has reported
 
 
 @command_of(RunOptions)
@@ -70,12 +70,9 @@ def run(
 
 
 class Typed:
-    """Runs command lines in this process; their output goes to stderr.
+    """Runs command lines in this process; their output goes to stderr, with ``quiet`` only errors.
 
-    Args:
-        group: of the command line.
-        quiet: print errors only.
-        heard: commands that print their progress, not their result, even if quiet.
+    Commands in ``heard`` print their progress, not their result, even if quiet.
     """
 
     def __init__(self, group: Any, quiet: bool, heard: Container[str] = ()) -> None:

@@ -37,7 +37,7 @@ def run(
         curate score photos/ --model timm:convnext_nano.in12k_ft_in1k -o scores.parquet
         curate score /nfs/photos -o /nfs/scores --engine ray:auto --num-gpus 1
     """
-    # Threads of the model that wait for one another must sleep, for decoding threads want the core: a quarter faster
+    # Waiting model threads must sleep, since decoding threads need the cores: a quarter faster
     # on two cores. Read once, when torch loads its OpenMP.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     from curate.engines.score import run_score

@@ -38,7 +38,7 @@ def run(
         curate selftest photos/ --label-from-folder
         curate selftest scores.parquet --column unc_fitted --change blur --change darkness
     """
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # waiting threads must not spin on cores that others need
     from curate.selftests.run import run_selftest
     from curate.sheets.style import check_chart, save_chart
 

@@ -16,7 +16,7 @@ from curate.policies.split.options import SplitOptions
 if TYPE_CHECKING:
     from curate.policies.split.policy import SplitResult
 
-N_STRATA = 20  # that a dry run shows
+N_STRATA = 20  # rows shown by a dry run
 
 
 @command_of(SplitOptions, threshold="finder")

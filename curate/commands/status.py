@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from curate.rounds.status import Status
     from curate.rounds.verify import RoundCheck
 
-N_SHOWN = 3  # rows that differ, on a line
-N_CLASSES = 5  # without a label, on a line
-N_KEYS = 5  # of answers that were replaced
+N_SHOWN = 3  # differing rows named per line
+N_CLASSES = 5  # classes without a label named per line
+N_KEYS = 5  # replaced labels named
 
 
 def headline(status: "Status") -> str:
@@ -112,7 +112,7 @@ def _measured(value: float | None, points: bool) -> str:
     return f"{100 * value:+.1f} points" if points else f"{value:.1%}"
 
 
-SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stopping: what it used
+SEEN: dict[str, Callable[[Any], str]] = {  # text on the numbers used, by stop criterion
     "stabilising predictions": lambda seen: (
         "agreement of successive models beyond chance (Cohen's) is "
         f"{', '.join(f'{value:.3f}' for value in seen['kappas'])}; {seen['stable']} counts as stable"

@@ -44,7 +44,7 @@ def run(
     from curate.training.launch import is_launcher, is_silent, launch
 
     if is_silent():
-        replace_elapsed(lambda: None)  # the first process shows the seconds for all
+        replace_elapsed(lambda: None)  # only the first process shows the seconds
     from curate.engines.table import engine_of
     from curate.training.train import run_train
     from scoring.errors import InputError

@@ -60,7 +60,7 @@ FINDINGS = {
         "another version or processor evaluates them"
     ),
 }
-OTHER_COLUMNS = {  # by what has them
+OTHER_COLUMNS = {  # options by kind of file
     "subset": "the input now has other columns or types than the subset",
     "batch": "the batch has other columns or types than the selection now has",
 }

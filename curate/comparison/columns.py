@@ -27,12 +27,12 @@ from scoring.relative.columns import CLUSTER, UNLIKE
 
 ROW_NAMING = frozenset(
     {KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, THUMBNAIL, EMBEDDING, MTIME}
-)  # of one row or its file
-GROUP_NUMBERS = frozenset({CLUSTER, UNLIKE})  # of one fit; another fit has other groups
+)  # columns that identify a row or its file
+GROUP_NUMBERS = frozenset({CLUSTER, UNLIKE})  # group numbers, which differ between fits
 MOST_VALUES = 10_000
 N_MOVED = 3
-PERMUTATIONS_A_COLUMN = 40  # at least, so that one column of many can be significant
-ENOUGH = 50  # permutations that reach a distance, after which its p is known well enough
+PERMUTATIONS_A_COLUMN = 40  # minimum, so that one of many columns can be significant
+ENOUGH = 50  # permutations reaching the distance, after which p is accurate enough
 NO_VALUE = "no value"
 
 
@@ -110,7 +110,7 @@ def _numbers(
     of = units(values[is_known], content[is_known], is_b[is_known])
     tested = kolmogorov_smirnov(of, repeats=repeats, seed=seed, enough=ENOUGH)
     p = float(tested.p)
-    if not is_known.all():  # whether there is a value may differ as well as the values
+    if not is_known.all():  # the shares of missing values may differ too
         known = total_variation(units(is_known, content, is_b), repeats=repeats, seed=seed, enough=ENOUGH)
         p = min(1.0, 2 * min(p, float(known.p)))
     first, second = values[is_known & ~is_b], values[is_known & is_b]
@@ -126,7 +126,7 @@ def _values(
     name: str, parts: list[pa.Array], content: NDArray[np.int64], is_b: NDArray[np.bool_], *, repeats: int, seed: int
 ) -> ColumnShift | str:
     texts = pl.concat([pl.Series(part.cast(pa.large_string()), dtype=pl.String) for part in parts])
-    values = texts.drop_nulls().unique().sort()  # so that the order of rows decides nothing
+    values = texts.drop_nulls().unique().sort()  # independent of the order of rows
     if len(values) > MOST_VALUES:
         return f"has {len(values):,} values, more than the {MOST_VALUES:,} that can be compared"
     codes = texts.cast(pl.Enum(values)).to_physical().cast(pl.Int64).fill_null(len(values)).to_numpy()

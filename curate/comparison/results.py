@@ -10,7 +10,7 @@ from curate.tables.ranges import FittedRange, Outside
 from curate.tables.typed_json import plain_json
 from scoring.metrics.resampling import Interval
 
-SIGNIFICANT = 0.05  # p values, adjusted for the number of tests, up to which a difference is called one
+SIGNIFICANT = 0.05  # significance level of adjusted p values
 NUMBERS, VALUES = "numbers", "values"
 N_KEYS = 3
 N_CLUSTERS = 8

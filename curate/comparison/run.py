@@ -30,15 +30,15 @@ from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 from scoring.metrics.proportions import wilson
 
-ROWS_A_CLUSTER = 20  # at least, on average
-LACKING = 0.1  # of the other's share
+ROWS_A_CLUSTER = 20  # minimum rows per cluster on average
+LACKING = 0.1  # share relative to the other table's
 N_EXAMPLES = 5
 SIDES = ("first", "second")
-MOST_ROWS = 200_000  # of a sample: the arrays of one stay below some gigabytes
+MOST_ROWS = 200_000  # maximum rows of a sample, so that arrays take a few gigabytes
 MOST_REPEATS = 100_000
 MOST_CLUSTERS = 1_000
 
-SETTINGS = ("sample", "repeats", "clusters", "top", "fail_above", "seed")  # what decides the numbers
+SETTINGS = ("sample", "repeats", "clusters", "top", "fail_above", "seed")  # options that determine the numbers
 
 
 def cluster_shares(
@@ -55,14 +55,14 @@ def cluster_shares(
         repeats: permutations of the test.
         seed: of clusters and permutations.
     """
-    from scoring.search.kmeans import assign, spherical_kmeans  # torch, which other comparisons do without
+    from scoring.search.kmeans import assign, spherical_kmeans  # imports torch, which is not always needed
 
     counts = items.counts
     rows = items.vectors - items.vectors.mean(0, dtype=np.float64).astype(np.float32)
     k = max(1, min(k, len(rows) // ROWS_A_CLUSTER))
     centroids = spherical_kmeans(rows, k, seed=seed, sample=len(rows))
     nearest, cosine = (each[:, 0] for each in assign(rows, centroids))
-    nearest = np.maximum(nearest, 0)  # a row at the very mean lies nowhere
+    nearest = np.maximum(nearest, 0)  # a row at the mean has no direction
     order = np.argsort(nearest, kind="stable")
     starts = np.flatnonzero(np.append(True, np.diff(nearest[order]) > 0))
     of = Units(counts.part(order), starts, nearest[order][starts].astype(np.float64))

@@ -89,7 +89,7 @@ def contents(samples: Sequence[TableSample]) -> NDArray[np.int64]:
     n = sum(map(len, samples))
     if all(SHA256 in columns for columns in names):
         digests = [plain(sample.columns[SHA256].combine_chunks()).cast(pa.string()) for sample in samples]
-        ranks = pl.Series(pa.chunked_array(digests), dtype=pl.String).rank("dense")  # whatever the order of rows
+        ranks = pl.Series(pa.chunked_array(digests), dtype=pl.String).rank("dense")  # independent of the order of rows
         codes = (ranks.cast(pl.Int64).fill_null(0) - 1).to_numpy(writable=True)
     elif all(EMBEDDING in columns for columns in names):
         vectors = [embedding_matrix(sample.columns[EMBEDDING]) for sample in samples]
@@ -150,7 +150,9 @@ def items(samples: Sequence[TableSample], content: NDArray[np.int64], *, seed: i
     usable = np.concatenate(is_usable)
     is_b = np.repeat([False, True], [len(each) for each in samples])[usable]
     _, first, code = np.unique(content[usable], return_index=True, return_inverse=True)
-    place = np.random.default_rng([seed, 3]).permutation(len(first))  # or the first table's would come first
+    place = np.random.default_rng([seed, 3]).permutation(
+        len(first)
+    )  # otherwise the first table's rows would come first
     code = np.argsort(place)[code]
     of_row = np.full(len(usable), -1)
     of_row[usable] = code

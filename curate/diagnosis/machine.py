@@ -18,7 +18,7 @@ from scoring.system import usable_cores
 GB = 1e9
 LITTLE_MEMORY = 4 * GB
 LITTLE_DISK = 5 * GB
-FLUSHED = 16 << 20  # bytes that the disk's test writes
+FLUSHED = 16 << 20  # bytes written by the disk test
 SLOW_DISK = 20e6  # bytes a second, flushed
 CGROUP = Path("/sys/fs/cgroup")
 NVIDIA = Path("/proc/driver/nvidia/version")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from curate.options.option import Option
 
-SECONDS = 10.0  # that the speed test takes
+SECONDS = 10.0  # duration of the speed test
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -32,11 +32,9 @@ def require_target(folder: Path) -> None:
 
 
 def examine(folder: Path, *, seconds: float = SECONDS) -> Iterator[MachineFact]:
-    """Yield the results of every check as they arrive.
+    """Yield the results of every check as they arrive; a small file is written to ``folder`` and removed.
 
-    Args:
-        folder: output folder; a small file is written to it and removed.
-        seconds: duration of the speed test; 0 skips it.
+    ``seconds`` is the duration of the speed test; 0 skips it.
     """
     checks: tuple[Callable[[], Iterator[MachineFact]], ...] = (
         software.packages,

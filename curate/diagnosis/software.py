@@ -21,13 +21,13 @@ from scoring.images.sniff import DECODED
 from scoring.model_names import DEFAULT
 
 SIDE = 64
-_OF_PILLOW = {"pnm": "ppm"}  # names of formats that Pillow calls otherwise
-GREY = 8  # the largest mean difference of a decoded image from what was encoded, of 255
+_OF_PILLOW = {"pnm": "ppm"}  # formats with another name in Pillow
+GREY = 8  # maximum mean difference of a decoded image from the original, of 255
 DISTRIBUTION = "kappa-curate"
 EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 NAME = re.compile(r"[\w.-]+")
 FOR_DEVELOPERS = "dev"
-# Settings that change speed or what is found; their values are plain numbers and switches, never secrets.
+# Settings that change speed or results; their values are numbers and switches, never secrets.
 SHOWN = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOMP_SPINCOUNT", "POLARS_MAX_THREADS"),
     *("CUDA_VISIBLE_DEVICES", "PYTORCH_ALLOC_CONF", "HF_HUB_OFFLINE"),

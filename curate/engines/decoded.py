@@ -27,9 +27,9 @@ from scoring.images.outcome import single_line
 from scoring.marks import Marks
 from scoring.runner import is_out_of_memory
 
-MOST = 64  # images of a batch
-MOST_IN_ALL = 64_000_000  # pixels of a batch
-WINDOW = 16  # images read ahead for each decoding thread, and never fewer than two batches
+MOST = 64  # maximum images per batch
+MOST_IN_ALL = 64_000_000  # maximum pixels per batch
+WINDOW = 16  # images read ahead per decoding thread, at least two batches
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class DeviceBatches:
         while batch := self._batch():
             try:
                 made = decoded(self._decoder, [waiting.jpeg for waiting in batch])
-            except BaseException as error:  # raised where the images are taken
+            except BaseException as error:  # raised in the consumer of the images
                 for waiting in batch:
                     waiting.image.set_exception(error)
                 continue
@@ -148,7 +148,7 @@ def decoded(decoder: DeviceJpegs, jpegs: list[SoundJpeg]) -> list[Reduced | str]
             ) from None
         if len(jpegs) == 1:
             return [single_line(error)]
-    # outside the except clause, where the error would keep the tensors of the failed attempt alive
+    # not in the except clause, where the exception keeps tensors of the failed attempt alive
     if decoder.device.type == "cuda":
         torch.cuda.empty_cache()
     return [decoded(decoder, [jpeg])[0] for jpeg in jpegs]
@@ -249,7 +249,7 @@ class Decoded:
             if isinstance(item, BaseException):
                 raise item
             future, once = item
-            image = future.result().result()  # of a thread's work, and of the device's where it goes on there
+            image = future.result().result()  # includes the device's work if it continues there
             once.drop_pixels(image)
             self._ahead.release()
             yield image
@@ -265,7 +265,7 @@ class Decoded:
                     if self._stopped.is_set():
                         return
                     self._waiting.put((self._pool.submit(self._work, read, once, supervised), once))
-        except BaseException as error:  # handed to the reader, who raises it
+        except BaseException as error:  # raised in the reader
             self._waiting.put(error)
 
     @BODIES.image()

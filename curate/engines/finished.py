@@ -66,11 +66,8 @@ def clear(
 ) -> bool:
     """Remove leftovers of a run interrupted after the table was renamed; return False if an unfinished run's are kept.
 
-    Args:
-        work: folder of the run.
-        out: the complete table.
-        is_over: whether a run of this fingerprint has nothing left to do.
-        locked: whether this process holds the folder.
+    ``is_over`` returns whether a run of a fingerprint has nothing left to do; ``locked``, whether this process holds
+    the folder ``work``.
     """
     run = work.run()
     if run is not None and not is_over(run["fingerprint"]):
@@ -114,13 +111,9 @@ def perhaps_gone(work: WorkFolder, parts: Mapping[int, Part], shard_rows: int) -
 def changed_rows(
     setup: RunSetup, rows: NDArray[np.int64], before: Sequence[str], statuses: Iterable[str]
 ) -> NDArray[np.bool_]:
-    """Return which failed rows of a source would not fail in the same way now, shape (N,).
+    """Return which failed rows of a source, increasing, with statuses ``before``, would not fail in the same way now.
 
-    Args:
-        setup: of the run.
-        rows: increasing, shape (N,).
-        before: status of each.
-        statuses: reported as being read again.
+    Shape (N,); ``statuses`` are reported as being read again.
     """
     options, size = setup.request.options, setup.settings.shard_size
     manifest = setup.opened.manifest

@@ -63,14 +63,14 @@ def score_listed(manifest: Manifest, request: ScoreRequest, engine: Engine, even
     work = work_of(out)
     white = engine.settings.white or (None if overwrite else _white_before(out, work))
     white = white or _sampled_white(opened.manifest, options)
-    # what is settled here holds everywhere
+    # resolved here for all processes
     settings = replace(engine.settings, precision=opened.runner.precision, white=white)
     setup = RunSetup(request, opened, settings, opened.fingerprint(settings), work)
     table = finished_table(out, setup.fingerprint, opened.manifest) if out.exists() and not overwrite else None
-    again: set[int] = set()  # shards with rows that can be read now
+    again: set[int] = set()  # shards with failed rows that are readable now
     if table is not None:
         if ADDITIONS not in table.metadata:
-            # rows of a table that has grown are not shards of one run: --add reads them
+            # rows of a table extended by --add do not form shards of one run
             again = shards_again(setup, statuses_of(table, failed_rows(table, request.retry)))
         if not again:
             return _complete_result(setup, table)

@@ -21,8 +21,8 @@ from curate.manifest.schemes import scheme_of
 from curate.options.values import several
 from scoring.errors import InputError
 
-_DEPTH = 4  # parts of a local path, from the root, that name a place such as /mnt/disk/photos
-LOOKED_AT = 16  # rows of a batch by which a source is judged
+_DEPTH = 4  # leading parts of a local path that define a place, such as /mnt/disk/photos
+LOOKED_AT = 16  # rows of a batch that are checked
 _WORDS = "the source is gone: {}, and {} failed; finished work is kept: restore the source, and repeat the command"
 
 
@@ -134,12 +134,7 @@ class WatchedReaders:
 
 @dataclass
 class WatchedBatches:
-    """Checks images read in batches, in any order, and ends a run whose source is unavailable.
-
-    Attributes:
-        watch: of the source.
-        good: rows of the latest readable images.
-    """
+    """Checks images read in batches, in any order, and ends a run whose source is unavailable."""
 
     watch: Watch
     good: list[int] = field(default_factory=list)
@@ -181,6 +176,6 @@ def place_of(uri: str | None) -> str:
     if uri is None:
         return ""
     if "://" in uri:
-        scheme, _, rest = uri.partition("://")  # not urlsplit, which refuses an unfinished address
+        scheme, _, rest = uri.partition("://")  # not urlsplit, which raises for an incomplete address
         return f"{scheme.lower()}://{re.split('[/?#]', rest, maxsplit=1)[0]}"
     return "/".join(uri.split("/")[:-1][:_DEPTH])

@@ -44,7 +44,7 @@ from scoring.runner import BATCH_SIZE, Runner, model_columns, select_device, sel
 from scoring.scorers import TABLE, Scorer, columns_of, scorers_named
 
 Source = str | Path | Sequence[str | Path]
-THREADS = "threads"  # of a model on a CPU, in the metadata of its run: sums in another order have other last digits
+THREADS = "threads"  # metadata key: CPU threads of the model, since the order of sums changes last digits
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def open_all(
     of_model = {name: scorer for name, scorer in named_scorers.items() if name not in of_table}
     where = torch.device("cpu") if elsewhere else device
     lookup(BACKENDS, settings.backend, kind="backend")
-    backend = settings.backend if where.type == device.type else TORCH  # nothing runs here on a device of others
+    backend = settings.backend if where.type == device.type else TORCH  # the model runs in other processes
     columns = model_columns(network, of_model)
     fit = read_fit(model, card)
     if fit is not None and fit.junk is not None:
@@ -170,9 +170,9 @@ def open_all(
     reserved = (*columns, *columns_of(of_table), *of_dataset)
     if listed is not None and not set(reserved) & set(listed.schema.names):
         manifest = listed
-    else:  # a column of the user's gets another name where the model's would take its own
+    else:  # a user column is renamed if the model has a column of that name
         manifest = open_manifest(source, replace(options, reserved=reserved))
-    # last, for a backend may compile for half a minute
+    # last, since a backend may compile for half a minute
     runner = Runner(network, where, precision, scorers=of_model, backend=backend)
     batch_size = settings.batch_size or BATCH_SIZE[device.type]
     return Opened(manifest, runner, device, card, batch_size, of_table, Watch(manifest, folder_of(source)), fit, fits)
@@ -211,7 +211,7 @@ def corrupter_of(
             try:
                 data = reader()
             except ReadError:
-                continue  # how many could not be read is counted, and reported where it is too many
+                continue  # unreadable images are counted, and reported if there are too many
             yield row, data, hashlib.sha256(data).hexdigest()
 
     return Corrupter(read, opened.runner, settings, workers or os.cpu_count() or 1)
@@ -288,7 +288,7 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
     """
     opened = opened_job(job)
     if THREADS in job.metadata:
-        torch.set_num_threads(job.metadata[THREADS])  # of this thread too: an engine may score in several
+        torch.set_num_threads(job.metadata[THREADS])  # also for this thread: an engine may score in several
     rows = opened.manifest.rows(span.start, span.stop)
     deep = DeepImages()
     times = [time for _, time in opened.manifest.files(span.start, span.stop)]

@@ -33,7 +33,7 @@ class Part:
     n_bytes: int
     sha256: str
     statuses: dict[str, int]  # status -> rows
-    step: int  # images that went through the device at once
+    step: int  # batch size on the device
     deep: int = 0  # images of 16 bits
     highest: int = 0  # the largest value among them
 
@@ -75,7 +75,7 @@ def journal_lines(path: Path) -> list[dict[str, Any]]:
         if crc.decode(errors="replace") == f"{zlib.crc32(text):08x}":
             lines.append(json.loads(text))
     if data and not data.endswith(b"\n"):
-        with path.open("ab") as file:  # or the next line would be glued to the torn one
+        with path.open("ab") as file:  # otherwise the next line would be appended to the incomplete one
             file.write(b"\n")
     return lines
 
@@ -133,7 +133,7 @@ class WorkFolder(HeldFolder):
                 return done, before["metadata"]
             if not overwrite:
                 refuse_difference(str(self.folder), before["fingerprint"], fingerprint)
-        # the journal goes first: a shard without a line counts for nothing, whenever we are stopped
+        # the journal is removed first, so that remaining shards do not count after a crash
         is_another = before is None or before["fingerprint"] != fingerprint
         marks = self.folder.glob(f"{DECODING}*") if is_another else ()
         for path in (self.folder / JOURNAL, self.folder / RUN, *self.folder.glob("part-*.parquet"), *marks):
@@ -186,16 +186,16 @@ class WorkFolder(HeldFolder):
         if out.exists():
             if not overwrite:
                 raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
-            if exchange(out, self.folder):  # where the disk can: never a moment without either
+            if exchange(out, self.folder):  # atomic exchange if supported
                 self.remove()
             else:
                 out.rename(out.with_name(f".{out.name}.{secrets.token_hex(4)}.old"))
                 self.folder.rename(out)
         else:
             self.folder.rename(out)
-        for mark in out.glob(f"{DECODING}*"):  # of a process that was lost, whose shard another scored
+        for mark in out.glob(f"{DECODING}*"):  # left by a dead process, whose shard was scored again
             mark.unlink()
-        (out / LOCK).unlink(missing_ok=True)  # or another process found it here, finished, and removed it
+        (out / LOCK).unlink(missing_ok=True)  # another process may have found it finished, and removed it
         sync_folder(out.parent)
         self.sweep(out)
 

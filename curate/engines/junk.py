@@ -26,11 +26,11 @@ from scoring.junk.features import JunkInputs, columns_read
 from scoring.junk.stored import from_json, rounded, to_json
 from scoring.runner import BATCH_SIZE, Pending, Runner
 
-IMAGES = 300  # of the dataset, that are corrupted
-COPIES = 900  # corrupted ones in all
-FEWEST_READ = 30  # images that have to be readable again
+IMAGES = 300  # maximum images that are corrupted
+COPIES = 900  # maximum corrupted copies in total
+FEWEST_READ = 30  # minimum of readable images
 AHEAD = 32  # images decoded ahead of the model
-MOST_WORKERS = 4  # more threads of one process wait for its lock
+MOST_WORKERS = 4  # more threads would wait for Python's lock
 
 Read = Callable[[Sequence[int]], Iterable[tuple[int, bytes, str]]]
 
@@ -76,13 +76,7 @@ class Junk:
 
 
 def find_junk(dataset: Dataset, table: Table, corrupter: Corrupter) -> Junk:
-    """Train the junk classifier of a table, and apply it to every row.
-
-    Args:
-        dataset: the distinct images of the table.
-        table: scored, with the columns of the model and of quality.
-        corrupter: reads and scores images.
-    """
+    """Train the junk classifier of a table, and apply it to every row."""
     nothing = np.full(table.n_rows, np.nan, np.float32)
     if len(dataset) < LEAST_IMAGES:
         return Junk(None, nothing)
@@ -96,10 +90,10 @@ def find_junk(dataset: Dataset, table: Table, corrupter: Corrupter) -> Junk:
     classifier = rounded(trained.classifier)
     probability = judge(classifier, table)
     sample = dataset.places(np.arange(len(trained.log_odds)))
-    probability[sample] = probability_of(trained.log_odds)  # these alone were compared with their neighbours
+    probability[sample] = probability_of(trained.log_odds)  # only these were compared with their neighbours
     place = dataset.rows.place[dataset.at]
     of_images = probability[place[dataset.copies.unique]]
-    probability[place] = of_images[dataset.copies.place]  # copies get the value of the first
+    probability[place] = of_images[dataset.copies.place]  # duplicates get the value of the first
     return Junk(
         classifier, probability, {**about, "classifier": to_json(classifier)}, [_junk_note(trained, probability)]
     )
@@ -160,7 +154,9 @@ class _Copies:
 def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> _Copies:
     """Corrupt and score the images of some rows."""
     runner = corrupter.runner
-    size = corrupter.settings.batch_size or BATCH_SIZE[runner.device.type]  # as the run's: a part may bound the step
+    size = (
+        corrupter.settings.batch_size or BATCH_SIZE[runner.device.type]
+    )  # as in the run: a part may bound the batch size
     images, kinds, qualities = list[int](), list[str](), list[Quality | None]()
     pending, batch = list[Pending](), list[Pixels]()
 
@@ -186,7 +182,7 @@ def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) ->
             columns[name] = np.array([np.nan if value is None else value for value in values], np.float64)
     nothing = np.zeros((0, runner.model.embedding_width), np.float32)
     seen = JunkInputs(columns, np.concatenate([nothing, *(each.embedding for each in scores)]).astype(np.float16))
-    order = np.argsort(images, kind="stable")  # images come in the order in which they are read
+    order = np.argsort(images, kind="stable")  # images arrive in reading order
     return _Copies(np.array(images, np.int64)[order], [kinds[index] for index in order], seen.take(order))
 
 
@@ -208,7 +204,7 @@ def _made_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> I
     threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(
         min(corrupter.workers, MOST_WORKERS), "corrupt", initializer=torch.set_num_threads, initargs=(1,)
-    )  # each with a team of torch's own threads would be as many threads as cores, squared
+    )  # otherwise each would start as many torch threads as there are cores
     try:
         with pool:
             yield from in_order(pool, work, corrupter.read(rows), AHEAD, lambda read: len(read[1]))

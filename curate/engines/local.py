@@ -41,7 +41,7 @@ def refuse_cluster(cluster: Cluster) -> None:
 
 def score_locally(run: "ScoreRun") -> None:
     """Score the remaining shards; one is written while the model reads the next."""
-    from curate.engines.job import opened_job, start_span  # brings torch
+    from curate.engines.job import opened_job, start_span  # imports torch
     from scoring.images.decoders import closing_decoders
 
     job, todo = run.job, run.todo()
@@ -55,7 +55,7 @@ def score_locally(run: "ScoreRun") -> None:
         for span in todo:
             write = start_span(job, span, run.watched(decoded.take(span.stop - span.start)))
             if last is not None:
-                last.result()  # one shard at most waits to be written, and its error ends the run
+                last.result()  # at most one shard waits to be written; its error ends the run
             last = writer.submit(commit, write)
         if last is not None:
             last.result()

@@ -16,18 +16,14 @@ from scoring.errors import InputError
 from scoring.system import APPEND, peak_memory
 from scoring.temporaries import make_folder
 
-LONGEST_LINE = 1 << 20  # bytes of the first line of a file that may be a log
+LONGEST_LINE = 1 << 20  # bytes read to recognise a log
 
 
 class RunLog:
     """Appends events to a file, each flushed; a second run appends below the first. A context manager.
 
-    Every line has ``time`` (UTC, ISO 8601), ``event`` and ``run`` (the same for all lines of a run). Exiting writes
-    ``end``, ``interrupted`` or ``error``.
-
-    Args:
-        path: of the file; None for no log.
-        facts: fields of the line ``start``.
+    Every line has ``time`` (UTC, ISO 8601), ``event`` and ``run`` (the same for all lines of a run). The line ``start``
+    has ``facts``; exiting writes ``end``, ``interrupted`` or ``error``.
 
     Raises:
         InputError: if the file is not a log, or cannot be written.
@@ -52,7 +48,7 @@ class RunLog:
                     f"--log {self._path} cannot be written: {error.strerror}; choose another file"
                 ) from None
             if torn:
-                os.write(self._file, b"\n")  # or the next line would be glued to one that was cut off
+                os.write(self._file, b"\n")  # otherwise the next line would be appended to an incomplete one
         self.write("start", **self._facts)
         return self
 

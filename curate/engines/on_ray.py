@@ -28,11 +28,11 @@ from curate.engines.shard import Span
 from curate.manifest.reach import VARIABLE
 from scoring.errors import InputError
 
-AHEAD = 2  # shards in the hands of an actor: one in the model, one being decoded
-TRIES = 4  # of a shard whose actor is lost
-START_WITHIN = 300.0  # seconds without any actor that runs
-SEEN_WITHIN = 30.0  # seconds until a file that an actor wrote is seen here
-REASONS = {  # words of Ray's -> ours
+AHEAD = 2  # shards assigned to an actor: one in the model, one being decoded
+TRIES = 4  # maximum tries of a shard whose actor is lost
+START_WITHIN = 300.0  # maximum seconds without a running actor
+SEEN_WITHIN = 30.0  # maximum seconds until an actor's file is visible here
+REASONS = {  # Ray's term -> ours
     "low on memory": "its node ran low on memory",
     "worker process has died": "its process was killed, ran out of memory or crashed",
     "node has died": "its node is gone",
@@ -86,14 +86,7 @@ def _score(ray: Any, cluster: Cluster, run: ScoreRun) -> None:
 
 
 class Crew:
-    """Scoring actors of a run: each opens the job once, has a bounded number of shards, and is replaced when lost.
-
-    Args:
-        ray: the package, connected.
-        share: resources of each actor.
-        n: number of actors.
-        run: what to score.
-    """
+    """Scoring actors of a run: each opens the job once, has a bounded number of shards, and is replaced when lost."""
 
     def __init__(self, ray: Any, share: Share, n: int, run: ScoreRun) -> None:
         self._ray, self._run, self._n = ray, run, n
@@ -103,12 +96,12 @@ class Crew:
         self._facts = ray_actor.process_facts(self._marker)
         self._todo = deque(run.todo())
         self._left = len(self._todo)
-        self._lost = Counter[int]()  # shard -> actors that it was lost with
-        self._lost_in_a_row = 0  # actors, since the last shard was committed
+        self._lost = Counter[int]()  # shard -> number of actors lost with it
+        self._lost_in_a_row = 0  # lost actors since the last committed shard
         self._asked: dict[Any, tuple[Any, str | Span]] = {}  # reference -> actor, and its task
         self._actors: set[Any] = set()
-        self._at: dict[Any, str] = {}  # actor that runs -> its node
-        self._free: dict[Any, int] = {}  # actor that has the job open -> shards that it can take
+        self._at: dict[Any, str] = {}  # running actor -> its node
+        self._free: dict[Any, int] = {}  # ready actor -> number of shards it can take
         self._computes: set[str] = set()
         ray.cloudpickle.register_pickle_by_value(ray_actor)
         self._kind = ray.remote(ray_actor.ScoringActor).options(
@@ -117,7 +110,7 @@ class Crew:
             max_concurrency=AHEAD,
             max_restarts=0,
             scheduling_strategy="SPREAD",
-            # as in the command: threads that wait sleep, and the same addresses are within reach
+            # as in the command: waiting threads sleep, and the same addresses are allowed
             runtime_env={"env_vars": {"GOMP_SPINCOUNT": "0", VARIABLE: os.environ.get(VARIABLE, "")}},
         )
 
@@ -167,7 +160,7 @@ class Crew:
 
     def _receive(self, reference: Any) -> None:
         """Receive an actor's answer, and send it the next request."""
-        if reference not in self._asked:  # of an actor that was lost in between
+        if reference not in self._asked:  # the actor was lost meanwhile
             return
         actor, what = self._asked.pop(reference)
         try:
@@ -208,7 +201,7 @@ class Crew:
         """Return the shards of a lost actor, and start another actor."""
         its_work = [what, *(w for a, w in self._asked.values() if a == actor)]
         self._asked = {ref: (a, w) for ref, (a, w) in self._asked.items() if a != actor}
-        self._ray.kill(actor)  # it may be out of reach and alive
+        self._ray.kill(actor)  # it may be unreachable but alive
         self._actors.discard(actor)
         self._free.pop(actor, None)
         node = self._at.pop(actor, "its node")
@@ -236,10 +229,7 @@ class Crew:
 def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> None:
     """Raise InputError for a node whose facts differ in what determines bytes, or that cannot see the marker file.
 
-    Args:
-        expected: facts of this process.
-        facts: of a process on the node.
-        place: where the marker is, and what for.
+    ``place`` is where the marker is, and what for.
     """
     node, differs = facts["node"], difference(expected["versions"], facts["versions"])
     if differs:
@@ -253,12 +243,9 @@ def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> 
 
 
 def other_kinds(known: set[str], kind: str, where: str) -> str:
-    """Record the hardware and libraries of a node; return a warning if they differ from earlier nodes.
+    """Record the hardware and libraries of a node in ``known``; return a warning if they differ from earlier nodes.
 
-    Args:
-        known: of earlier nodes; ``kind`` is added.
-        kind: of processor or GPU.
-        where: the same, with the node's name.
+    ``kind`` is of processor or GPU; ``where`` adds the node's name.
     """
     others = ", ".join(sorted(known)) if kind not in known else ""
     known.add(kind)

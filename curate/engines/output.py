@@ -23,7 +23,7 @@ from scoring.relative.columns import JUNK, UNLIKE
 from scoring.relative.fit import FEW_ROWS, fit_dataset
 from scoring.scorers import scored
 
-LONG = 10_000  # images whose comparison takes more than some seconds
+LONG = 10_000  # number of images whose comparison takes more than a few seconds
 
 
 @dataclass

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from curate.engines.journal import Part
     from curate.engines.shard import Span
 
-_let_in: dict[str, str] = {}  # marker -> what this process computes with, and on which node
+_let_in: dict[str, str] = {}  # hardware, libraries and node of this process, by marker
 VERSIONED = {"curate": "curate.version", "torch": "torch", "pillow": "PIL", "simplejpeg": "simplejpeg"}
 
 
@@ -53,7 +53,7 @@ class ScoringActor:
     """
 
     def __init__(self, folder: str) -> None:
-        with suppress(OSError):  # a node without it can still take absolute paths, and names those it cannot
+        with suppress(OSError):  # a node without the folder can use absolute paths, and reports missing ones
             os.chdir(folder)
         self._model = threading.Lock()
 
@@ -74,14 +74,7 @@ class ScoringActor:
 
 @dataclass(frozen=True)
 class Terms:
-    """The requirements on a process that runs tasks.
-
-    Attributes:
-        marker: a small file in the folder that all nodes see.
-        content: of the marker.
-        versions: that determine the bytes.
-        threads: for matrix products.
-    """
+    """The requirements on a process that runs tasks: content of a marker file, versions, threads of matrix products."""
 
     marker: str
     content: bytes

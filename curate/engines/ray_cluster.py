@@ -19,14 +19,14 @@ from scoring.errors import InputError, MissingExtraError
 
 CONNECT_WITHIN = 10.0  # seconds
 GREETED_WITHIN = 5.0  # seconds
-SETTINGS = b"\0\0\0\4\0\0\0\0\0"  # a frame of none: three bytes of length, its kind, flags, and the connection
-OBJECTS = 80 << 20  # bytes of Ray's object store, about the least that it takes: what passes through it is small
+SETTINGS = b"\0\0\0\4\0\0\0\0\0"  # empty SETTINGS frame: length (3 bytes), type, flags, stream
+OBJECTS = 80 << 20  # bytes of Ray's object store, near its minimum, since objects are small
 QUIET = {  # read when Ray is imported
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what its daemons say goes to stdout otherwise, which is for data
-    "RAY_NUM_REDIS_GET_RETRIES": "1",  # tries to reach the head, of most of a minute each; else 20
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # otherwise its daemons print to stdout, which is for data
+    "RAY_NUM_REDIS_GET_RETRIES": "1",  # attempts to reach the head, almost a minute each; default 20
 }
-TOKEN = secrets.token_hex(16)  # of a Ray that this process starts: other users of the machine have none
+TOKEN = secrets.token_hex(16)  # for a Ray started here: other users of the machine have no access
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def _imported(*, alone: bool) -> Any:
     """Import the package with the settings that bind a private Ray to this machine."""
     if alone:
         os.environ |= {
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name, on any system, for: loopback, no cluster
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # makes Ray bind to loopback on any system
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": TOKEN,
             "RAY_worker_niceness": "0",  # as the local engine runs
@@ -84,7 +84,7 @@ def _connect(ray: Any, address: str, logs: str) -> None:
     try:
         with warnings.catch_warnings(action="ignore"):
             ray.init(address=address, **quiet, **(local_options if address == "local" else {}))
-    except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:  # such as one without its token
+    except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:  # such as a missing token
         message = " ".join(str(error).split())
         raise InputError(
             f"expected a Ray cluster at {address} that this process can join, got: {message[:300]}"
@@ -136,7 +136,7 @@ def _signals_kept() -> Iterator[None]:
     try:
         yield
     except SystemExit as stop:
-        if stop.code == signal.SIGTERM and callable(before):  # Ray's way to take it
+        if stop.code == signal.SIGTERM and callable(before):  # how Ray accepts it
             before(signal.SIGTERM, None)
         raise
     finally:

@@ -31,16 +31,16 @@ from scoring.errors import InputError
 from scoring.room import take_room
 from scoring.tasks import BITS, Shared, as_tensor, tasks_run_by
 
-KEPT = 16  # arrays that a process keeps mapped
+KEPT = 16  # maximum arrays that a process keeps mapped
 COPIED = 1 << 24  # bytes at a time
 A = TypeVar("A")
 R = TypeVar("R")
 V = TypeVar("V")
-AHEAD = 2  # tasks handed out for each that can run at a time
-LEAST = 2e10  # products of a search, below which this process is done sooner: some tenths of a second of a core
+AHEAD = 2  # submitted tasks per concurrently running one
+LEAST = 2e10  # multiplications below which a local search is faster: a few tenths of a second of a core
 GRAIN = 1e10  # of a task
 MARKER = "marker"
-INHERITED = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # how many threads NumPy has, where it is not torch's number
+INHERITED = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # NumPy's threads, if not equal to torch's
 
 
 class SharedFile:
@@ -147,14 +147,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
 
 
 class RayTasks:
-    """Runs tasks on a cluster: a bounded number at a time, lost ones again, results in the order of the tasks.
-
-    Args:
-        ray: the package, connected.
-        share: resources of each task.
-        folder: that all nodes see.
-        announce: called with a warning if nodes compute differently.
-    """
+    """Runs tasks on a cluster: a bounded number at a time, lost ones again, results in the order of the tasks."""
 
     def __init__(self, ray: Any, share: Share, folder: Path, announce: Callable[[str], None]) -> None:
         self.least, self.grain = LEAST, GRAIN
@@ -164,14 +157,14 @@ class RayTasks:
         self._facts = ray_actor.process_facts(self._marker)
         self._computes: set[str] = set()
         self._checked = False
-        self._shared: dict[int, SharedFile] = {}  # by the id of an array that is there
+        self._shared: dict[int, SharedFile] = {}  # by id() of an existing array
         ray.cloudpickle.register_pickle_by_value(ray_actor)
         threads = torch.get_num_threads()
         terms = ray_actor.Terms(self._marker, self._facts["marker"], self._facts["versions"], threads)
         self._terms = ray.put(terms)
         numbers = {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "0"}
         numbers |= {name: os.environ[name] for name in INHERITED if name in os.environ}
-        self._environment = {"env_vars": numbers}  # one for all: a process that has reported what it is then runs tasks
+        self._environment = {"env_vars": numbers}  # one definition: a process reports its facts, then runs tasks
         self._task = ray.remote(ray_actor.run_task).options(
             num_cpus=share.cores, max_retries=TRIES - 1, scheduling_strategy="SPREAD", runtime_env=self._environment
         )

@@ -14,7 +14,7 @@ from scoring.errors import InputError
 from scoring.images import DecodedImage
 
 EVERY = 32  # images between two reports
-LOOK_EVERY = 0.2  # seconds between two looks for a file of another machine
+LOOK_EVERY = 0.2  # seconds between checks for a file of another machine
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ScoreRun:
             self.parts[part.shard] = part
             self._committed, self._failed_parts = self._committed + part.rows, self._failed_parts + part.failed
             self._tell_part(part)
-            if self._committed > self._seen:  # an engine that says nothing of single images
+            if self._committed > self._seen:  # the engine does not report single images
                 self._seen, self._failed = self._committed, self._failed_parts
                 self._report_progress()
 

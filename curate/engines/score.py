@@ -21,7 +21,7 @@ from scoring.lookup import lookup
 from scoring.model_names import DEFAULT, with_weights
 
 OF_ADD = ("check", "refit")  # options that need --add
-SETTING_OF = {"embedding": "dtype", "scorer": "scorers"}  # option -> its field of `ScoreSettings`, where not the same
+SETTING_OF = {"embedding": "dtype", "scorer": "scorers"}  # option -> its field of `ScoreSettings`, if named differently
 
 
 def run_score(options: ScoreOptions) -> ScoreResult:
@@ -79,7 +79,7 @@ def run_score(options: ScoreOptions) -> ScoreResult:
         else:
             manifest = open_manifest(options.source, reading)
             options.announce(manifest.description)
-            from curate.engines.full_run import score_listed  # brings torch, whose import takes longer than listings
+            from curate.engines.full_run import score_listed  # imports torch, which takes longer than listing a source
 
             result = score_listed(manifest, request, at_work, events)
         events.ends_with(rows=result.rows, statuses=result.statuses, resumed=result.resumed)
@@ -98,7 +98,7 @@ def _addition(
     retry: frozenset[str],
 ) -> tuple[ScoreRequest, ScoreSettings]:
     """Return the request of an addition to a table, and its settings."""
-    # these bring torch, and a table that grows is there already
+    # these import torch; the table to extend exists already
     from curate.engines.adding.settings import model_as_scored, options_as_scored, settings_as_scored, typed_fields
     from curate.engines.finished import table_of_scores
 

@@ -18,7 +18,7 @@ SHARD_ROWS = 4096
 DECODERS = ("cpu", "gpu")
 MAX_PIXELS = 100_000_000
 DECODE_TIMEOUT = 20.0
-PASSING = frozenset({"missing", "io_error"})  # statuses that a source gives which is not there
+PASSING = frozenset({"missing", "io_error"})  # statuses of an unavailable source
 TEMPORARY = PASSING | {"timeout"}  # statuses whose rows are read again when a complete run is repeated
 
 
@@ -79,7 +79,7 @@ class ScoreSettings:
 
     def decode_options(self) -> "DecodeOptions":
         """Return the decoding options; the full 16-bit range is used if no white level was found."""
-        from scoring.images.raster import DecodeOptions  # brings every decoder
+        from scoring.images.raster import DecodeOptions  # imports every decoder
 
         return DecodeOptions(self.max_pixels, self.decode_timeout, self.allow_truncated, self.white or WHITE)
 
@@ -109,7 +109,7 @@ def refuse_difference(
         raise InputError(f"{place} belongs to a run with another {name}: {what}; {first}, {rest}")
 
 
-MADE = ("decoding", "signature", "thumbnail")  # settings that are no option: each version of curate has its own
+MADE = ("decoding", "signature", "thumbnail")  # settings that are not options: fixed per version of curate
 
 
 def settings_of_version() -> dict[str, str]:

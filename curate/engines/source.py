@@ -17,10 +17,10 @@ from curate.tables.classes import class_columns, lists_from_values
 from curate.tables.table import Table
 from scoring.errors import InputError
 
-OF_SCORES = {"uri", "status", "sha256", "phash"}  # a table with columns of these names was scored
-FEWEST_IN_A_CLASS = 2  # images a sub-folder, on average, from which sub-folders may be classes
+OF_SCORES = {"uri", "status", "sha256", "phash"}  # columns of a scored table
+FEWEST_IN_A_CLASS = 2  # mean images per sub-folder from which sub-folders may be classes
 N_NAMED = 3
-N_COUNTED = 8  # classes that are counted in a line
+N_COUNTED = 8  # classes listed in a line
 
 
 def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
@@ -90,7 +90,7 @@ def other_input(table: Table, manifest: Manifest) -> str:
 
 def classes_of(manifest: Manifest) -> dict[str, list[str]]:
     """Return the class names of every column that may contain classes, for all rows."""
-    # those that the source lists are read, too: a number that no class has must not end a run in its midst
+    # columns with listed classes are read too, so that an invalid number fails before the run
     columns = [*class_columns(manifest.schema, manifest.classes), *manifest.classes]
     lists = {**lists_from_values(manifest.columns(columns) if columns else ()), **manifest.classes}
     return {name: list(names) for name, names in lists.items()}

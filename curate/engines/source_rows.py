@@ -12,7 +12,7 @@ from curate.manifest import Manifest
 from curate.manifest.contract import Reader, check_range
 from curate.tables.images import readers_in_order
 
-WIDEST = 4096  # rows between two that are read in one piece
+WIDEST = 4096  # maximum gap between rows read in one piece
 STEP = 65_536  # rows of columns at a time
 
 

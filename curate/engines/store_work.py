@@ -31,7 +31,7 @@ from scoring.marks import DECODING
 
 S = TypeVar("S")
 T = TypeVar("T")
-_AT_ONCE = 16  # requests
+_AT_ONCE = 16  # concurrent requests
 
 
 class WorkStore(WorkFolder):
@@ -77,7 +77,7 @@ class WorkStore(WorkFolder):
                 return done, before["metadata"]
             if not overwrite:
                 refuse_difference(str(self.place), before["fingerprint"], fingerprint)
-        # notes go first: a part without one counts for nothing, whenever we are stopped
+        # confirmations are removed first, so that remaining parts do not count after a crash
         self._remove([name for name in files if name.startswith("done-")])
         self._remove([name for name in files if name.startswith("part-") or name == RUN])
         is_another = before is None or before["fingerprint"] != fingerprint
@@ -85,7 +85,7 @@ class WorkStore(WorkFolder):
             path.unlink()
         text = json.dumps({"fingerprint": fingerprint, "metadata": metadata}, indent=1).encode()
         (self.place / RUN).put(text)
-        (self.folder / RUN).write_bytes(text)  # by which engines see whether other processes have the same folder
+        (self.folder / RUN).write_bytes(text)  # marker that shows engines whether other processes see the same folder
         return {}, metadata
 
     def run(self) -> dict[str, Any] | None:
@@ -136,7 +136,7 @@ class WorkStore(WorkFolder):
             raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
         (place / UNFINISHED).put(b"parts are being put here; where that was cut off, repeat the command")
         new = [file.name for file in self.place.files() if file.name.startswith("part-") or file.name == RUN]
-        # only what a table of before was made of, whatever else is there
+        # only files of the previous table
         place.remove([name for name in place.names() if fnmatch(name, "part-*.parquet") and name not in new])
         _in_parallel(lambda name: (self.place / name).copy_to(place / name), new)
         place.remove([UNFINISHED])

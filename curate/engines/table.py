@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from curate.engines.contract import Cluster, Engine
     from curate.engines.settings import ScoreSettings
 
-# To add an engine, add a line: a context manager that refuses what it cannot do before anything is opened, and ends
-# what it began however the run ends.
+# To add an engine, add a line: a context manager that checks its options before anything is opened, and ends
+# everything it started when the run ends.
 WHERE: dict[str, str] = {
     "local": "curate.engines.local:on_this_machine",
     "ray": "curate.engines.on_ray:on_ray",
@@ -20,7 +20,7 @@ WHERE: dict[str, str] = {
 ENGINES: "Mapping[str, Callable[[Cluster, ScoreSettings], AbstractContextManager[Engine]]]" = Lazy(WHERE)
 
 
-# The same engines, for the searches of the commands that work on tables: a context manager inside which they run there.
+# The same engines for searches on tables: context managers inside which searches use the engine.
 SEARCHING: dict[str, str] = {
     "local": "curate.engines.local:searching_locally",
     "ray": "curate.engines.ray_tasks:searching_on_ray",

@@ -17,10 +17,10 @@ from scoring.images import DecodedImage, Preprocessing, decode
 from scoring.images.budget import BODIES
 from scoring.images.deep import WHITE, may_be_deep, white_for
 
-RUNS, MOST_RUNS, IN_A_RUN = 8, 64, 4  # of rows that are neighbours, which cost less than as many here and there
-FEWEST = 8  # images of 16 bits, from which the values say what is white: a few may just be dark
-_SPANS, _SPAN = 16, 4096  # of a source whose names are read: a table may have many columns next to
-_EIGHT_BITS = r"(?i)\.(jpe?g|jpe|jfif|mpo|webp|gif|bmp|dib|ppm|pbm|ico)$"  # names of files that hold no more
+RUNS, MOST_RUNS, IN_A_RUN = 8, 64, 4  # runs of neighbouring rows, which are read faster than scattered ones
+FEWEST = 8  # minimum of 16-bit images to determine white: a few may all be dark
+_SPANS, _SPAN = 16, 4096  # maximum rows whose file names are read
+_EIGHT_BITS = r"(?i)\.(jpe?g|jpe|jfif|mpo|webp|gif|bmp|dib|ppm|pbm|ico)$"  # suffixes of formats without 16 bits
 _SMALL = Preprocessing(32, resize=32)
 
 
@@ -54,10 +54,6 @@ def find_white(manifest: Manifest, workers: int | None = None) -> FoundWhite:
 
     Reads up to 32 images, spread over those whose names may be 16-bit, and decodes 16-bit ones; up to 256 if 1 to 7
     are. Fewer than 8 of these decide nothing. Unreadable images are skipped; scoring reports them.
-
-    Args:
-        manifest: the source.
-        workers: decoding threads; by default one per core.
     """
     places = _candidates(manifest)
     maxima = _maxima(manifest, places, RUNS, workers)
@@ -107,12 +103,7 @@ def _highest(read: Callable[[], bytes]) -> int | None:
 
 @dataclass
 class DeepImages:
-    """Counts the 16-bit images of a shard.
-
-    Attributes:
-        n: their number.
-        highest: largest value among them.
-    """
+    """Counts the 16-bit images of a shard, and their largest value."""
 
     n: int = 0
     highest: int = 0

@@ -27,7 +27,7 @@ def against_votes(certainty: Mapping[str, Floats], votes: NDArray, *, repeats: i
         certainty: by column, higher is more certain, shape (N,).
         votes: per class, shape (N, C), each row with at least one vote.
         repeats: resamples and permutations.
-        seed: of both.
+        seed: of resamples and permutations.
     """
     disagreement = entropy(votes)
     if len(np.unique(disagreement)) < 2:

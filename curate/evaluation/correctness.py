@@ -32,7 +32,7 @@ from scoring.metrics.neighbours import knn_vote, nearest
 from scoring.metrics.ranking import ranks
 from scoring.metrics.resampling import Interval, percentiles, permutation_test_linear, resample
 
-MOST_CLASSES = 2000  # for the linear classifier, whose cost grows with them
+MOST_CLASSES = 2000  # maximum classes for the linear classifier
 COVERAGES = np.arange(1, 11) / 10
 NEAREST, KNN, LINEAR = "neighbour", "kNN", "linear"
 WHAT = {NEAREST: "nearest neighbour", KNN: "kNN vote", LINEAR: "linear classifier"}
@@ -266,7 +266,7 @@ def certainty_measures(
     half = int(np.flatnonzero(COVERAGES == 0.5)[0])
     for p, name in enumerate(names):
         if name == KNN:
-            continue  # its areas show no more than the two others'
+            continue  # its AUROC adds nothing to the other two
         at_half = grid[4 + half, p]
         at_half.better = SELECTIVE[3].better
         at_half.name, at_half.meaning = f"{SELECTIVE[3].name}, {name}", SELECTIVE[3].meaning.format(what=WHAT[name])

@@ -25,7 +25,7 @@ from scoring.runner import Runner
 
 LAPLACIAN = "Laplacian"
 ORIGINAL, CENTER_CROP, ZOOM = "as it is", "centre crop", "zoom"
-LARGER = 4  # images are held at up to this many times the model's side, so that a crop has its own pixels
+LARGER = 4  # images are kept at up to this multiple of the model's side, so that crops are not upscaled
 CROP_FRACTIONS = (0.1, 0.75)
 BATCH = 32
 CROP_SIZE = Shape(

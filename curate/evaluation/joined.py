@@ -17,19 +17,13 @@ from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
-KEY_NAMES = (KEY, "id")  # of the file that is joined; the first that is there
+KEY_NAMES = (KEY, "id")  # key columns of the joined file; the first existing one is used
 SUFFIXES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True)
 class LabelledFile:
-    """A file of labels or votes, to be joined by key.
-
-    Attributes:
-        path: of the file.
-        names: its columns.
-        read: returns a table of the named columns.
-    """
+    """A file of labels or votes, to be joined by key; ``read`` returns a table of the named columns."""
 
     path: Path
     names: list[str]
@@ -113,7 +107,7 @@ def class_names(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], 
     """
     codes, encoded = _encoded(values, name)
     if pa.types.is_floating(encoded.type):
-        encoded = encoded.cast(pa.int64())  # 3.0 is the class 3
+        encoded = encoded.cast(pa.int64())  # 3.0 is class 3
     return codes, [str(each) for each in encoded.to_pylist()]
 
 

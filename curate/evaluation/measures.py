@@ -14,10 +14,10 @@ from scoring.metrics.ranking import auroc_interval
 from scoring.metrics.resampling import Interval, percentiles, resample
 
 Floats = NDArray[np.float64]
-EMBEDDING = "embedding"  # the column of measures that are of the embedding and not of a score
-BASELINE = "baseline"  # the column of what the same measure is without the embedding
-FEW = 10  # rows of the rarer outcome, below which resamples vary far less than other rows would
-MANY = 100  # from which on they vary as much
+EMBEDDING = "embedding"  # column name for measures of the embedding, not of a score
+BASELINE = "baseline"  # column name for the value without the embedding
+FEW = 10  # rows of the rarer outcome below which the bootstrap underestimates the variance
+MANY = 100  # rows from which the bootstrap is accurate
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Measure:
         return record
 
 
-INFINITE, SEPARATED = "infinite", "separated"  # why a column has no logistic slope
+INFINITE, SEPARATED = "infinite", "separated"  # reason for a missing logistic slope
 
 
 @dataclass

@@ -9,7 +9,7 @@ from scoring.errors import InputError
 from scoring.lookup import closest
 from scoring.settings import with_settings
 
-PROBES = {  # what is run -> the settings that it reads
+PROBES = {  # probe -> its settings
     "linear": ("c",),
     "knn": ("k", "temperature"),
     "few": ("c", "labels", "draws"),

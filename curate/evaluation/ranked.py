@@ -7,9 +7,9 @@ from torch import Tensor
 from curate.evaluation.measures import Floats, Shape
 from curate.statistics.retrieval import average_precision_at_r
 
-RECALLS = (2, 4)  # next to Recall@1
+RECALLS = (2, 4)  # in addition to Recall@1
 MAP = "mAP@R"
-MOST_RANKED = 10**7  # rows times the largest class': beyond that it takes minutes
+MOST_RANKED = 10**7  # maximum of rows x largest class size: beyond, it takes minutes
 SHAPES = {
     **{
         f"Recall@{k}": Shape(

@@ -9,12 +9,12 @@ from curate.evaluation.measures import BASELINE, EMBEDDING, INFINITE, SEPARATED,
 from scoring.metrics.resampling import Interval
 
 CHANCE_LEVEL = 0.5
-QUALITY_MEASURES = {  # measures of how good a score is, best first, and the prediction that they use
+QUALITY_MEASURES = {  # measures of a score's quality by priority, and their prediction
     "AUROC, linear right": "linear",
     "AUROC, kNN right": "kNN",
     "R-AUROC": "neighbour",
 }
-NO_SCORES = ("rank average", "class entropy", "Laplacian")  # what is next to the scores of the table
+NO_SCORES = ("rank average", "class entropy", "Laplacian")  # columns that are not scores of the table
 NO_NORM = "the norm of embeddings, another common baseline, is not available: embeddings are stored at unit length"
 NO_SLOPE = {  # why a column has no logistic slope
     INFINITE: "it holds infinite values",
@@ -23,12 +23,7 @@ NO_SLOPE = {  # why a column has no logistic slope
 
 
 def tables(measures: Sequence[Measure], columns: Sequence[str]) -> list[str | Grid]:
-    """Return a table for each run of measures with the same columns, each followed by an empty line.
-
-    Args:
-        measures: in display order; those without values are left out.
-        columns: in display order.
-    """
+    """Return a table for each run of measures with the same columns; measures without values are left out."""
     known = [measure for measure in measures if measure.values]
     shared = [measure for measure in known if EMBEDDING in measure.values]
     lines: list[str | Grid] = []
@@ -180,7 +175,7 @@ def _meaning_lines(measure: Measure) -> list[str]:
     better = f"; {measure.better} is better" if measure.better else ""
     lines = [f"{_title(measure)}: {measure.meaning}{better} (n = {measure.n:,})"]
     gaps = measure.differences
-    if gaps and not (gaps[0].first == EMBEDDING and gaps[0].interval.low > 0):  # as it should be
+    if gaps and not (gaps[0].first == EMBEDDING and gaps[0].interval.low > 0):  # as expected
         clear = [gap.second for gap in gaps if gap.interval.low > 0 or gap.interval.high < 0]
         level = [gap.second for gap in gaps if gap.second not in clear]
         words = [f"ahead of {', '.join(clear)}"] if clear else []

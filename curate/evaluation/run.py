@@ -17,7 +17,7 @@ from curate.tables.table import open_table
 from scoring.errors import InputError
 from scoring.lookup import name_list
 
-OF_SCORES = (  # options that say nothing of a subset
+OF_SCORES = (  # options without effect on a subset
     *("column", "votes", "against", "degrade", "model", "repeats", "train", "probe", "set"),
 )
 OF_SUBSETS = ("test", "seeds", "group", "network")

@@ -34,7 +34,7 @@ from scoring.metrics.classifier import MOST_ROWS, fit_linear
 from scoring.metrics.neighbours import knn_vote, nearest
 
 MLP, LARS, GMM = "MLP", "LARS", "GMM"
-BLOCK = 4096  # rows that are predicted at a time
+BLOCK = 4096  # rows predicted per batch
 FREQUENT = "baseline: the most frequent class of --train"
 
 

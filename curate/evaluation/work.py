@@ -34,7 +34,7 @@ from scoring.errors import InputError
 from scoring.runner import Runner, select_device, select_precision
 
 MOST_REPEATS = 100_000
-FOLDS = 5  # of the linear classifier's cross-validation
+FOLDS = 5  # folds of the linear classifier's cross-validation
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     of several categories are ignored, since COCO has no image-level class. ``annotator`` (or ``attributes.annotator``)
     separates annotators. ``name`` is not used.
     """
-    content = read_json(path, what=_WHAT)
-    lists = _lists(content, path)
+    lists = _lists(read_json(path, what=_WHAT), path)
     collector = Collector(rows, str(path), votes=False)
     categories = _unique(lists["categories"], "name")
     images, shared = _images(lists["images"], rows)

@@ -16,7 +16,7 @@ from curate.exporting.shards import Shard
 from curate.exporting.sides import TRAIN, Sides
 from curate.tables.classes import NO_CLASSES, ClassList
 
-LINES = "lines"  # the piece of formats that are one line a row
+LINES = "lines"  # piece name of formats with one line per row
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class Format:
         end = repr("\0" if plan is not None and plan.null else "\n")
         lines = (*self.load_classes, *self.load) if plan is None or plan.labelled else self.load
         places = {"out": out, "train": train}
-        # with ./ before it, for `datasets` takes names such as csv for its own those loaders
+        # with ./ before it, since `datasets` interprets names such as csv as its loaders
         texts = {
             name: repr(str(path) if path.is_absolute() else f"./{path.as_posix()}") for name, path in places.items()
         }

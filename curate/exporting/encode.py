@@ -15,8 +15,8 @@ from scoring.images.raster import DecodeOptions
 from scoring.images.sniff import sniff
 
 KINDS = ("jpeg", "png", "webp")
-QUALITY = 90  # of JPEG and WebP, where none is named
-LONG = 8  # times as long as wide: `decode_rgb` cuts longer ones when it resizes
+QUALITY = 90  # default quality of JPEG and WebP
+LONG = 8  # maximum aspect ratio: `decode_rgb` crops longer images when it resizes
 
 
 @dataclass(frozen=True)

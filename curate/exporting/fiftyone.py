@@ -21,11 +21,11 @@ from curate.exporting.rows import Rows, is_plain
 from curate.manifest.text import read_json, to_json
 from scoring.errors import InputError
 
-VERSION = "1.0.0"  # of the layout; newer FiftyOne migrates it as it imports
+VERSION = "1.0.0"  # version of the layout; newer FiftyOne migrates it on import
 DATA = "data"
 SAMPLES = "samples.json"
 METADATA = "metadata.json"
-PREDICTION = f"{PREFIX}prediction"  # field of the predicted label, which never counts as one that came back
+PREDICTION = f"{PREFIX}prediction"  # field of the predicted label, which is never read back as a label
 LABEL_FIELD = "ground_truth"  # FiftyOne's usual name
 _WHAT = "a FiftyOneDataset export"
 _FIELDS = "fiftyone.core.fields."

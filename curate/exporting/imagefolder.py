@@ -20,7 +20,9 @@ from curate.manifest.text import check_values, parse_json, read_text, to_json
 from scoring.atomic import place_errors
 from scoring.errors import InputError
 
-README = "README.md"  # says which files are of which split: else `datasets` takes a file called `test_1.jpg` for one
+README = (
+    "README.md"  # lists the files of each split: otherwise `datasets` infers a split from a name such as `test_1.jpg`
+)
 METADATA = "metadata.jsonl"
 SPLIT_NOTE = (
     "names contain words such as test, which load_dataset('imagefolder', ...) reads as splits: load the folder as shown"
@@ -149,7 +151,7 @@ def _root(path: Path) -> Path:
     if folders != [TRAIN] or (path / METADATA).exists():
         return path
     has_more = (inner / METADATA).exists() or any(entry.is_dir(follow_symlinks=False) for entry in _entries(inner))
-    return inner if has_more else path  # else `train` is a class: images of trains
+    return inner if has_more else path  # otherwise `train` is a class: images of trains
 
 
 class _Names:

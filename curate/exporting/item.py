@@ -8,9 +8,9 @@ from curate.columns import KEY
 from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
 
-PREFIX = "curate_"  # what our columns are called among a tool's own
-PREDICTED = "predicted"  # column: the class that the probe expects
-PROBABILITY = "probability"  # column: how probable it holds it, in [0, 1]
+PREFIX = "curate_"  # prefix of our columns in a tool
+PREDICTED = "predicted"  # column: class predicted by the probe
+PROBABILITY = "probability"  # column: probability of that class, in [0, 1]
 Value = str | int | float | bool
 
 

@@ -23,12 +23,12 @@ from scoring.errors import InputError
 from scoring.images.sniff import sniff
 
 LOCAL = "/data/local-files/?d="
-CONTROL = "label"  # what the choice is called in the labelling configuration
+CONTROL = "label"  # name of the choice in the labelling configuration
 OBJECT = "image"
 CONFIG_SUFFIX = ".xml"
 TASKS, SERVED = "tasks", "served"
 _WHAT = "a Label Studio export (JSON or JSON-MIN)"
-_END = "\n  </Choices>\n</View>\n"  # of a labelling configuration
+_END = "\n  </Choices>\n</View>\n"  # first line of a labelling configuration
 _MIME = {"jpeg": "image/jpeg", "png": "image/png", "webp": "image/webp", "gif": "image/gif", "bmp": "image/bmp"}
 
 

@@ -10,9 +10,9 @@ from curate.exporting.item import Item
 from scoring.errors import InputError
 from scoring.lookup import closest
 
-N_CLASSES = 10  # named where a label is not among them
+N_CLASSES = 10  # maximum classes named in a message
 N_EXAMPLES = 3
-_SHOWN = 80  # characters of one example
+_SHOWN = 80  # maximum characters of an example
 
 UNKNOWN_KEY = "unknown key"
 UNKNOWN_CLASS = "unknown class"
@@ -103,12 +103,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class ExpectedRows:
-    """Rows whose labels are expected: their keys, image paths, and allowed classes.
-
-    Attributes:
-        uris: key -> uri or None.
-        classes: allowed names; None allows every name.
-    """
+    """Rows whose labels are expected: their uris by key, and the allowed classes; None allows every name."""
 
     uris: Mapping[str, str | None]
     classes: tuple[str, ...] | None = None

@@ -14,13 +14,13 @@ from curate.counted import counted
 from curate.manifest.names import IMAGE_SUFFIXES, suffix_of
 from curate.tables.digests import tie_breaks
 
-_MOST = 180  # bytes of a name before what makes it its key's own; file systems take 255
-_MOST_PATH = 800  # bytes of a path inside the export; file systems take 1,024 to 4,096 in all
+_MOST = 180  # maximum bytes of a name before its digest; file systems allow 255
+_MOST_PATH = 800  # maximum bytes of a path in the export; file systems allow 1,024 to 4,096
 _NONE = "_none"
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[\d¹²³]|lpt[\d¹²³])(\.|$)", re.IGNORECASE)
 _REFUSED = frozenset('<>:"/\\|?*%~')
 SPLIT_WORDS = re.compile(r"(?<![a-z])(train|test|val|valid|validation|dev|eval)(ing|uation)?(?![a-z])", re.IGNORECASE)
-OURS = ("metadata.jsonl", "data.yaml", "readme.md")  # files of exports, which no folder of images may be called
+OURS = ("metadata.jsonl", "data.yaml", "readme.md")  # file names of exports, not allowed as image folders
 
 
 def key_path(key: str) -> tuple[str, bool]:
@@ -234,7 +234,7 @@ class KeyNames:
             return name
         for text in tried:
             keys = self._plain.get(text, [])
-            # a key of an image suffix has its own suffix, and gets no other
+            # a key with an image suffix gets no other suffix
             keys = [key for key in keys if text == folded or suffix_of(key) not in IMAGE_SUFFIXES]
             if len(keys) == 1:
                 return keys[0]

@@ -17,7 +17,7 @@ from curate.exporting.sides import THEIR_NAMES, TRAIN
 
 IMAGE = "image"
 KIND = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
-GROUP_BYTES = 32 << 20  # of images in a row group: what a reader of one row has to load
+GROUP_BYTES = 32 << 20  # bytes of images per row group, which a reader of one row has to load
 GROUP_ROWS = 1000
 
 

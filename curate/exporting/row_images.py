@@ -31,9 +31,9 @@ from scoring.images.outcome import DecodeError
 from scoring.images.sniff import sniff
 
 NO_FILE = "the table names no file for it"
-AHEAD = 4  # images a thread that are in memory at once
+AHEAD = 4  # images in memory per thread
 N_BYTES = "n_bytes"
-HEAD = 4096  # bytes by which a format is reported
+HEAD = 4096  # bytes needed to detect a format
 SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic"}
 
 

@@ -21,7 +21,7 @@ from curate.tables.digests import is_bytes, key_texts
 from curate.tables.moved import Moved
 from curate.tables.table import Table
 
-RECORD_STEP = 1024  # rows that are Python objects at a time
+RECORD_STEP = 1024  # rows converted to Python objects at a time
 
 
 @dataclass(frozen=True)

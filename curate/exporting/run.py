@@ -19,7 +19,7 @@ from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 HINT = f"restore it, or leave such rows out with --skip-missing; {MOVED}"
-MISSING_SUFFIX = ".missing.csv"  # of the list of rows left out, next to what is written
+MISSING_SUFFIX = ".missing.csv"  # suffix of the list of rows left out, next to the output
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ def write_out(job: Job, reader: RowImages) -> Written:
             _write_parts(job, reader, work)
             return _finish(job, work)
     except BaseException as error:
-        is_short = not job.plan.kind.folder and isinstance(error, InputError)  # text, soon written again
+        is_short = not job.plan.kind.folder and isinstance(error, InputError)  # text, which is quickly rewritten
         if began and (not work.done or job.fingerprint is None or is_short):
-            with suppress(InputError):  # what went wrong first is what is reported
+            with suppress(InputError):  # the first error is reported
                 work.remove()
         raise
     finally:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from scoring.errors import InputError
 
-PART_ROWS = 1024  # of formats whose parts are not seen
+PART_ROWS = 1024  # for formats whose parts are not files
 SHARD_ROWS = 10_000
 SHARD_BYTES = 1_000_000_000
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -14,12 +14,7 @@ N_BYTES = "n_bytes"
 
 @dataclass(frozen=True)
 class Shard:
-    """The maximum size of a part.
-
-    Attributes:
-        n_rows: maximum number of rows.
-        n_bytes: maximum bytes of images; 0 for any. A larger image is a part of one row.
-    """
+    """The maximum number of rows, and of bytes of images (0: any), of a part; a larger image is a part of one row."""
 
     n_rows: int = PART_ROWS
     n_bytes: int = 0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.tables.digests import tie_breaks
 from scoring.errors import InputError
 
-SPLIT = "split"  # the column of sides, unless the user names another
+SPLIT = "split"  # default split column
 SIDES = {
     "train": "train",
     "training": "train",
@@ -22,8 +22,8 @@ SIDES = {
     "testing": "test",
 }
 TRAIN, VAL, TEST = "train", "val", "test"
-THEIR_NAMES = {VAL: "validation"}  # of sides, where `datasets` has another name
-HELD_OUT = 0.2  # share of each class that becomes val where no column says
+THEIR_NAMES = {VAL: "validation"}  # splits with another name in `datasets`
+HELD_OUT = 0.2  # share of each class held out as val without a split column
 SEED = 0
 
 

@@ -43,7 +43,7 @@ from scoring.errors import InputError
 from scoring.lookup import closest, lookup, name_list
 from scoring.system import usable_cores
 
-MOST_RANKED = 1_000_000  # rows that are put into the order of their rank: no round is larger
+MOST_RANKED = 1_000_000  # maximum rows sorted by rank: no round is larger
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,9 @@ def _exported_columns(
     chosen = columns_of(table, take, label)
     if kind.read is None:
         return chosen
-    plain = tuple(name for name in chosen if is_plain(table.schema.field(name).type))  # no tool takes vectors or bytes
+    plain = tuple(
+        name for name in chosen if is_plain(table.schema.field(name).type)
+    )  # tools cannot import vectors or bytes
     lost = next((name for name in take if name in chosen and name not in plain), None)
     if lost is not None:
         kind_of = table.schema.field(lost).type

@@ -28,9 +28,9 @@ from curate.tables.needs import refuse_other_status
 from curate.tables.table import Table
 from scoring.errors import InputError
 
-SAID_OF_OK = (STATUS, ERROR)  # columns that say the same of every row whose image was scored
+SAID_OF_OK = (STATUS, ERROR)  # constant columns of scored rows
 MOST_FOLDERS = 1_000_000
-STEP = 8192  # rows looked at together
+STEP = 8192  # rows per batch
 
 
 @dataclass
@@ -242,5 +242,5 @@ def _absence(uri: str | None, path: bytes | None) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return "no such file"
     except (OSError, ValueError):
-        return ""  # reading says it better
+        return ""  # reading reports it more precisely
     return ""

@@ -9,14 +9,14 @@ from scoring.lookup import Lazy
 if TYPE_CHECKING:
     from curate.exporting.contract import Format
 
-OF_TOOLS: dict[str, str] = {  # labels come back from these: to add one, add a line
+OF_TOOLS: dict[str, str] = {  # formats whose labels are read back; to add one, add a line
     "csv": "curate.exporting.csv_file:CSV",
     "label-studio": "curate.exporting.label_studio:LABEL_STUDIO",
     "coco": "curate.exporting.coco:COCO",
     "imagefolder": "curate.exporting.imagefolder:IMAGEFOLDER",
     "fiftyone": "curate.exporting.fiftyone:FIFTYONE",
 }
-OF_LOADERS: dict[str, str] = {  # these are for training, and for other programs
+OF_LOADERS: dict[str, str] = {  # formats for training and other programs
     "folder": "curate.exporting.folder:FOLDER",
     "webdataset": "curate.exporting.webdataset:WEBDATASET",
     "parquet": "curate.exporting.parquet:PARQUET",

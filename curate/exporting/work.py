@@ -25,9 +25,9 @@ from scoring.temporaries import sweep, temporary_stem
 
 RUN, JOURNAL = "run.json", "journal.jsonl"
 OUT, PIECES = "out", "pieces"
-ENTRIES = "_entries"  # the piece that lists the files of a part
-MISSING = "_missing"  # the piece that lists rows left out
-MANIFEST = ".curate-export.json"  # in an exported folder: what it is, and what is in it
+ENTRIES = "_entries"  # piece name: files of a part
+MISSING = "_missing"  # piece name: rows left out
+MANIFEST = ".curate-export.json"  # manifest of an exported folder
 KIND = "export"
 
 
@@ -80,7 +80,9 @@ class WorkFolder(HeldFolder):
             self.done = {line.part: line for line in known if self._is_unchanged(line)}
         else:
             self.clear()
-        with AtomicFile(self.folder / RUN, overwrite=True) as file:  # first: a folder without it is not among ours
+        with AtomicFile(
+            self.folder / RUN, overwrite=True
+        ) as file:  # first, since a folder without it is not recognised as ours
             file.write(json.dumps(fingerprint, indent=1).encode())
         with place_errors(self.folder):
             self.out.mkdir(exist_ok=True)
@@ -120,7 +122,7 @@ class WorkFolder(HeldFolder):
         doomed = self.final.with_name(f"{temporary_stem(self.final)}{os.getpid()}.{secrets.token_hex(4)}")
         with place_errors(self.folder):
             self.folder.rename(doomed)
-            with suppress(FileNotFoundError):  # another process that starts just now sweeps it, too
+            with suppress(FileNotFoundError):  # another starting process removes it too
                 shutil.rmtree(doomed)
 
     def tidy(self) -> None:
@@ -180,7 +182,7 @@ class WorkFolder(HeldFolder):
             with place_errors(self.final):
                 if manifest is not None:
                     (self.out / MANIFEST).write_bytes(to_json(manifest))
-                os.sync()  # all files at once: one by one, each would wait for the disk
+                os.sync()  # all files together, since each alone would wait for the disk
                 if overwrite and self.final.exists():
                     replace_folder(self.final, self.out)
                 elif os.path.lexists(self.final):
@@ -240,7 +242,7 @@ def files_in(folder: Path) -> Iterator[tuple[str, int]]:
                 elif name != MANIFEST:
                     try:
                         yield name, entry.stat().st_size
-                    except OSError:  # a link to what is no longer there
+                    except OSError:  # a dangling link
                         yield name, -1
 
 

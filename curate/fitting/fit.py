@@ -42,10 +42,10 @@ from scoring.relative.space import centred
 from scoring.relative.stored import digest_of_fit, read_fit, write_fitted
 from scoring.relative.unlike import UnlikeGroup
 
-FOLDS = 5  # of the classifier of classes
-MOST_CLASSES = 2_000  # of it: its cost grows with them
+FOLDS = 5  # folds of the class entropy's classifier
+MOST_CLASSES = 2_000  # maximum classes of this classifier
 BLOCK = 8_192  # rows at a time
-ROWS_A_CLUSTER = 10  # of fewer rows each in the mean, shares of clusters say nothing
+ROWS_A_CLUSTER = 10  # minimum mean rows per cluster for reporting shares
 
 
 @dataclass(frozen=True)
@@ -333,8 +333,7 @@ def class_entropy(dataset: Dataset, labels: KnownLabels, *, seed: int) -> NDArra
 
 
 def _unit_vectors(embeddings: NDArray) -> torch.Tensor:
-    rows = torch.from_numpy(np.asarray(embeddings, np.float32))
-    return torch.nn.functional.normalize(rows)
+    return torch.nn.functional.normalize(torch.from_numpy(np.asarray(embeddings, np.float32)))
 
 
 def digest_of(model: str | Path) -> str:
@@ -344,14 +343,10 @@ def digest_of(model: str | Path) -> str:
 
 
 def base_of(table: Table, model: str | Path | None) -> str | Path:
-    """Return the model that computed a table's embeddings, as ``load_model`` takes it.
-
-    Args:
-        table: scored.
-        model: as named by the user; None searches the shipped models.
+    """Return the model that computed a table's embeddings, as ``load_model`` takes it; by default a shipped one.
 
     Raises:
-        InputError: if it is another model, or none is named and no shipped model computed them.
+        InputError: if ``model`` is another one, or None and no shipped model computed them.
     """
     made_by = model_of(table)
     if model is not None:

@@ -35,7 +35,7 @@ from scoring.relative.columns import COLUMNS as RELATIVE
 from scoring.relative.fit import FEW_ROWS
 from scoring.scorers import TABLE, columns_of, scorers_named
 
-# Settings that two tables may differ in: those that decide no score, and those that decide its last digits.
+# Settings that may differ between tables: without effect on scores, or on their last digits only.
 NO_MATTER = frozenset(
     {"input", "shard-size", "batch-size", "decode-timeout", "max-pixels", "allow-truncated", "fit", "scorers"}
 )

@@ -15,9 +15,9 @@ from scoring.metrics.resampling import Interval
 from scoring.relative.fit import FEW_ROWS
 from scoring.relative.model import far_from
 
-KEPT = 0.7  # of the rows: the cut that is given
-MOST_SHARES = 100  # classes that are given, the largest first
-LEAST_ROWS = 10  # of a group: a share of fewer says nothing
+KEPT = 0.7  # share of rows kept by the reported cut
+MOST_SHARES = 100  # maximum classes reported
+LEAST_ROWS = 10  # minimum rows of a reported group
 MOST_LISTED = 12  # classes or clusters
 CHANCE_LEVEL = 0.5
 

@@ -76,11 +76,7 @@ class Origin:
 
 
 def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVerification:
-    """Fit a model again to its table with its recorded settings, and compare.
-
-    Args:
-        model: written by ``curate fit``.
-        table: table that it was fitted to, if it was moved.
+    """Fit a model again to its table, or to ``table`` if it was moved, with its recorded settings, and compare.
 
     Raises:
         InputError: if the model was not fitted, or a table or file of labels is missing or cannot be read.

@@ -34,7 +34,7 @@ from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 
-MANY = 16  # characters of a digest
+MANY = 16  # characters of a digest shown
 N_NAMED = 10
 ONLY_FIRST, ONLY_SECOND = "first", "second"
 SCHEMA = pa.schema(

@@ -18,7 +18,7 @@ from curate.tables.digests import RowDigest, is_vector, key_array, key_bytes, pl
 from curate.tables.keys import check_unique, key_hashes, places
 from curate.tables.table import Table, open_table
 
-MOST_LOOKED_AT = 10_000  # rows that differ, whose differences are listed
+MOST_LOOKED_AT = 10_000  # maximum rows whose differences are listed
 NOTED = ("decision", "reason", "rule")  # of the decisions
 WHY = ("policy", *NOTED)
 
@@ -61,11 +61,9 @@ def shared_rows(first: Table, second: Table) -> SharedRows:
 
 
 def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> pl.DataFrame:
-    """Return the first step that dropped each of M rows: step (from 1), policy, decision, reason, rule; or nulls.
+    """Return the first step that dropped each of M rows, by the hashes of their keys, shape (M,); nulls if none did.
 
-    Args:
-        hashes: of the keys, shape (M,).
-        steps: from the first.
+    The columns are step (from 1), policy, decision, reason and rule.
     """
     rows = pl.DataFrame({"hash": hashes})
     met = [pl.DataFrame(schema={"hash": pl.UInt64, **dict.fromkeys(WHY, pl.String), "step": pl.Int32})]

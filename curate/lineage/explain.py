@@ -23,9 +23,9 @@ from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
 KEPT, DROPPED, _, _ = OUTCOMES
-ABSENT, ADDED = "absent", "added"  # not in the input of a step; a step that decides nothing and adds columns
+ABSENT, ADDED = "absent", "added"  # row not in a step's input; step that only adds columns
 MOST_KEYS = 1_000
-WORDS = (KEY, "decision", "reason", "rule")  # of the decisions; what else they hold are a row's numbers
+WORDS = (KEY, "decision", "reason", "rule")  # text columns of decisions; others are numbers
 IN_ITS_PLACE = "kept_key"
 
 
@@ -164,7 +164,7 @@ def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
 def _kept_by(rules: Sequence[Any]) -> str:
     """Return the criteria that selected one of several copies, in words; empty unless the step is a deduplication."""
     rule = rules[0] if rules and isinstance(rules[0], Mapping) else {}
-    if not rule.get("keep") or rule.get("against"):  # what another table holds is always kept
+    if not rule.get("keep") or rule.get("against"):  # a row of another table is always kept
         return ""
     first = [f"--{name}" for name in ("protect", "prefer") if rule.get(name)]
     return ", then ".join([*first, str(rule["keep"]), "the shorter key"])

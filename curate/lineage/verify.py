@@ -173,8 +173,7 @@ def run_verify(options: VerifyOptions) -> Proof:
         raise InputError("--source is only used with --pixels; add --pixels all, or leave it out")
     n = amount(options.pixels) if options.pixels is not None else None
     path = receipt_of(path_to_read(options.receipt))
-    first = one.verify(path, options.table, roots=roots)
-    proof = Proof(**vars(first), receipt=str(path))
+    proof = Proof(**vars(one.verify(path, options.table, roots=roots)), receipt=str(path))
     if not options.chain and options.pixels is None:
         return proof
     searched = Searched(path.parent, tuple(map(Path, roots)))

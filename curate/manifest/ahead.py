@@ -13,8 +13,8 @@ from curate.manifest.remote import PIECE
 from scoring.errors import InputError
 from scoring.images.budget import BODIES, NeedsMemory
 
-HELD_BYTES = 256 << 20  # that have come and were not read yet, and those that answers under way will have
-ALL_DENIED = 16  # first answers after which a store or server that denied every one of them ends the run
+HELD_BYTES = 256 << 20  # bound on unread and requested bytes
+ALL_DENIED = 16  # the run ends if this many first requests are all denied
 
 
 class _Share:
@@ -32,7 +32,7 @@ class _Share:
             raise NeedsMemory(n_bytes)
 
 
-FutureBytes = Future[bytes | None]  # None: it is read when its turn comes
+FutureBytes = Future[bytes | None]  # None: it is read in turn
 
 
 class ReadAhead:
@@ -84,7 +84,7 @@ class ReadAhead:
 
     def _prefetch(self, reader: RemoteReader) -> Reader:
         share = _Share(self)
-        expected = self._n_bytes // max(1, self._n_bodies)  # so that few answers find that there is no room for them
+        expected = self._n_bytes // max(1, self._n_bodies)  # so that few responses exceed the memory
         if self._held >= self._bound or not share.may_take(expected):
             return partial(self._read, reader)
         if self._threads < self._connections:
@@ -103,7 +103,7 @@ class ReadAhead:
                 continue
             try:
                 data = self._fetch(reader, share)
-            except BaseException as error:  # raised where it is read
+            except BaseException as error:  # raised in the reader
                 share.may_take(0)
                 future.set_exception(error)
             else:
@@ -150,7 +150,7 @@ class ReadAhead:
                 break
         if data is None:
             return self._read(reader)
-        BODIES.take(len(data))  # from here on it counts among those that are decoded
+        BODIES.take(len(data))  # from here on it counts as being decoded
         share.may_take(0)
         self._count_result(None)
         return data

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 from curate.columns import CUSTOM, describe
 from scoring.errors import InputError
 
-CLASSES = "classes"  # in our metadata: column -> names of its classes, in the order that numbers them
+CLASSES = "classes"  # our metadata key: column -> class names in the order of their numbers
 OUR_KEY, DATASETS_KEY = b"curate", b"huggingface"
 CLASS_LABEL = "ClassLabel"
-NO_LABEL = -1  # what `datasets` stores where a class is not known
+NO_LABEL = -1  # value of `datasets` for an unknown class
 LIKE_MISSING = ("nan", "null", "n/a", "<na>")
 ClassLists = dict[str, tuple[str, ...]]
 

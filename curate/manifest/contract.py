@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from scoring.errors import InputError
 
-MAX_FILE_BYTES = 256 << 20  # one image; larger ones become a row with status `too_large`
-MAX_PATH_BYTES = 4096  # PATH_MAX of Linux; a longer path or URL is a mistake or an attack
-CONNECTIONS = 64  # requests at a time: at 50 ms each, 1,280 images a second
+MAX_FILE_BYTES = 256 << 20  # bound on an image; larger ones get the status `too_large`
+MAX_PATH_BYTES = 4096  # PATH_MAX of Linux; longer paths and URLs are errors or attacks
+CONNECTIONS = 64  # concurrent requests: at 50 ms each, 1,280 images per second
 MOST_CONNECTIONS = 512
-NUMBERED = "#"  # as a key column: number the rows instead
+NUMBERED = "#"  # as key column: number the rows
 
 Reader = Callable[[], bytes]
 
@@ -43,12 +43,7 @@ def too_large(n_bytes: int | None, max_bytes: int) -> ReadError:
 
 @dataclass(frozen=True, slots=True)
 class RemoteReader:
-    """A reader of remote bytes, which `ahead.ReadAhead` requests before they are needed.
-
-    Args:
-        read: bound on the size in bytes -> the bytes.
-        max_bytes: the bound.
-    """
+    """A reader of at most ``max_bytes`` remote bytes, which `ahead.ReadAhead` requests before they are needed."""
 
     read: Callable[[int], bytes]
     max_bytes: int
@@ -104,7 +99,7 @@ class SourceOptions:
     max_bytes: int = MAX_FILE_BYTES
     connections: int = CONNECTIONS
     allow_private_hosts: bool = False
-    noted: ClassVar[bool] = False  # what a table notes of its source, and not what a user requests
+    noted: ClassVar[bool] = False  # recorded with a table, not requested by a user
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:

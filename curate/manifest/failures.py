@@ -10,9 +10,9 @@ from curate.manifest.reach import PRIVATE
 from scoring.errors import InputError
 
 SLOW = "no answer within {:g} s"
-LONGEST_PAUSE = 30.0  # seconds that a server may ask for
+LONGEST_PAUSE = 30.0  # maximum seconds that a server may request to wait
 RENEW = "renew them and repeat the command, which resumes where it stopped"
-# Codes of S3 and of its like that are about who asks, not about what is requested.
+# Error codes of S3-like stores that concern credentials, not the object.
 _INVALID = {
     "ExpiredToken",
     "ExpiredTokenException",
@@ -22,7 +22,7 @@ _INVALID = {
     "SignatureDoesNotMatch",
     "TokenRefreshRequired",
 }
-# Errors of botocore, google-auth and the like, by the names of their classes: none of these packages is ours to import.
+# Error classes of botocore, google-auth and similar, by name, since they may not be installed.
 _NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError"}
 _EXPIRED = {
     "CredentialRetrievalError",
@@ -31,7 +31,7 @@ _EXPIRED = {
     "TokenRetrievalError",
     "UnauthorizedSSOTokenError",
 }
-# Errors of huggingface_hub, the narrower one first.
+# Errors of huggingface_hub, subclasses first.
 _OF_THE_HUB = {
     "GatedRepoError": "the repository is gated: request access on its page, and log in (hf auth login, or HF_TOKEN)",
     "RepositoryNotFoundError": (
@@ -50,13 +50,7 @@ class CredentialsError(InputError):
 
 
 class AnswerError(Exception):
-    """An HTTP status of 400 or above.
-
-    Args:
-        status: HTTP status code.
-        retry_after: the Retry-After header.
-        longest: maximum wait in seconds.
-    """
+    """An HTTP status of 400 or above; ``longest`` bounds the wait by the Retry-After header, in seconds."""
 
     def __init__(self, status: int, retry_after: str, longest: float = LONGEST_PAUSE) -> None:
         super().__init__(f"HTTP status {status}")
@@ -123,7 +117,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        inner = getattr(error, "os_error", None)  # of aiohttp: the error of the system when it connected
+        inner = getattr(error, "os_error", None)  # aiohttp's error of the operating system
         error = inner if isinstance(inner, OSError) else error.__cause__
 
 
@@ -154,10 +148,10 @@ def _answer(causes: list[BaseException]) -> tuple[str, int | None]:
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             return code, int(code) if status is None and code.isdecimal() else status
     for each in causes:
-        if type(each) is OSError and str(each).startswith("Forbidden: "):  # of gcsfs, which shows no number
+        if type(each) is OSError and str(each).startswith("Forbidden: "):  # gcsfs's, without a number
             return "", 403
         status = _number(each, "status") or _number(getattr(each, "response", None), "status_code")  # httpx, requests
-        if type(each).__name__ == "HttpError":  # of gcsfs; others have a code of 400 for what is no answer at all
+        if type(each).__name__ == "HttpError":  # gcsfs's; others use code 400 without a response
             status = _number(each, "code")
         if status is not None:
             return "", status

@@ -28,7 +28,7 @@ from scoring.errors import InputError
 PIECE = 8 << 20
 NOTE = "files.json"
 Noted = tuple[int, str]  # size in bytes, SHA-256
-OF_A_RUN = "run.json"  # in the folder of a scoring run, which is the same for the same output
+OF_A_RUN = "run.json"  # file in the folder of a scoring run with the same output
 
 
 def local_folder(place: StorePath) -> Path:
@@ -92,10 +92,10 @@ class StoreSet:
         self._here = local_folder(self._work)
         self._lock = StoreLock(self._work, self._here)
         self._held = ExitStack()
-        self._remains = False  # whether something that was put is still to be taken back
+        self._remains = False  # whether uploaded objects are still to be removed
 
     def __enter__(self) -> Self:
-        from scoring.lock import HeldFolder  # here, for it takes a kernel's lock that not every system has
+        from scoring.lock import HeldFolder  # imported here, since kernel locks are not available on every system
 
         names = self._work.names()
         self._refuse_run(names)
@@ -107,7 +107,7 @@ class StoreSet:
             held.enter_context(self._lock)
             held.push(self._clear)
             self._begin()
-            if names:  # else it was requested before, and is once more by what puts the files on condition
+            if names:  # otherwise it is checked again by the conditional upload
                 self._refuse_taken()
             self._held = held.pop_all()
         return self
@@ -122,12 +122,9 @@ class StoreSet:
         return self._here / path.name
 
     def commit(self, files: Sequence[AtomicFile]) -> None:
-        """Upload the files in order: the last one, which shows that all are complete, after the others.
+        """Upload the files, written at the paths of ``draft``, in order: the last one shows that all are complete.
 
         If an upload fails, earlier ones are removed; replaced files stay replaced.
-
-        Args:
-            files: written at the paths of ``draft``.
 
         Raises:
             InputError: if the store refuses, an object appeared in the meantime, or another process has taken over.
@@ -154,14 +151,14 @@ class StoreSet:
         try:
             place.upload(file.temporary, overwrite=self._overwrite)
         except TakenError:
-            if sha256_of(place) != file.sha256:  # else a try of ours whose answer was lost
+            if sha256_of(place) != file.sha256:  # otherwise our upload, whose response was lost
                 raise
 
     def _begin(self) -> None:
         """Remove leftovers of killed processes, locally and in the store."""
         for path in self._here.glob(".*.tmp.*"):
             path.unlink()
-        self._remains = True  # as far as is known: a note of some is not lost, whatever fails here
+        self._remains = True  # partial, so that the record survives a failure here
         names = self._work.names()
         self._remains = NOTE in names
         self._refuse_run(names)
@@ -175,7 +172,7 @@ class StoreSet:
     def _is_removed(self) -> bool:
         """Return whether the objects of this process were removed; otherwise the next process removes them."""
         try:
-            self._lock.check()  # or what is there is another's
+            self._lock.check()  # otherwise the object is another process's
             self._remove_recorded()
         except InputError:
             return False
@@ -229,16 +226,16 @@ class StoreSet:
         if self._remains:
             return
         try:
-            self._lock.check()  # or the folder is another's
+            self._lock.check()  # otherwise the folder is another process's
             names = self._work.names()
             if OF_A_RUN in names:
                 return
             self._lock.end()
-            self._work.remove(sorted(names, key=lambda name: name != NOTE))  # what is known of remains goes first
+            self._work.remove(sorted(names, key=lambda name: name != NOTE))  # known leftovers are removed first
         except InputError:
             if kind is None:
                 raise
-            return  # the mistake or failure that led here is what is reported; the next process sweeps
+            return  # the original error is reported; the next process cleans up
         shutil.rmtree(self._here, ignore_errors=True)
 
 
@@ -296,10 +293,7 @@ def file_set(paths: Sequence[AnyPath], *, overwrite: bool) -> FileSet:
 def refuse_two_places(out: AnyPath | None, apply: AnyPath | None, *, command: str) -> None:
     """Raise ``InputError`` if one path is local and the other in a store: such files cannot be renamed together.
 
-    Args:
-        out: path of the fit.
-        apply: path of the table with its columns.
-        command: that applies the fit afterwards.
+    ``command`` applies the fit afterwards.
     """
     if isinstance(out, Path) and isinstance(apply, StorePath):
         raise InputError(

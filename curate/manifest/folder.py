@@ -29,7 +29,7 @@ from scoring.errors import InputError
 from scoring.images.sniff import HEAD
 from scoring.system import READ, read_at
 
-_BLOCK = 65536  # names held as Python objects before they go into an Arrow array
+_BLOCK = 65536  # names kept as Python objects before they become an Arrow array
 _SIDES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val"}
 _SIDES |= {"test": "test", "testing": "test"}
 _OF_SETS = ("", "_set", "2012", "2014", "2015", "2017")  # as in training_set, and in train2017 of COCO
@@ -41,13 +41,15 @@ SHARD_SUFFIXES = ("parquet", "tar")
 class Skipped:
     """Entries that a scan skipped."""
 
-    not_images: Counter[str] = field(default_factory=Counter)  # by suffix; those without one by their first bytes
+    not_images: Counter[str] = field(
+        default_factory=Counter
+    )  # counts by suffix; files without one by their first bytes
     hidden: int = 0
-    links: int = 0  # to a folder, out of the root, or to nothing
+    links: int = 0  # links to a folder, out of the root, or dangling
     repeated: int = 0  # folders reached a second time through a link
     special: int = 0  # FIFOs, sockets, devices
     shards: dict[str, list[bytes]] = field(default_factory=lambda: {suffix: [] for suffix in SHARD_SUFFIXES})
-    unread: int = 0  # without a suffix, and not to be opened
+    unread: int = 0  # without a suffix, and unreadable
 
     def __str__(self) -> str:
         """Return the skipped entries for a description; may be empty."""
@@ -91,8 +93,8 @@ def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterat
     """
     real_root = os.path.realpath(root)
     visited = {_identity(os.stat(root))}
-    root = os.path.join(root, b"")  # with a slash: files are joined to it by the million
-    pending = [b""]  # folders and files to come, last first
+    root = os.path.join(root, b"")  # with a slash, since millions of files are joined to it
+    pending = [b""]  # stack of folders and files
     while pending:
         path = pending.pop()
         if path and not path.endswith(b"/"):
@@ -127,7 +129,7 @@ def _listing(root: bytes, folder: bytes, options: SourceOptions, skipped: Skippe
 def _is_folder(entry: os.DirEntry[bytes], follow: bool) -> bool:
     try:
         return entry.is_dir(follow_symlinks=follow)
-    except OSError:  # a link that leads to itself: it is looked at as a file, and counted
+    except OSError:  # a link to itself: handled as a file, and counted
         return False
 
 
@@ -192,7 +194,7 @@ def _link_target(full: bytes, real_root: bytes, options: SourceOptions) -> tuple
     """Return the target of a link, and its path without links; None for a file that is skipped."""
     try:
         target, place = os.stat(full), os.path.realpath(full)
-    except OSError:  # dangling, or a loop of links
+    except OSError:  # a dangling link, or a loop
         return None
     is_listed = options.follow_symlinks or place.startswith(os.path.join(real_root, b""))
     return (target, place) if is_listed and not stat.S_ISDIR(target.st_mode) else None

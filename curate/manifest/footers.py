@@ -15,7 +15,7 @@ from scoring.errors import InputError
 
 MAX_FOOTER = 256 << 20
 _MAGIC = b"PAR1"
-# Reads frames of (length, footer) and answers each with one byte. The first answer says that it is up at all.
+# Reads frames of (length, footer) and responds with one byte each; the first response shows that it started.
 _CHILD = """
 import io, struct, sys
 import pyarrow.parquet as pq

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from curate.manifest.failures import SLOW, AnswerError
 
 CONNECT = 15.0  # seconds
-LONGEST_PAUSE = 300.0  # seconds that the hub may ask for: it counts requests over five minutes
+LONGEST_PAUSE = 300.0  # maximum wait: the hub counts requests over five minutes
 _PIECE = 1 << 20
 _RESOLVING = threading.Lock()
 
@@ -56,7 +56,7 @@ def read_range(system: Any, path: str, start: int, stop: int, seconds: float) ->
                     break
                 if time.monotonic() > ends:
                     raise TimeoutError(SLOW.format(seconds))
-    except Exception as error:  # of httpx, which huggingface_hub imports under a name that changes
+    except Exception as error:  # an httpx class, which huggingface_hub imports under changing names
         if any(kind.__name__ == "TimeoutException" for kind in type(error).__mro__):
             raise TimeoutError(SLOW.format(seconds)) from error
         raise

@@ -13,9 +13,9 @@ from curate.manifest.contract import MAX_PATH_BYTES, NUMBERED
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
 
-_CONFIRM = 10_000  # rows that share a hash with another are compared as text up to this many
+_CONFIRM = 10_000  # maximum rows with colliding hashes that are compared as text
 _SHOWN = 3
-_LEAST_BASE64 = 64  # letters that are decoded, to see how an image begins
+_LEAST_BASE64 = 64  # letters decoded to detect an image
 
 
 def other_key(where: str) -> str:
@@ -26,11 +26,7 @@ def other_key(where: str) -> str:
 def check_keys(keys: pa.Array, first_row: int, column: str, where: str) -> None:
     """Raise ``InputError`` with the first row whose key is null, empty, too long or not UTF-8.
 
-    Args:
-        keys: a piece of the keys, string.
-        first_row: row number of its first key, from 0.
-        column: the user's name for it, in the message.
-        where: the file, in the message.
+    ``keys`` is a piece of the keys, string, whose first is of row ``first_row``, from 0; other arguments name it.
     """
     check_text(keys, first_row, column, where)
     absent = pc.fill_null(pc.equal(pc.binary_length(keys), 0), True)
@@ -109,10 +105,7 @@ class UniqueCheck:
     def finish(self, take: Callable[[np.ndarray], Sequence[str]], column: str, where: str) -> None:
         """Raise ``InputError`` with the first repeated keys and the number of surplus rows.
 
-        Args:
-            take: row numbers (int64, ascending) -> their keys.
-            column: the user's name for the keys.
-            where: the file or folder.
+        ``take`` returns the keys of row numbers (int64, ascending); other arguments are for the message.
         """
         if not self._hashes:
             return

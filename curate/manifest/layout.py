@@ -15,7 +15,7 @@ from curate.manifest.schemes import URL_PATTERN
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
-# Looked for in this order, whatever their case; the first that holds text is the path column.
+# Searched in this order, ignoring case; the first text column is the path column.
 PATH_NAMES = (
     "uri",
     "url",
@@ -30,7 +30,7 @@ PATH_NAMES = (
     "image",
     "img",
 )
-# Columns of bytes that are images by their names; the last two only where no column is named like a path.
+# Names of image byte columns; the last two only without a path column.
 IMAGE_NAMES = ("image", "img", "image_bytes", "img_bytes", "image_data", "jpg", "jpeg", "png", "webp", "bytes", "data")
 _WEAK_NAMES = frozenset({"bytes", "data"})
 _OF_ANOTHER = re.compile("mask|segm|annot|depth|thumb|preview|label|condition", re.IGNORECASE)  # next to an image
@@ -159,7 +159,7 @@ def _image_column(schema: pa.Schema, options: SourceOptions, where: str) -> str 
     named = [name for name in candidates if name.lower() in IMAGE_NAMES]
     path = _path_column(schema, options, where, None)
     sure = [name for name in named if name.lower() not in _WEAK_NAMES or path is None]
-    if not sure and path is None:  # images of Hugging Face's `datasets`, whatever the name
+    if not sure and path is None:  # images of Hugging Face's `datasets`, with any name
         structs = [name for name in candidates if pa.types.is_struct(schema.field(name).type)]
         sure = [name for name in structs if len(structs) > 1 or not _OF_ANOTHER.search(name)]
     if len(sure) == 1:
@@ -257,7 +257,7 @@ def _holds_bytes(kind: pa.DataType) -> bool:
     if not pa.types.is_struct(kind):
         return _is_bytes(kind)
     inside, path = _struct_field(kind, "bytes"), _struct_field(kind, "path")
-    return _is_bytes(inside) or (inside == pa.null() and _is_text(path))  # of paths alone
+    return _is_bytes(inside) or (inside == pa.null() and _is_text(path))  # only for paths
 
 
 def _struct_field(kind: pa.DataType, name: str) -> pa.DataType | None:
@@ -282,7 +282,7 @@ def conformed(rows: Rows, schema: pa.Schema) -> Rows:
     A column of the same type is not cast: Arrow cannot cast nulls in lists of fixed size with non-null items.
     """
     if rows.schema == schema:
-        return rows  # also rows without a column, which an empty list of arrays would lose
+        return rows  # keeps the row count without columns, unlike an empty list of arrays
     pairs = zip(rows.columns, schema, strict=True)
     cast = [column if column.type == field.type else column.cast(field.type) for column, field in pairs]
     return type(rows).from_arrays(cast, schema=schema)

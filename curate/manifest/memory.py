@@ -46,7 +46,7 @@ def uri_reader(uri: str | None, max_bytes: int = MAX_FILE_BYTES, reach: Reach = 
     return RemoteReader(partial(read_uri, uri, reach=reach), max_bytes)
 
 
-ABSENT = (-1, -1)  # size and time of what is no local file, or is not there
+ABSENT = (-1, -1)  # size and time of a missing or remote file
 _BLOCK = 4096  # rows turned into Python objects at a time
 Locate = Callable[[int], Reader]
 
@@ -84,7 +84,7 @@ class MemoryManifest:
         self.n_rows: int = table.num_rows
         self.schema: pa.Schema = table.schema
         self.renamed: dict[str, str] = {}
-        self.classes: dict[str, tuple[str, ...]] = {}  # nothing but Parquet carries names of classes
+        self.classes: dict[str, tuple[str, ...]] = {}  # only Parquet lists class names
         self.connections = options.connections
         self._table = table
         self._max_bytes, self._reach = options.max_bytes, reach

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from scoring.images.sniff import DECODED, sniff
 
-_INVALID = re.compile("[\udc80-\udcff]")  # how `surrogateescape` carries bytes that are not UTF-8
+_INVALID = re.compile("[\udc80-\udcff]")  # `surrogateescape` code points of bytes that are not UTF-8
 
 
 def key_of(path: bytes) -> str:
@@ -36,8 +36,8 @@ def uri_of(path: bytes) -> str:
         return "file://" + quote(path)
 
 
-# Suffixes of images, lower case. The decoder looks at the bytes, never at the name; a kind that it cannot
-# decode is listed all the same, so that it becomes a row with a status and does not go missing in silence.
+# Suffixes of images, lower case. The decoder uses only the bytes; a format that it cannot
+# decode is listed too, so that it becomes a row with a status instead of being skipped silently.
 _PHOTOS = {"jpg", "jpeg", "jpe", "jfif", "mpo", "png", "apng", "webp", "gif", "tif", "tiff", "bmp", "dib", "avif"}
 _DECODED = {*_PHOTOS, "ppm", "pgm", "pbm", "pnm", "ico"}
 _BY_EXTRA = {"heic", "heif", "hif"}

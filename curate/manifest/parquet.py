@@ -32,9 +32,9 @@ from curate.manifest.text_tables import numbered_keys
 from scoring.errors import InputError
 from scoring.images.budget import BODIES
 
-_IMAGE_ROWS = 256  # images decoded from Parquet at once, at most
+_IMAGE_ROWS = 256  # maximum images decoded from Parquet at once
 _TEXT_ROWS = 65536
-MAX_ROWS_BYTES = 2 << 30  # the user's own columns of one call of `rows`
+MAX_ROWS_BYTES = 2 << 30  # bound on the user's columns in one call of `rows`
 
 
 class ParquetManifest:

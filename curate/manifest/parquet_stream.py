@@ -18,10 +18,10 @@ from curate.manifest.names import error_line
 from curate.manifest.places import Place
 from scoring.errors import InputError
 
-BATCH_BYTES = 64 << 20  # of decoded values, as the file's own totals say
-_WORST_BYTES = 256 << 20  # where a few stored bytes can represent many: bound on rows x stored bytes
+BATCH_BYTES = 64 << 20  # bound on decoded bytes, by the file's totals
+_WORST_BYTES = 256 << 20  # bound on rows x stored bytes, for encodings that repeat values
 # Encodings in which a decoded page is no larger than its stated size. In the others (dictionary, shared
-# prefixes) one long value may be repeated for a few bits a row: 52 kB can hold a terabyte.
+# prefixes) a long value may be repeated at a few bits per row: 52 kB can expand to a terabyte.
 _PLAIN = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
 _DICTIONARY = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 _SMALL_CHUNK = 1 << 20
@@ -198,7 +198,7 @@ class RowStream:
                 cursor = _Cursor(group, self._group_batches(group))
             batch = cursor.take(row, stop)
             row += batch.num_rows
-            if row == stop:  # before the last piece is handed out: no caller need ask for one more
+            if row == stop:  # before the last piece is yielded, since callers may stop there
                 with self._lock:
                     self._idle = cursor
             yield batch
@@ -284,7 +284,7 @@ class _Cursor:
 
     def __init__(self, group: Group, batches: Iterator[pa.RecordBatch]) -> None:
         self.group = group
-        self.row = group.start  # the first row that was not taken yet
+        self.row = group.start  # first remaining row
         self._batches = batches
         self._held: pa.RecordBatch | None = None  # starts at `row`
 

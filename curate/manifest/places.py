@@ -20,7 +20,7 @@ from curate.manifest.schemes import UrlError, scheme_of, shown
 from scoring.errors import InputError
 from scoring.images.budget import BODIES
 
-BUFFER = 8 << 20  # bytes of a remote file that are requested at a time
+BUFFER = 8 << 20  # bytes per request of a remote file
 
 
 class MissingPlaceError(InputError):

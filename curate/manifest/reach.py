@@ -15,7 +15,7 @@ from curate.manifest.schemes import scheme_of
 VARIABLE = "CURATE_ALLOW_PRIVATE_HOSTS"
 PRIVATE = "the address is on a private network"
 HOW_TO_ALLOW = f"allow it with {VARIABLE}=1"
-# Their drivers connect to the host in the URL, and cannot be kept from an address.
+# Their drivers connect to the host in the URL, and cannot be restricted.
 _NAMES_A_HOST = {"ftp", "sftp", "hdfs", "webhdfs"}
 _PORTS = {"http": 80, "https": 443}
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")

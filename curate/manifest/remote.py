@@ -18,12 +18,12 @@ from scoring.images.budget import BODIES, UNCOUNTED, ByteBudget, Holder, NeedsMe
 T = TypeVar("T")
 
 TRIES = 4
-PAUSE = 0.5  # seconds before the second try; each further one doubles it, less a random part of up to half
+PAUSE = 0.5  # seconds before the first retry; doubled each time, minus a random part of up to half
 TIME_LIMIT = 60.0  # seconds for a request
-SLOWEST = 1 << 20  # bytes a second by which the limit grows beyond the first piece
-PIECE = 4 << 20  # bytes that are requested before anything is known of the size
-UNDER_WAY = ByteBudget(128 * PIECE)  # bytes of first pieces that stores may be sending at once, of unknown size each
-_STEPS = (1 << 20, PIECE)  # bytes that are held for a body of unknown size, before all that it may have
+SLOWEST = 1 << 20  # bytes per second beyond the first piece
+PIECE = 4 << 20  # bytes requested while the size is unknown
+UNDER_WAY = ByteBudget(128 * PIECE)  # maximum bytes of concurrent first pieces
+_STEPS = (1 << 20, PIECE)  # steps of reserved bytes for a body of unknown size
 
 
 def ask(request: Callable[[], T]) -> T:
@@ -47,8 +47,7 @@ def ask(request: Callable[[], T]) -> T:
 
 
 def _pause(number: int, failure: Failure) -> float:
-    chosen = PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.0)
-    return max(chosen, failure.wait)
+    return max(PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.0), failure.wait)
 
 
 def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
@@ -62,7 +61,7 @@ def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
         system, _ = system_of(uri, reach)
         return _body(system, _Request(uri, max_bytes))
     n_first = min(PIECE, max_bytes + 1)
-    with UNDER_WAY.image():  # what waits here waits for requests alone, which end in time
+    with UNDER_WAY.image():  # waits only for requests, which have time limits
         UNDER_WAY.take(n_first)
         first = get_range(uri, 0, n_first, reach)
     if len(first) > max_bytes:
@@ -97,7 +96,7 @@ def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
                 )
             return bytes(system.cat_file(path, start=start, end=stop))
         except Exception as error:
-            if failure_of(error).beyond_end:  # how a server says that an empty file has no first byte
+            if failure_of(error).beyond_end:  # response for the first byte of an empty file
                 return b""
             raise
 
@@ -172,7 +171,7 @@ def _seconds(n_bytes: int) -> float:
 
 
 async def _limited(request: Awaitable[T], n_bytes: int) -> T:
-    import asyncio  # here, as below: it brings fifty modules, which local files need not wait for
+    import asyncio  # imported here: it loads fifty modules that local files do not need
 
     try:
         async with asyncio.timeout(_seconds(n_bytes)):
@@ -214,7 +213,7 @@ async def _stream(system: Any, request: _Request, holder: Holder, held: int) -> 
     import asyncio
 
     session = await system.set_session()
-    with io.BytesIO() as body:  # closed at once: the error of a failure keeps what is here alive
+    with io.BytesIO() as body:  # closed explicitly: an exception keeps local objects alive
         try:
             async with asyncio.timeout(TIME_LIMIT) as limit:
                 async with session.get(system.encode_url(request.url), **_options(system, request)) as answer:

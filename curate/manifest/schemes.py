@@ -14,8 +14,8 @@ from scoring.errors import InputError, MissingExtraError
 
 CONNECT = 15.0  # seconds
 HUB_KINDS = ("datasets", "spaces", "models", "buckets")
-SILENCE = 60.0  # seconds without a byte after which a request is given up
-# scheme -> the extra of this package that brings its driver, or "" where fsspec or another package does.
+SILENCE = 60.0  # seconds without data after which a request fails
+# scheme -> the extra of this package with its driver, or "" if another package has it.
 # Wrappers (`zip`, `reference`, `simplecache`, chains with `::`) are not here: a row of a manifest names one
 # file, and a wrapper would let it name caches, archives and further URLs.
 SCHEMES: dict[str, str] = {
@@ -37,7 +37,7 @@ SCHEMES: dict[str, str] = {
     "webhdfs": "",
     "oss": "",
 }
-# What has to be importable: fsspec itself imports some drivers only at the first request.
+# Required modules: fsspec imports some drivers only at the first request.
 _MODULES = {"http": "aiohttp", "s3": "s3fs", "gcs": "gcsfs"}
 GOOGLE = ("gs", "gcs")
 
@@ -187,7 +187,7 @@ def shown(uri: str) -> str:
     scheme = scheme_of(uri)
     if scheme is None:
         return uri
-    if scheme not in ("http", "https"):  # in a store `?` and `#` are letters of a name, and no name holds a secret
+    if scheme not in ("http", "https"):  # in a store, `?` and `#` are part of a name, and names contain no secrets
         start, _, rest = uri.partition("://")
         host, slash, path = rest.partition("/")
         return f"{start}://{host.rpartition('@')[2]}{slash}{path}"
@@ -222,7 +222,7 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
     driver = _driver(scheme)
     shared = bool(getattr(driver, "async_impl", False)) or scheme == "hf"
     our_options = _options(scheme, listing=listing, shared=shared)
-    options = {**our_options, **driver._get_kwargs_from_urls(uri), **more}  # what fsspec does itself, but for chains
+    options = {**our_options, **driver._get_kwargs_from_urls(uri), **more}  # as fsspec does, without chains
     key = (os.getpid(), scheme, listing, repr(sorted(options.items())))
     with _SHARING:
         system = _SHARED.get(key)
@@ -241,7 +241,7 @@ def _connected(driver: Any, scheme: str, options: dict[str, Any], *, shared: boo
     """Return a file system with its client, created now, since concurrent requests would each create one."""
     from fsspec.asyn import sync
 
-    # what they log of failures is reported by us
+    # failures are reported by curate instead
     for name in ("fsspec", "s3fs", "gcsfs", "aiobotocore", "botocore", "huggingface_hub"):
         logging.getLogger(name).addHandler(logging.NullHandler())
     try:

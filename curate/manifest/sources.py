@@ -195,7 +195,7 @@ def _open_places(places: list[Place], kind: str, options: SourceOptions, reach: 
             f"expected a folder of images or a list for labels from sub-folders, got {first.name} ({kind}); "
             "such a source has its own columns"
         )
-    root = _root(options, folder or _parent(first.uri))
+    root = _root(options, folder or first.uri.split("?")[0].rpartition("/")[0] or "/")
     if kind == "tar":
         from curate.manifest.tar import open_tars
 
@@ -294,10 +294,6 @@ def _root(options: SourceOptions, default: str) -> str:
     return root
 
 
-def _parent(uri: str) -> str:
-    return uri.split("?")[0].rpartition("/")[0] or "/"
-
-
 def _open_url(url: str, options: SourceOptions, reach: Reach) -> Manifest:
     """Open a URL: a file by its suffix, otherwise a folder if the store can list one."""
     last = shown(url).rstrip("/").rpartition("/")[2]
@@ -312,7 +308,7 @@ def _open_url(url: str, options: SourceOptions, reach: Reach) -> Manifest:
     images, unread = images_of(url, files, options, reach)
     if images:
         return open_listing(url, images, options, reach, unread=unread)
-    in_bucket = "/" in url.partition("://")[2].strip("/")  # an empty bucket is no object
+    in_bucket = "/" in url.partition("://")[2].strip("/")  # an empty bucket has no objects
     if not files and in_bucket and _begins_like_an_image(url, reach):
         return _open_files([url], options, reach)
     base = url.rstrip("/")

@@ -33,18 +33,15 @@ class StoredFile:
 
 
 def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
-    """Return the files at any depth below a URL, sorted by the bytes of their names.
+    """Return the files at any depth below the URL of a store's folder, sorted by the bytes of their names.
 
-    Uses about 2 kB per file while the driver lists them, and a tenth of that afterwards.
-
-    Args:
-        url: of a folder of a store.
-        hidden: include names with a part that starts with a dot.
+    Uses about 2 kB per file while the driver lists them, and a tenth of that afterwards. Names with a part that starts
+    with a dot are left out unless ``hidden``.
 
     Raises:
         InputError: if the store cannot be listed, or a name is too long or not text.
     """
-    system, inner = file_system(url, listing=scheme_of(url) not in GOOGLE)  # whose own tries take half a minute
+    system, inner = file_system(url, listing=scheme_of(url) not in GOOGLE)  # its retries take half a minute
     hub = is_hub(system)
     try:
         listed = ask(lambda: tree_of(system, inner) if hub else system.find(inner, detail=True))
@@ -57,10 +54,10 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
         ) from None
     prefix = inner.strip("/") + "/"
     files = []
-    while listed:  # what the driver reports for each is ten times what is kept of it
+    while listed:  # the driver's report is ten times as large as what is kept
         path, facts = listed.popitem()
         name = path.strip("/").removeprefix(prefix) if path.strip("/").startswith(prefix) else ""
-        if path.endswith("/"):  # what some tools put instead of an empty folder
+        if path.endswith("/"):  # placeholder of an empty folder by some tools
             continue
         if name and (hidden or not any(part.startswith(".") for part in name.split("/"))):
             files.append(StoredFile(name, size_of(facts), version_in(facts)))

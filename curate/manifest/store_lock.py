@@ -19,7 +19,7 @@ from curate.manifest.store_path import StorePath
 from scoring.errors import InputError
 
 BEAT = 15.0  # seconds between two heartbeats
-EXPIRY = 90.0  # seconds after the last one until another process may follow
+EXPIRY = 90.0  # seconds after the last heartbeat until another process may take over
 _RELEASED = b"released"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -52,7 +52,7 @@ class StoreLock:
     def __exit__(self, *_: object) -> None:
         if self._beating is not None:
             self.end()
-            with suppress(InputError):  # then it expires on its own
+            with suppress(InputError):  # then it expires
                 self._object("beat").put(_RELEASED)
 
     def end(self) -> None:
@@ -109,7 +109,7 @@ class StoreLock:
 
     def _beat(self) -> None:
         while not self._stop.wait(BEAT):
-            with suppress(InputError):  # the next one may get through; `check` says what became of the lock
+            with suppress(InputError):  # the next one may succeed; `check` verifies the lock
                 self._object("beat").put(b"alive")
 
     def _object(self, what: str, number: int | None = None) -> StorePath:

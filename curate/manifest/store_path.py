@@ -21,12 +21,12 @@ from curate.manifest.store import StoredFile
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
-WRITABLE = ("s3", "s3a", "gs", "gcs", "memory")  # stores whose drivers create on condition
-READABLE = (*WRITABLE, "hf")  # where scored tables are read
+WRITABLE = ("s3", "s3a", "gs", "gcs", "memory")  # stores whose drivers support conditional writes
+READABLE = (*WRITABLE, "hf")  # schemes from which tables are read
 _USUAL = {"s3a": "s3", "gcs": "gs"}
-UNFINISHED = "_unfinished"  # an object in a folder of parts while they are being put there
+UNFINISHED = "_unfinished"  # object in a folder of parts during the upload
 _PIECE = 8 << 20
-SMALL = 1 << 20  # bytes of a note
+SMALL = 1 << 20  # maximum bytes of a small object
 
 
 @dataclass(frozen=True)

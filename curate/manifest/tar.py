@@ -22,7 +22,7 @@ from scoring.images.sniff import HEAD
 SIDECARS = {"cls": 1 << 10, "txt": 1 << 20, "json": 1 << 20}  # extension -> bound on its size in bytes
 _COLUMNS = {"cls": "label", "txt": "text"}
 MAX_COLUMNS = 1000
-_INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")  # a number in its usual form: 001 is a name
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")  # a number in canonical form: 001 is text
 _INT64 = range(-(1 << 63), 1 << 63)
 
 Scalar = str | int | float | bool | None
@@ -42,7 +42,7 @@ class Sidecars:
         row: dict[str, Scalar] = {}
         for extension, member in members:
             for name, value in self._parse(extension, member).items():
-                # `.cls` and `.txt` come first for their columns, wherever they stand
+                # `.cls` and `.txt` have priority for their columns, in any order
                 if extension in _COLUMNS or name not in row:
                     row[name] = value
         for name, value in row.items():
@@ -66,7 +66,7 @@ class Sidecars:
         try:
             text = self._place.read(member.offset, member.size, SIDECARS[extension]).decode("utf-8")
             return _scalars(json.loads(text)) if extension == "json" else {_COLUMNS[extension]: _value(extension, text)}
-        except (ReadError, ValueError, RecursionError):  # the image is a row all the same; the count is reported
+        except (ReadError, ValueError, RecursionError):  # the image remains a row; the count is reported
             self.unused += 1
             return {}
 
@@ -108,21 +108,16 @@ def _text(value: Scalar) -> str | None:
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value)
-    return text.encode("utf-8", "replace").decode("utf-8")  # JSON may hold half a surrogate pair
+    return text.encode("utf-8", "replace").decode("utf-8")  # JSON may contain an unpaired surrogate
 
 
 def combine(
     shards: list[dict[str, pa.Array]], lengths: list[int], taken: set[str]
 ) -> tuple[dict[str, pa.ChunkedArray], dict[str, str]]:
-    """Combine the shards' columns: their union, in order of appearance; return them, and the renamed ones.
+    """Combine the shards' columns, each of ``lengths`` rows: their union, in order of appearance; and renamed ones.
 
-    A column whose type differs between shards becomes float64 if all are numbers, else string. A taken name gets the
-    prefix `source_`, repeatedly if needed.
-
-    Args:
-        shards: results of `Sidecars.columns`.
-        lengths: number of rows of each.
-        taken: names that the columns may not have.
+    A column whose type differs between shards becomes float64 if all are numbers, else string. A name in ``taken`` gets
+    the prefix `source_`, repeatedly if needed.
     """
     kinds: dict[str, set[pa.DataType]] = {}
     for columns in shards:
@@ -231,8 +226,7 @@ class _ShardIndex:
             return
         keys = []
         for index, (key, member) in enumerate(rows):
-            alone = len(images[key]) == 1
-            keys.append(key if alone else f"{key}.{split_name(member.name)[1]}")
+            keys.append(key if len(images[key]) == 1 else f"{key}.{split_name(member.name)[1]}")
             if options.key == NUMBERED:
                 keys[-1] = f"{place.name}#{index}"
         sidecars = Sidecars(place)

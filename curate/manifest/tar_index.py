@@ -17,7 +17,7 @@ from curate.manifest.reach import Reach
 from curate.manifest.schemes import UrlError
 from scoring.errors import InputError
 
-_MAX_HEADER = 1 << 20  # an extended header that is larger is an attack
+_MAX_HEADER = 1 << 20  # larger extended headers are attacks
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
 _HOSTILE = (tarfile.TarError, ValueError, OverflowError, RecursionError, struct.error, EOFError, KeyError)
 
@@ -36,7 +36,7 @@ class Contents:
     """Entries other than regular files found by indexing."""
 
     links: int = 0  # symbolic and hard links, devices, FIFOs, sparse files
-    cut_off: str = ""  # name of the member in whose data the file ends
+    cut_off: str = ""  # name of the truncated member
 
 
 class _Headers:
@@ -69,7 +69,7 @@ def members(place: Place, file: BinaryIO, contents: Contents) -> Iterator[Member
     try:
         with tarfile.open(fileobj=_Headers(file), mode="r:") as archive:  # type: ignore[call-overload]
             while (info := archive.next()) is not None:
-                archive.members = []  # tarfile keeps every member that it has seen
+                archive.members = []  # tarfile keeps every member in memory
                 if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE) or info.sparse:
                     contents.links += not info.isdir()
                     continue
@@ -145,7 +145,7 @@ def read_member(shard: str, name: str, max_bytes: int, reach: Reach) -> bytes:
     return place.read(*extent, max_bytes)
 
 
-_INDEXING = threading.Lock()  # or every thread that waits for a shard would index it
+_INDEXING = threading.Lock()  # otherwise every thread that waits for a shard would index it
 
 
 @lru_cache(maxsize=8)

@@ -15,11 +15,11 @@ from scoring.errors import InputError
 from scoring.system import READ
 
 MOST_BYTES = 1 << 30
-MOST_VALUES = 20_000_000  # of a JSON file; each takes up to a hundred bytes once it is read
+MOST_VALUES = 20_000_000  # maximum values of a JSON file; each takes up to a hundred bytes in memory
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_RUN = r"[=+\-@\t\r＝＋－＠]"  # begins what a spreadsheet may run
-_FORMULA = re.compile(f"'*{_RUN}")  # behind any marks that exist already
-GUARDED = f"^'+{_RUN}"  # what `guarded` made
+_RUN = r"[=+\-@\t\r＝＋－＠]"  # start of a cell that a spreadsheet may run
+_FORMULA = re.compile(f"'*{_RUN}")  # after existing marks
+GUARDED = f"^'+{_RUN}"  # output of `guarded`
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -59,11 +59,11 @@ def read_bytes(path: Path, *, what: str, most: int | None = None) -> bytes:
         raise InputError(f"expected {what} at {path}, got: {reason}; check the path") from None
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
-        os.close(handle)  # before it becomes a file of Python's, which a folder cannot
+        os.close(handle)  # before Python opens it, which fails for a folder
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "something other than a file"
         raise InputError(f"expected {what} at {path}, got {kind}; pass the path of the file")
     with os.fdopen(handle, "rb") as file:
-        data = file.read(most + 1) if status.st_size <= most else b""  # it may grow meanwhile
+        data = file.read(most + 1) if status.st_size <= most else b""  # it may grow while being read
     if max(status.st_size, len(data)) > most:
         raise InputError(
             f"expected {what} of at most {most:,} bytes, got {status.st_size:,} in {path}; make it smaller"

@@ -22,17 +22,17 @@ from curate.manifest.text import GUARDED, decoded
 from scoring.errors import InputError
 from scoring.lookup import name_list
 
-MAX_TABLE_BYTES = 4 << 30  # these formats are read whole; larger tables belong in Parquet
-_SEPARATOR = re.compile("sep=([,;\t|])")  # a first line that Excel reads and writes
+MAX_TABLE_BYTES = 4 << 30  # bound, since these formats are read whole; use Parquet for larger tables
+_SEPARATOR = re.compile("sep=([,;\t|])")  # first line used by Excel
 _MAX_LINE = 64 << 20
-_MAX_DEPTH = 200  # levels; Arrow's reader takes some thousands
+_MAX_DEPTH = 200  # maximum nesting; Arrow's reader supports some thousands
 _DEPTH_BLOCK = 16 << 20
 _NEITHER = bytes(set(range(256)) - set(b'"[]{}'))  # neither quote nor bracket
 _PEEK = 1000  # letters
-_FIRST = 1 << 20  # bytes that are read for the names of the columns
+_FIRST = 1 << 20  # bytes read for the column names
 # Text is read from memory and without threads, which leaves out open_csv: a process that ends when Arrow has only just
 # begun a thread is aborted (status 134, after the message), and the end is near where a file is empty or broken.
-# What Arrow takes for numbers although their text would not come back: leading zeros, signs, spaces.
+# Text that Arrow would parse as numbers with loss: leading zeros, signs, spaces.
 _INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
 _DECIMAL = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 

@@ -9,7 +9,7 @@ from scoring.head_modules import NormHead
 from scoring.heads import KappaHeadSpec, NormHeadSpec
 
 HEAD_HIDDEN = 512
-MOST_KAPPA = 1e6  # up to which the densities are tested
+MOST_KAPPA = 1e6  # maximum for which the densities are tested
 SOURCES = ("head", "norm")  # of kappa
 
 
@@ -22,7 +22,7 @@ def kappa_head(source: str, start: float, latent_dim: int) -> KappaHeadSpec | No
         latent_dim: M, the width of the projection.
     """
     if source == "norm":
-        # features of mean square 1 give a fresh linear map outputs of mean square 1/3
+        # an untrained linear layer maps features of mean square 1 to outputs of mean square 1/3
         return NormHeadSpec(latent_dim, scale=start / math.sqrt(latent_dim / 3))
     return KappaHeadSpec(HEAD_HIDDEN, scale=start / math.log(2))  # softplus(0) = log 2
 

@@ -124,7 +124,7 @@ class Contrastive(Method[C]):
                 f"positives of one class need labels of at least 2 classes, got {task.n_classes}; use --set "
                 "positives=views"
             )
-        is_norm = isinstance(self.head(settings, task.size), NormHeadSpec)  # which is the projection itself
+        is_norm = isinstance(self.head(settings, task.size), NormHeadSpec)  # the head is the projection
         self.projector = None if is_norm else projector(task.width, settings.hidden_dim, settings.latent_dim)
 
     @classmethod
@@ -137,7 +137,7 @@ class Contrastive(Method[C]):
         n_views, n = features.shape[:2]
         mu, kappa = mu_and_kappa(features.flatten(0, 1), head, self.projector)
         pairs = self.pairs(n_views, n, labels, features.device)
-        if pairs is None:  # a batch of one class, by chance: nothing to learn from
+        if pairs is None:  # a batch of a single class has no pairs
             return Step(0.0 * features.sum() + 0.0 * mu.sum(), {})
         with torch.no_grad():
             positive = (mu[pairs.anchors] * mu[pairs.positives]).sum(1).mean()
@@ -178,7 +178,7 @@ class Contrastive(Method[C]):
 class WithKappa(Contrastive[K]):
     """Base of the three methods with kappa: source of kappa and training phases."""
 
-    share = 0.0  # of all steps, done
+    share = 0.0  # share of all steps done
 
     @classmethod
     def head(cls, settings: K, size: int, n_classes: int = 2) -> HeadSpec | None:

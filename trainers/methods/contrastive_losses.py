@@ -17,8 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from scoring.distributions import vmf
 from trainers.methods.contrast import Contrast
 
-BLOCK_CPU = 2**19  # numbers in a block, 2 MB: it stays in the cache
-BLOCK_GPU = 2**27  # 512 MB: few large launches
+BLOCK_CPU = 2**19  # elements of a block, 2 MB: fits the CPU cache
+BLOCK_GPU = 2**27  # 512 MB: few large kernel launches
 
 
 def infonce(mu: Tensor, contrast: Contrast, *, kappa_pos: float, denominator: str = "eq7") -> Tensor:

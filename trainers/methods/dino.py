@@ -114,8 +114,8 @@ class DINO(Method[DINOSettings]):
         with torch.no_grad():
             probabilities = logits.softmax(-1)
             most = math.log(logits.shape[-1])
-            undecided = torch.special.entr(probabilities).sum(-1).mean() / most  # 1: the teacher prefers no prototype
-            used = torch.special.entr(probabilities.mean((0, 1))).sum() / most  # 0: all images are on one
+            undecided = torch.special.entr(probabilities).sum(-1).mean() / most  # 1: uniform over prototypes
+            used = torch.special.entr(probabilities.mean((0, 1))).sum() / most  # 0: all images have the same prototype
             if self.training:
                 head.centre.lerp_(cosines.mean((0, 1)), 1 - self.settings.centre)
         return Step(loss, {"undecided": undecided, "used": used})

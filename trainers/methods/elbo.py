@@ -110,10 +110,7 @@ def kl(mean: Tensor, log_variance: Tensor, other_mean: Tensor, other_log_varianc
 
 
 def active(mean: Tensor) -> Tensor:
-    """Return the share of active dimensions, whose mu has a variance above 0.01 over N images.
-
-    Args:
-        mean: of q(z|x), shape (N, M), N >= 2.
+    """Return the share of active dimensions of q(z|x)'s means (N, M), whose variance over N >= 2 images exceeds 0.01.
 
     Source: Burda et al. 2016, arXiv:1509.00519, sec. 5.2.
     """

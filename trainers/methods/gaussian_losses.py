@@ -13,7 +13,7 @@ from torch import Tensor
 
 from scoring.errors import InputError
 
-BLOCK_CPU = 2**20  # numbers in a block of cosines, 4 MB: it stays in the cache
+BLOCK_CPU = 2**20  # elements of a block of cosines, 4 MB: fits the CPU cache
 BLOCK_GPU = 2**27
 
 
@@ -135,7 +135,7 @@ class _CumulativeCounts(torch.autograd.Function):
             part = slice(start, start + rows)
             distance = (1 - _cosines_to_others(z, start, rows)) * (
                 bins / 2
-            )  # in bins; one ramp alone has a slope there
+            )  # in bins; only one soft step has a slope there
             interval = distance.floor_().clamp_(0, bins + 1).long()
             table = slope[part].gather(1, interval)
             to_z[part] += table @ z

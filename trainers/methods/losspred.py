@@ -92,7 +92,7 @@ def ranking_loss(predicted: Tensor, loss: Tensor, *, gap: float = 0.1, leeway: f
 
 def fold_of(rows: Tensor, folds: int, seed: int) -> Tensor:
     """Return the cross-validation fold of each row number, shape (N,), in [0, folds); constant over epochs."""
-    mixed = rows + ((seed + 1) * 0x9E3779B97F4A7C1 & 0x3FFFFFFFFFFFFFFF)  # splitmix64, cut so that no sign gets in
+    mixed = rows + ((seed + 1) * 0x9E3779B97F4A7C1 & 0x3FFFFFFFFFFFFFFF)  # splitmix64 on 62 bits, to stay positive
     for shift, factor in ((30, 0x3F58476D1CE4E5B9), (27, 0x14D049BB133111EB)):
         mixed = ((mixed ^ (mixed >> shift)) * factor) & 0x7FFFFFFFFFFFFFFF
     return (mixed ^ (mixed >> 31)) % folds
@@ -137,7 +137,7 @@ class LossPred(Method[LossPredSettings]):
     paper = "Kirchhof et al. 2024, arXiv:2402.16569"
     Settings = LossPredSettings
     needs_labels = True
-    n_standard = 1  # and the plain image, where the two are to be compared
+    n_standard = 1  # with the plain image, for comparison
     defaults: ClassVar = {
         "optimizer": "adamw",
         "betas": (0.8, 0.95),
@@ -225,10 +225,10 @@ class LossPred(Method[LossPredSettings]):
         every = cross_entropy(logits.flatten(0, 1), labels.repeat_interleave(folds)).view(len(flat), folds)
         learns = torch.ones_like(every)
         if folds > 1:
-            learns.scatter_(1, fold[:, None], 0.0)  # the classifier of an image's own fold never learns from it
+            learns.scatter_(1, fold[:, None], 0.0)  # an image's classifier is never trained on its fold
         fit = (every * learns).sum() / learns.sum()
         held_out = logits.detach()[torch.arange(len(flat), device=flat.device), fold]  # (V * N, C)
-        # float64: the losses of images that it is sure of would all be 0 in float32, and tie
+        # float64: losses of confident predictions would all be 0 in float32, and tie
         task = LOSSES[self.settings.task](held_out.double(), labels)
         return fit, task, {"accuracy": (held_out.argmax(1) == labels).float().mean()}
 

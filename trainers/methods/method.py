@@ -13,12 +13,7 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True)
 class Step:
-    """The result of one batch.
-
-    Attributes:
-        loss: scalar to minimise.
-        measures: scalars by name, shown during the run and stored in the checkpoint.
-    """
+    """The result of one batch: the loss, a scalar to minimise, and measures, scalars for display and checkpoint."""
 
     loss: Tensor
     measures: dict[str, Tensor]

@@ -32,7 +32,7 @@ class MomentumEncoder(nn.Module):
 
     def __init__(self, live: Sequence[nn.Module], *, momentum: float, groups: int = 1, precision: str = "fp32") -> None:
         super().__init__()
-        self._live = tuple(live)  # a tuple, which a module does not register
+        self._live = tuple(live)  # a tuple, so that they are not registered
         self.momentum, self.groups, self.precision = momentum, groups, precision
         self.copies = nn.ModuleList(deepcopy(module).requires_grad_(False) for module in self._live)
 

@@ -29,7 +29,7 @@ ISOTROPIC = {
     "cosine": distances.cosine,
 }
 DISTANCES = ("el-nivmf", "nivmf", *ISOTROPIC)
-BLOCK = 2**23  # densities at once, 64 MB
+BLOCK = 2**23  # densities per block, 64 MB
 MOST_SHARE = 1e6
 
 
@@ -140,7 +140,7 @@ class Proxies(Method[P]):
 
     def __init__(self, settings: P, task: Task) -> None:
         super().__init__(settings, task)
-        self.projector: nn.Module | None = None  # where the head does not project
+        self.projector: nn.Module | None = None  # if the head does not project
         self.directions = nn.Parameter(torch.randn(task.n_classes, settings.latent_dim))
 
     @classmethod

@@ -6,8 +6,8 @@ from typing import Any
 
 from scoring.errors import InputError
 
-MOST_WIDTH = 1 << 15  # of a layer, or a view in pixels: more is a slip of the finger
-LATER = object()  # instead of a value that a cache fixes: it fixes none
+MOST_WIDTH = 1 << 15  # maximum width of a layer, or side of a view in pixels, to catch typing errors
+LATER = object()  # marker: a cache does not fix the value
 
 
 @dataclass(frozen=True)
@@ -125,16 +125,16 @@ class Augmentation:
     probability that a view gets one of the corruptions of ``trainers.augment``.
     """
 
-    scale: tuple[float, float] = (0.2, 1.0)  # share of the area that a standard view shows
-    small_scale: tuple[float, float] = (0.05, 0.2)  # the same for a low-resolution view
+    scale: tuple[float, float] = (0.2, 1.0)  # share of the area in a standard view
+    small_scale: tuple[float, float] = (0.05, 0.2)  # share of the area in a low-resolution view
     jitter: float = 0.8  # probability of colour jitter
     gray: float = 0.2
     blur: float = 0.5
-    blur_sigma: tuple[float, float] = (0.1, 2.0)  # pixels on a side of 224, scaled to the side of the view
+    blur_sigma: tuple[float, float] = (0.1, 2.0)  # in pixels for a side of 224, scaled to the view's side
     corrupt: float = 0.0
     damage: float = 0.0
-    jitter_strength: float = 0.4  # of brightness, contrast and saturation; of the hue a quarter of it
-    solarize: float = 0.0  # probability that values of 128 and more are turned into 255 less them
+    jitter_strength: float = 0.4  # for brightness, contrast and saturation; a quarter of it for hue
+    solarize: float = 0.0  # probability that values v >= 128 become 255 - v
     vertical_flip: float = 0.0
 
     def __post_init__(self) -> None:
@@ -142,7 +142,7 @@ class Augmentation:
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"augmentation {name} must be in [0, 1], got {getattr(self, name)}")
         for name in ("scale", "small_scale", "blur_sigma"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON knows lists alone
+            object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON has no tuples
         for name, most in (("scale", 1), ("small_scale", 1), ("blur_sigma", 224)):
             low, high = getattr(self, name)
             if not 0 < low <= high <= most:

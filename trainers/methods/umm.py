@@ -25,7 +25,7 @@ from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
 LEARNERS = ("end-to-end", "moco", "bank")
 MOST_SAMPLES = 256
-BANK_MOMENTUM = 0.5  # of an entry of the bank: Wu et al. 2018, as their code runs
+BANK_MOMENTUM = 0.5  # of bank entries: Wu et al. 2018, as in their code
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from trainers.methods.concentration import spread
 from trainers.methods.method import Method, Step, Task
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
-LEAST_VARIANCE = 1e-4  # added below the root, so that its slope stays finite
+LEAST_VARIANCE = 1e-4  # added inside the root, so that its gradient is finite
 
 
 class Terms(NamedTuple):

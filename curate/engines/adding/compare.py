@@ -24,11 +24,11 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 UNKNOWN = -1  # a size or a time
-STEP = 65_536  # rows at a time
-SAMPLE = 16  # known rows whose bytes are compared where a source names no times of files
-MOST_GONE = 0.5  # of the images of a table: more, and the source is rather another one, or not all of it
+STEP = 65_536  # rows per batch
+SAMPLE = 16  # known rows whose bytes are compared if a source has no file times
+MOST_GONE = 0.5  # maximum share of missing images: beyond, the source is another or incomplete
 UNREADABLE = ""
-LOCAL = r"^(?:file://|(?:[^:]|:[^/]|:/[^/])*$)"  # what is no URL of elsewhere
+LOCAL = r"^(?:file://|(?:[^:]|:[^/]|:/[^/])*$)"  # anything but a remote URL
 
 
 @dataclass
@@ -142,17 +142,13 @@ def compare(table: Table, setup: RunSetup) -> Comparison:
     A file of another size is another image; a file of another time is one if its digest differs. A new or changed file
     with the bytes of a row that lost its key is that image, renamed.
 
-    Args:
-        table: scored.
-        setup: its current source, and how images are read.
-
     Raises:
         InputError: if no key is in common, or more than half of the images were removed, which suggests another source.
     """
     known, manifest, retry = _Known.of(table), setup.opened.manifest, setup.request.retry
     at, sizes, times, is_local, uris = _matched(known.keys, manifest)
     is_known = at >= 0
-    was = known.take(at.clip(0))  # of rows that it does not know, its first
+    was = known.take(at.clip(0))  # for unknown rows, the first row
     absent = is_known & is_local & (sizes == UNKNOWN) & (times == UNKNOWN) & (was.times != UNKNOWN)
     comparison = Comparison(
         at, sizes, times, ~is_known, absent, _missing(at, len(known.keys)), *np.zeros((2, len(at)), bool)
@@ -201,10 +197,12 @@ def _edited(table: Table, manifest: Manifest, at: NDArray[np.int64], among: NDAr
         some = start + np.flatnonzero(among[start : start + rows.num_rows])
         then = table.stored.take(at[some], names)
         for known in fields:
-            now = as_stored(rows.column(known.name), known, table)  # of all rows: those to be scored are refused early
+            now = as_stored(
+                rows.column(known.name), known, table
+            )  # of all rows, so that unsuitable new rows are refused early
             edited[some] |= differ(now.take(pa.array(some - start)), as_stored(then.column(known.name), known, table))
         start += rows.num_rows
-    if len(names) < len(user_columns):  # the table gets a column
+    if len(names) < len(user_columns):  # the table lacks the column
         return among
     return edited
 
@@ -292,7 +290,7 @@ def _matched(
         uris += rows.column(URI).chunks
         local.append(pc.fill_null(pc.match_substring_regex(rows.column(URI), LOCAL), False).to_numpy())
         files.append(np.array(list(manifest.files(start, stop)), np.int64).reshape(-1, 2))
-    # in one call, for each indexes all keys of the table again
+    # in one call, since each call indexes all keys of the table
     at = pc.fill_null(pc.index_in(pa.chunked_array(source_keys, keys.type), value_set=keys), -1)
     both = np.concatenate(files)
     return at.to_numpy().astype(np.int64), both[:, 0], both[:, 1], np.concatenate(local), pa.chunked_array(uris)

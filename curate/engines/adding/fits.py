@@ -37,9 +37,9 @@ from scoring.relative.space import centred
 from scoring.relative.stored import digest_of_fit, fit_from, tensors_of
 
 SUFFIX = ".fit"
-MOST_BYTES = 1 << 30  # of a file of a fit
+MOST_BYTES = 1 << 30  # version of the file format
 RECORD = "record"
-ROWS = 8_192  # judged at a time
+ROWS = 8_192  # rows per batch
 
 
 def fit_path(out: AnyPath) -> AnyPath:
@@ -116,7 +116,7 @@ def _made_again(table: Table, about: Mapping[str, Any]) -> DatasetFit | None:
     seed = about.get("seed", 0)
     try:
         fit = fit_alone(dataset.embeddings, odds, seed=seed if type(seed) is int else 0)
-    except InputError:  # too few rows, or none that differ: then nothing that the table notes was made of them
+    except InputError:  # too few distinct rows: the recorded fit was not made from them
         return None
     clusters = fit.groups_of(centred(dataset.embeddings, fit.mean))[CLUSTER]
     fit, _, _ = with_groups(dataset, bare, fit, FittedScores({CLUSTER: clusters}, 0))

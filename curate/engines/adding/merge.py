@@ -16,10 +16,10 @@ from curate.manifest import Manifest
 from curate.tables.needs import SHA256
 from curate.tables.table import Table
 
-# What a row whose image is gone keeps, next to the user's own columns; scores it has none.
+# Columns kept, with the user's, in a row of a removed image; it has no scores.
 OF_FILE = {KEY, URI, "width", "height", N_BYTES, "format", FRAMES, SHA256, MTIME, STATUS, ERROR}
 NO_LONGER = "the source no longer has it"
-STEP = 32_768  # rows at a time: a row group
+STEP = 32_768  # rows per row group
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Order:
         ``scored`` are rows of the source in scoring order.
         """
         n, n_old = len(comparison.at), int(max(comparison.at.max(initial=-1), comparison.gone.max(initial=-1))) + 1
-        place = np.full(n_old, -1)  # in the source, of each row of the table
+        place = np.full(n_old, -1)  # position in the source of each row of the table
         known = comparison.at >= 0
         place[comparison.at[known]] = np.flatnonzero(known)
         last_known = np.where(place >= 0, np.arange(n_old), -1)

@@ -46,8 +46,8 @@ from scoring.relative.columns import COLUMNS as DATASET_COLUMNS
 from scoring.relative.model import far_from
 from scoring.scorers import columns_of
 
-ADDITIONS = "additions"  # in the metadata of a table that has grown
-GROWN = "grown.parquet"  # in the folder of the run: the table before its fitted scores
+ADDITIONS = "additions"  # metadata key of an extended table
+GROWN = "grown.parquet"  # in the folder of the run: the table without fitted scores
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,6 @@ class _State(RunSetup):
 
 def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog) -> ScoreResult:
     """Score new and changed images of a table's source, and write the table again with them.
-
-    Args:
-        request: of the addition.
-        table: at its output.
-        engine: ready to score.
-        events: log of the run.
 
     Raises:
         InputError: for a source or an option that does not match the table's, which is then unchanged.
@@ -180,7 +174,7 @@ def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[
             continue
         scored = open_table(state.work.part(shard))
         if not {(field.name, field.type) for field in fields} <= {(each.name, each.type) for each in scored.schema}:
-            continue  # the user's columns have other types now
+            continue  # the user columns changed their types
         rows = scored.read([KEY, N_BYTES, MTIME, *(field.name for field in fields)])
         rows_of_keys = pc.fill_null(pc.index_in(rows[KEY], value_set=keys), -1).to_numpy()
         times, sizes = (pc.fill_null(rows[name], UNKNOWN).to_numpy() for name in (MTIME, N_BYTES))

@@ -17,8 +17,8 @@ from scoring.model_names import is_published
 
 LABELLING = "label_from_folder"
 READING = (*READ_AGAIN, LABELLING)
-MOVABLE = {"root"}  # images may lie elsewhere by now
-# What a table notes of its settings: name there -> field of `ScoreSettings`.
+MOVABLE = {"root"}  # images may have been moved
+# Recorded settings of a table: name there -> field of `ScoreSettings`.
 NOTED = {
     "device": "device",
     "precision": "precision",
@@ -31,7 +31,7 @@ NOTED = {
     "allow-truncated": "allow_truncated",
     "white": "white",
 }
-# Releases that decide last digits at most: an addition by others is noted, and goes on.
+# Releases that affect last digits at most: additions by other ones are recorded, not refused.
 RELEASES = {"curate", "torch", "pillow", "torchvision", "openvino", "compiler", "cuda", "gpu"}
 
 
@@ -46,11 +46,6 @@ def request_of(model: str | Path, options: SourceOptions) -> dict[str, Any]:
 
 def settings_as_scored(table: Table, settings: ScoreSettings, typed: Set[str]) -> ScoreSettings:
     """Return the settings of a table, overridden by the typed ones; ``refuse_contradiction`` compares them.
-
-    Args:
-        table: scored.
-        settings: of the request.
-        typed: names of the given fields.
 
     Raises:
         InputError: for a table whose settings cannot be used.
@@ -140,10 +135,6 @@ def typed_fields(options: SourceOptions | ScoreSettings) -> set[str]:
 
 def refuse_contradiction(table: Table, fingerprint: Mapping[str, Any]) -> dict[str, str]:
     """Return the releases in which a run differs from the first run of a table: name -> current release.
-
-    Args:
-        table: scored.
-        fingerprint: all that determines the output.
 
     Raises:
         InputError: for any other difference, except the input.

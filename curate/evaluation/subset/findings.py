@@ -16,16 +16,16 @@ from scoring.errors import InputError
 from scoring.metrics.proportions import chance_of_at_least, wilson
 from scoring.metrics.resampling import Interval
 
-FOUR_FIFTHS = 0.8  # ratio of shares kept below which a choice has adverse impact, by the rule of that name
+FOUR_FIFTHS = 0.8  # ratio of kept shares below which there is adverse impact, by the four-fifths rule
 MOST_GROUPS = 1000
 SIGNIFICANT = 0.05
-NOBODY = "(none)"  # the group of rows without a value
-LOOKED_AT = 4_000  # rows of the whole whose nearest kept row is looked for
-DRAWS = 20  # random subsets at least, whose diversity costs little
-WITHIN = 0.9  # share of the whole's rows that have another row within the radius
+NOBODY = "(none)"  # name of the group of rows without a value
+LOOKED_AT = 4_000  # maximum rows whose nearest kept row is searched
+DRAWS = 20  # minimum of random subsets for diversity, which is fast
+WITHIN = 0.9  # share of all rows with another row within the radius
 HELPS, HURTS, NO_HELP, UNKNOWN = "helps", "hurts", "does not help", "cannot be determined"
 BETTER, WORSE, AS_GOOD = "better", "worse", "as good"
-MARGIN = 0.02  # of accuracy: a difference that is surely less than this is negligible
+MARGIN = 0.02  # margin of accuracy within which a difference is negligible
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def coverage(pool: SubsetPool, sides: TrainingSides, *, seed: int) -> SubsetCove
     looked_at = np.sort(generator.permutation(len(sides.all_rows))[:LOOKED_AT])
     rows = pool.vectors[sides.all_rows[looked_at]]
     radius = float(np.quantile(nearest_distances(rows, pool.vectors[sides.all_rows], same=looked_at), WITHIN))
-    radius += 1e-6  # a neighbour at the radius is within it, whatever the product's last digits
+    radius += 1e-6  # tolerance, so that a neighbour at the radius is within it
     ours = nearest_distances(rows, pool.vectors[sides.subset])
     random = np.stack([nearest_distances(rows, pool.vectors[drawn]) for drawn in sides.random])
     weight = np.full(len(rows), 1 / len(rows))

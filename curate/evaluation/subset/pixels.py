@@ -16,17 +16,12 @@ from curate.tables.images import holds_paths, require_images
 from scoring.errors import InputError
 from scoring.runner import select_device
 
-MOST = 4 * SIDE  # pixels of the side of an image before it is made small
+MOST = 4 * SIDE  # side in pixels before the final resize
 
 
 @dataclass(frozen=True)
 class PixelSquares:
-    """Central squares at 32 x 32.
-
-    Attributes:
-        at: row numbers of the pool that could be read, ascending, shape (M,).
-        pixels: shape (M, 3, 32, 32), uint8.
-    """
+    """Central squares, uint8 (M, 3, 32, 32), of the M readable rows ``at`` of a pool, ascending."""
 
     at: NDArray[np.int64]
     pixels: torch.Tensor
@@ -41,7 +36,7 @@ def read_pictures(pool: SubsetPool, *, source: str | None) -> PixelSquares:
     pixels = np.zeros((len(pool.row), 3, SIDE, SIDE), np.uint8)
     is_read = np.zeros(len(pool.row), bool)
     for number, table in enumerate(pool.tables):
-        paths_of = source if number == 0 or not holds_paths(table) else None  # a test table may have its own paths
+        paths_of = source if number == 0 or not holds_paths(table) else None  # a test table may have other paths
         require_images(table, paths_of)
         places = np.flatnonzero(pool.source == number)
         place = dict(zip(pool.row[places].tolist(), places.tolist(), strict=True))

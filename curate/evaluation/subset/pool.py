@@ -26,11 +26,11 @@ from curate.tables.vectors import rows_of
 from scoring.errors import InputError
 from scoring.relative.space import unit
 
-DECISIONS = frozenset({"decision", "reason", "rule"})  # what a file of decisions has in addition to keys
+DECISIONS = frozenset({"decision", "reason", "rule"})  # columns that identify a file of decisions
 KEEP = "keep"
 FEWEST_TESTED = 20
-MOST_ROWS, LEAST_ROWS = 50_000, 20_000  # that sides train on: fewer where classes are many
-MOST_CELLS = 4_000_000  # rows times classes
+MOST_ROWS, LEAST_ROWS = 50_000, 20_000  # maximum training rows; fewer with many classes
+MOST_CELLS = 4_000_000  # maximum of rows x classes
 MOST_TESTED = 10_000
 NOT_OK, NO_LABEL, NO_EMBEDDING = "status is not ok", "without a label", "without an embedding"
 

@@ -7,7 +7,7 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
-SHARE = 0.2  # of each class that is held out by default
+SHARE = 0.2  # default held-out share of each class
 MOST_SEEDS = 1000
 MOST_STEPS = 100_000
 
@@ -23,7 +23,7 @@ class TestSide:
         table: a separate test table; None for rows of the same table.
     """
 
-    __test__ = False  # no test of pytest's
+    __test__ = False  # not collected by pytest
 
     share: float = SHARE
     column: str = ""

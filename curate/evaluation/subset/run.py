@@ -29,10 +29,10 @@ from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
 from scoring.metrics.resampling import Interval
 
-BELOW = 0.5  # quality of a label below which it is suspected, as in curate labels
-COPY = 0.97  # cosine, as stored, above which two rows are near-copies
-MOST_COPIES = 0.5  # share of the test rows up to which copies are left out
-MOST_ALONE = 0.5  # share of the rows that are alone in their class, above which the column names no classes
+BELOW = 0.5  # label quality below which a label is suspected, as in curate labels
+COPY = 0.97  # cosine of stored embeddings above which two rows are near-copies
+MOST_COPIES = 0.5  # maximum share of test rows that are excluded as copies
+MOST_ALONE = 0.5  # maximum share of rows alone in their class; above, the column has no classes
 Announce = Callable[[str], None]
 
 
@@ -238,7 +238,7 @@ def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
     """
     tests = pool.tests
     twin = np.isin(vector_hashes(pool.vectors[tests]), vector_hashes(pool.vectors[pool.trainable]))
-    twin |= pool.same_bytes()  # the same image scored in another precision has another vector
+    twin |= pool.same_bytes()  # the same image has another embedding in another precision
     if twin.any():
         pool = pool.without_tests(tests[twin], "of the test side that may also be trained on")
         tests = pool.tests

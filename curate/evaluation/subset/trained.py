@@ -11,13 +11,13 @@ from curate.statistics.two_sample import holm
 from scoring.metrics.resampling import Interval
 
 LEVEL = 0.95
-MOST_DF = 1e4  # Student's t is the normal distribution by then
+MOST_DF = 1e4  # here Student's t equals the normal distribution
 Floats = NDArray[np.float64]
 SIGNIFICANT = 0.05
-AGAINST = {ALL_ROWS: RANDOM, RANDOM: RANDOM, BY_CLASS: BY_CLASS}  # and the draws that report how lucky a subset may be
-FEWEST_OF_CLASS = 5  # test rows of a class that a difference is given
+AGAINST = {ALL_ROWS: RANDOM, RANDOM: RANDOM, BY_CLASS: BY_CLASS}  # with the draws that give the chance level
+FEWEST_OF_CLASS = 5  # minimum test rows of a class for a difference
 Right = NDArray[np.bool_]  # (T,), of test rows
-Train = Callable[[NDArray[np.int64], int], Right]  # rows of a side, number of the seed -> which test rows are right
+Train = Callable[[NDArray[np.int64], int], Right]  # (training rows, seed) -> correctness of test rows
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,9 @@ class ChanceLevel:
 
 
 def chance_level_of(draws: NDArray, weight: Floats) -> ChanceLevel:
-    """Return the variance between random draws, estimated from their results.
+    """Return the variance between R >= 2 random draws, from the correctness of each on every row, shape (R, N).
 
-    Args:
-        draws: whether every draw is correct on every row, shape (R, N), R >= 2.
-        weight: of the rows, shape (N,), sum 1.
+    ``weight`` is the weight of each row, shape (N,), sum 1.
     """
     alone = float((draws.astype(np.float64).var(0, ddof=1) * weight**2).sum())
     return ChanceLevel(float((draws @ weight).var(ddof=1)), alone, len(draws) - 1, len(draws))
@@ -268,7 +266,7 @@ def _chance_levels(draws: Sequence[Right]) -> list[ChanceLevel]:
     alone = [chance_level_of(each, np.full(each.shape[1], 1 / each.shape[1])) for each in draws]
     from_rows = float(np.mean([level.from_rows for level in alone])) if alone else 0.0
     more = max(1.0, float(np.mean([level.variance for level in alone])) / from_rows) if from_rows > 0 else 1.0
-    df = sum(level.df for level in alone) // 2  # draws that are good for one class are bad for another
+    df = sum(level.df for level in alone) // 2  # since a draw may be good for one class and bad for another
     return [ChanceLevel(level.from_rows * more, level.from_rows, max(df, 1), level.draws) for level in alone]
 
 

@@ -11,11 +11,11 @@ from scoring.metrics.neighbours import knn_predict
 
 LINEAR, KNN, NETWORK = "linear", "kNN", "network"
 VOTERS = 20
-MOST_CLASSES = 2000  # for the linear probe, whose cost grows with them
-STRENGTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # inverse penalties that are tried; evaluate uses 1, rounds 16
+MOST_CLASSES = 2000  # maximum classes for the linear probe
+STRENGTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # candidate inverse penalties; evaluate uses 1, rounds 16
 FOLDS = 3
-CHOSEN_ON = 3000  # rows of a side that its penalty is chosen on
-TOLERANCE = 1e-4  # gradient of the mean loss at which a fit is done
+CHOSEN_ON = 3000  # maximum training rows for selecting the penalty
+TOLERANCE = 1e-4  # gradient norm of the mean loss at which a fit stops
 
 
 def right_by_neighbours(

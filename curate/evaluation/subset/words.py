@@ -19,8 +19,8 @@ from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET
 from curate.evaluation.subset.trained import SIGNIFICANT, ClassGap, Gap, SideAccuracies
 from scoring.metrics.resampling import Interval
 
-N_NAMED = 10  # classes and groups
-NOISY = 0.02  # share of test labels that are wrong at least, from which on they are spoken of
+N_NAMED = 10  # maximum classes and groups named
+NOISY = 0.02  # lower bound of wrong test labels above which they are reported
 SAYS = {
     HELPS: "the subset helps",
     HURTS: "the subset hurts",
@@ -54,7 +54,11 @@ def of_models(findings: SubsetFindings) -> list[str | Grid]:
         *(f"{trained.model} {what}" for trained in models for what in ("accuracy", "balanced")),
     ]
     rows = [
-        [side, findings.n_trained[side], *(f"{value:.1%}" for trained in models for value in _of_side(trained, side))]
+        [
+            side,
+            findings.n_trained[side],
+            *(f"{value:.1%}" for trained in models for value in (trained.accuracy[side], trained.balanced[side])),
+        ]
         for side in (SUBSET, ALL_ROWS, RANDOM, BY_CLASS)
     ]
     gaps = [
@@ -239,10 +243,6 @@ def _from_memory(findings: SubsetFindings) -> bool:
     return findings.copies > 0 and not findings.copies_left_out
 
 
-def _of_side(trained: SideAccuracies, side: str) -> tuple[float, float]:
-    return trained.accuracy[side], trained.balanced[side]
-
-
 def _class_line(of_class: ClassGap) -> list[object]:
     gaps = [(_points(of_class.gaps[side]), f"{of_class.adjusted_p[side]:.3f}") for side in (RANDOM, ALL_ROWS)]
     return [of_class.name, of_class.tested, of_class.kept, of_class.all_rows, *gaps[0], *gaps[1]]
@@ -278,7 +278,9 @@ def _class_effect(model: SideAccuracies, says: str, of_rows: str) -> list[str]:
     if says == of_rows:
         return [f"it is the choice of rows, not only the number of each class: {same}"]
     if of_rows in (NO_HELP, UNKNOWN):
-        if compare_with_all(model.gaps[BY_CLASS]) != AS_GOOD:  # too wide to say that the rows are no matter
+        if (
+            compare_with_all(model.gaps[BY_CLASS]) != AS_GOOD
+        ):  # the interval is too wide to exclude an effect of the rows
             return [
                 f"whether what {says} is the choice of rows or the number of each class cannot be determined: {same}"
             ]
