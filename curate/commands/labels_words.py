@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from curate.policies.sampled import Share
     from scoring.metrics.resampling import Interval
 
+FEW = 0.25  # share of the suspected labels that are wrong at least, below which a sample should be judged
 N_CLASSES, N_PAIRS, N_ROWS, N_ANNOTATORS = 20, 10, 10, 20
 
 
 def report(result: "LabelsResult", *, requested: bool, below: float) -> None:
     """Print the result of checking labels."""
-    from curate.policies.labels.explain import share_text
+    from curate.policies.labels.explain import bounds_text, share_text
     from curate.policies.uneven import uneven_notes
 
     line, table = printers(requested=requested)
@@ -35,14 +36,14 @@ def report(result: "LabelsResult", *, requested: bool, below: float) -> None:
         _more(line, len(result.annotators) - len(shown), "annotator, more certain,", "annotators, more certain,")
     shown = result.of_class[:N_CLASSES]
     table(
-        [(label["label"], label["rows"], label["suspected"], share_text(label["wrong"])) for label in shown],
+        [(label["label"], label["rows"], label["suspected"], bounds_text(label["wrong"])) for label in shown],
         header=("label", "rows", "suspected", "wrong, estimated"),
     )
     _more(line, len(result.of_class) - len(shown), "class", "classes")
     if result.pairs:
         shown = result.pairs[:N_PAIRS]
         table(
-            [(pair["given"], pair["true"], pair["rows"], share_text(pair["share"])) for pair in shown],
+            [(pair["given"], pair["true"], pair["rows"], bounds_text(pair["share"])) for pair in shown],
             header=("labelled", "but rather", "rows", "share of the label"),
         )
         _more(line, len(result.pairs) - len(shown), "pair", "pairs")
@@ -66,6 +67,12 @@ def _notes(result: "LabelsResult") -> list[str]:
         of = f"{counted(len(none_trusted), 'class', 'classes')} ({', '.join(none_trusted[:N_PAIRS])})"
         notes.append(
             f"every label of {of} is suspected: check these first, because a rare class looks like a wrong label"
+        )
+    low = result.wrong["low"]
+    if low is not None and low * result.judged < FEW * result.suspected:
+        notes.append(
+            f"perhaps only {100 * low:.1f} % are wrong: suspected labels can be of images that are hard to recognise; "
+            "judge a sample with --review"
         )
     if result.suggestions:
         without = counted(result.suggestions, "row has", "rows have")

@@ -10,7 +10,9 @@ from curate.noise.quality import ClassProbabilities, ConfidentJoint, pairs
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
 
-ANCHORS = 0.2  # of the rows called each class: the most certain, which separate mistakes from rows that are hard
+ANCHORS = 0.2  # of the rows predicted as each class: the most certain, which separate mistakes from rows that are hard
+CLEARER = (0.1, 0.05, 0.02)  # shares that are tried too, since a weak model errs on the most certain fifth as well
+FEWEST_CLEARER = 200  # rows that such a share has to contain
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ def shares(
     every confident contradiction as a wrong label: too many if classes overlap. The anchors, the fifth of the rows with
     the most certain class, give the error rate of clear rows: too low if hard rows are mislabelled more often. The
     interval extends from the lower Wilson bound of one to the upper bound of the other; the estimate is the share of
-    suspected labels, clipped to the interval.
+    suspected labels, clipped to the interval. A weak model errs on its most certain fifth too, so the lower bound is
+    that of the share of anchors whose labels are contradicted least.
 
     Args:
         probabilities: of N rows.
@@ -85,9 +88,10 @@ def shares(
     """
     n_classes = joint.n_classes
     known = np.flatnonzero(~np.isnan(probabilities.of_label))
-    sure = np.flatnonzero(anchors(probabilities))
-    anchored = pairs(labels[sure], probabilities.index[sure, 0], n_classes)
-    joints = (joint, ConfidentJoint(*anchored, n_classes, joint.confident))
+    fifth = _joint_of(anchors(probabilities), probabilities, labels, joint)
+    clearer = [_joint_of(anchors(probabilities, share), probabilities, labels, joint) for share in CLEARER]
+    large = [fifth, *(each for each in clearer if each.count.sum() >= FEWEST_CLEARER)]
+    joints = (joint, fifth, min(large, key=_least_wrong))
     wrong, total = zip(*map(_of_labels, joints), strict=True)
     rows = np.bincount(labels[known], minlength=n_classes)
     doubted = known[suspected[known] & (suggested[known] != labels[known])]
@@ -107,6 +111,20 @@ def shares(
     return Shares(overall, of_class, of_pair)
 
 
+def _joint_of(
+    rows: NDArray[np.bool_], probabilities: ClassProbabilities, labels: NDArray[np.integer], joint: ConfidentJoint
+) -> ConfidentJoint:
+    """Return the joint of labels and most likely classes of some rows."""
+    counted = pairs(labels[rows], probabilities.index[rows, 0], joint.n_classes)
+    return ConfidentJoint(*counted, joint.n_classes, joint.confident)
+
+
+def _least_wrong(joint: ConfidentJoint) -> float:
+    """Return the lower bound of the share of wrong labels of a joint."""
+    wrong, total = (float(each.sum()) for each in _of_labels(joint))
+    return wilson(wrong, total).low if total else 0.0
+
+
 def _of_labels(joint: ConfidentJoint) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the rows of each label that a joint counts as another class, and all its rows, shape (C,) each."""
     wrong = np.where(joint.label == joint.true, 0, joint.count)
@@ -115,9 +133,10 @@ def _of_labels(joint: ConfidentJoint) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def _between(readings: list[tuple[float, float]], count: int, n: int) -> Interval:
-    """Return a share and the bounds from the lowest to the highest estimate that has rows."""
-    bounds = [wilson(float(successes), float(rows)) for successes, rows in readings if rows > 0]
-    if not bounds or not n:
+    """Return a share, the lowest bound of the estimates that have rows, and the highest of the first two."""
+    bounds = [wilson(float(successes), float(rows)) if rows > 0 else None for successes, rows in readings]
+    lows, highs = [each.low for each in bounds if each], [each.high for each in bounds[:2] if each]
+    if not highs or not n:
         return Interval(float("nan"), 0.0, 1.0)
-    low, high = min(each.low for each in bounds), max(each.high for each in bounds)
+    low, high = min(lows), max(highs)
     return Interval(min(max(count / n, low), high), low, high)

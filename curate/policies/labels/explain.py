@@ -159,13 +159,22 @@ class LabelsResult(Result):
         of = "" if below is None else f" of a quality below {below:g}"
         by = ", ".join(f"{word} {n:,}" for word, n in self.contradicted_by.items())
         return [
-            f"wrong labels: {share_text(self.wrong)} of {counted(self.judged, 'judged label')}, estimated",
+            f"wrong labels: {bounds_text(self.wrong)} of {counted(self.judged, 'judged label')}, estimated",
             f"suspected: {counted(self.suspected, 'label')}{of} (contradicted by {by})",
         ]
 
     def lines(self) -> list[str | Grid]:
         """Return the estimated share of wrong labels, the account of all rows, and the written files, as lines."""
         return [*self.summary(), *super().lines()]
+
+
+def bounds_text(share: Mapping[str, Any]) -> str:
+    """Return the interval of a share.
+
+    >>> bounds_text({"value": 0.1, "low": 0.05, "high": 0.2})
+    '5.0 to 20.0 %'
+    """
+    return "unknown" if share["value"] is None else f"{100 * share['low']:.1f} to {100 * share['high']:.1f} %"
 
 
 def share_text(share: Mapping[str, Any]) -> str:

@@ -116,6 +116,22 @@ def test_anchors_are_the_surest_of_each_class_that_rows_are_called():
         assert chances[called[sure[called]], label].min() >= chances[called[~sure[called]], label].max()
 
 
+def test_wrong_predictions_of_a_weak_model_are_no_lower_bound_for_wrong_labels():
+    generator = np.random.default_rng(0)
+    certainty = generator.uniform(0.3, 0.99, 5_000)  # of the predicted class, one of ten, and how often it is right
+    predicted = generator.integers(0, 10, 5_000)
+    chances = np.repeat((1 - certainty)[:, None] / 9, 10, axis=1)
+    chances[np.arange(5_000), predicted] = certainty
+    is_right = generator.random(5_000) < certainty
+    labels = np.where(is_right, predicted, (predicted + generator.integers(1, 10, 5_000)) % 10)  # all of them correct
+    few = kept(chances, labels)
+    joint = confident_joint(few, labels, 10)
+    judged = judge(few, labels, Mistakes.of(joint))
+    estimate = shares(few, labels, joint, judged.quality < 0.5, judged.suggested)
+    assert (predicted != labels)[certainty > 0.85].mean() > 0.06  # in the most certain fifth
+    assert estimate.overall.low < 0.03
+
+
 def test_the_majority_follows_the_number_of_the_row_where_votes_are_tied():
     votes = np.array([[2, 1, 2], [0, 1, -1], [0, 1, -1], [-1, -1, 3], [-1, -1, -1]])
     assert majority(votes, np.array([5, 0, 1, 0, 0], np.uint64)).tolist() == [2, 0, 1, 3, -1]
