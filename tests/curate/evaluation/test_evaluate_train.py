@@ -15,7 +15,7 @@ import torch
 from test_evaluate import QUICK, make, measure, run
 
 from curate.evaluation.run import evaluate
-from curate.evaluation.trained import _some
+from curate.evaluation.trained import _few_rows
 from curate.probes.mixture import fit_mixture
 from scoring.errors import InputError
 
@@ -118,7 +118,7 @@ def test_a_perceptron_and_labels_by_number_are_measured(tables):
 
 def test_a_share_of_the_labels_is_a_share_of_each_class():
     labels = torch.tensor([0] * 100 + [1] * 10 + [2])
-    chosen = _some(labels, 0.1, torch.Generator().manual_seed(0))
+    chosen = _few_rows(labels, 0.1, torch.Generator().manual_seed(0))
     assert torch.bincount(labels[chosen]).tolist() == [10, 1, 1]
 
 

@@ -17,7 +17,7 @@ from curate.evaluation.run import evaluate
 from curate.evaluation.subset.findings import against, compare_with_all
 from curate.evaluation.subset.trained import Gap
 from curate.evaluation.subset.training import right_by_linear, right_by_neighbours
-from curate.evaluation.subset.words import _of_classes_or_rows
+from curate.evaluation.subset.words import _class_effect
 from scoring.errors import InputError
 from scoring.metrics.resampling import Interval
 from tests.curate.evaluation.subset.labelled_tables import keys, made, write
@@ -134,7 +134,7 @@ def test_the_verdict_follows_from_the_interval(low, high, said, size):
 def test_it_is_not_the_rows_only_where_the_interval_says_so(low, high, line):
     gap = Gap(Interval((low + high) / 2, low, high), 0.5, 100)
     model = SimpleNamespace(gaps={"random by class": gap})
-    (sentence,) = _of_classes_or_rows(model, "hurts", against(gap))
+    (sentence,) = _class_effect(model, "hurts", against(gap))
     assert sentence.startswith(line)
 
 
