@@ -265,10 +265,10 @@ def commit_together(files: Sequence[Atomic]) -> None:
     another in one step. Raises ``InputError`` as ``AtomicFile``.
     """
     named: list[Atomic] = []
+    *others, last = files
     try:
         for file in files:
             file.seal()
-        *others, last = files
         with folder_lock(last.path.parent), place_errors(last.path):
             if others and last.overwrite and not last.path.is_dir():
                 last.path.unlink(missing_ok=True)
@@ -282,9 +282,12 @@ def commit_together(files: Sequence[Atomic]) -> None:
             named.append(last)
             sync_folder(last.path.parent)
     except BaseException:
-        for file in named:
-            if not file.overwrite:
-                file.path.unlink(missing_ok=True)
+        with place_errors(last.path):
+            for file in named:
+                if not file.overwrite and file.path.is_dir():
+                    file.path.rename(file.temporary)
+                elif not file.overwrite:
+                    file.path.unlink(missing_ok=True)
         raise
     finally:
         for file in files:

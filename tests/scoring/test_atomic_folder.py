@@ -109,3 +109,16 @@ def test_a_file_without_the_folder_named_after_it_is_taken_back_and_with_it_is_k
     commit_together([AtomicFile(tmp_path / "page"), AtomicFolder(tmp_path / "out")])
     undo_unfinished([page.path, folder.path])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "page"]
+
+
+def test_a_folder_whose_name_cannot_be_made_durable_loses_it_again(tmp_path, monkeypatch):
+    def full(folder):
+        raise OSError(errno.ENOSPC, "full")
+
+    made = AtomicFolder(tmp_path / "out")
+    made.write("a", b"1")
+    made.seal()
+    monkeypatch.setattr("scoring.atomic.sync_folder", full)
+    with pytest.raises(InputError, match="disk is full"):
+        made.publish()
+    assert list(tmp_path.iterdir()) == []
