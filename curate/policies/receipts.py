@@ -3,6 +3,7 @@
 import platform
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,9 @@ FileState = tuple[str, int, int]  # name, size and time of change
 
 def state_of(table: Table) -> list[FileState]:
     """Return name, size and modification time of the table's files, to detect changes while it is processed."""
-    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in table.files]
+    with suppress(FileNotFoundError):  # a removed file is a change
+        return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in table.files]
+    return []
 
 
 def digests_of(table: Table) -> list[str | None]:

@@ -15,6 +15,7 @@ from every_policy import ASKED, OWN, N, columns_of, decided, keys_of, run, write
 
 from curate.policies.contract import POLICIES, apply
 from curate.policies.outcomes import OUTCOMES
+from curate.policies.receipts import state_of
 from curate.policies.select.policy import Select
 from curate.policies.verify import verify
 from curate.tables.table import open_table
@@ -190,6 +191,9 @@ def test_a_table_that_changes_meanwhile_is_noticed_and_nothing_is_written(policy
     with pytest.raises(InputError, match=r"scores\.parquet changed while it was being read"):
         apply(policy, table, tmp_path / "out.parquet")
     assert names_in(tmp_path) == ["scores.parquet"]
+    before = state_of(table)
+    scores.unlink()
+    assert state_of(table) != before
 
 
 @pytest.mark.parametrize("error", [InputError("no more room"), KeyboardInterrupt(), SystemExit(143)])
