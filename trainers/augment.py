@@ -54,7 +54,7 @@ class Draw:
         """Return log-uniform numbers in [low, high), shape (V * N,); both bounds are above 0."""
         return self.uniform(math.log(low), math.log(high)).exp()
 
-    def chance(self, p: float) -> Tensor:
+    def bernoulli(self, p: float) -> Tensor:
         """Return booleans that are true with probability p, shape (V * N,)."""
         return self.uniform() < p
 
@@ -78,7 +78,7 @@ def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], d
     share = draw.uniform(*scale).sqrt()
     ratio = torch.exp(draw.uniform(-math.log(4 / 3), math.log(4 / 3))).sqrt()
     wide, high = (share * ratio).clamp(max=1), (share / ratio).clamp(max=1)
-    mirrored = 1.0 - 2.0 * draw.chance(0.5).float()
+    mirrored = 1.0 - 2.0 * draw.bernoulli(0.5).float()
     theta = torch.zeros(len(share), 2, 3, device=images.device)
     theta[:, 0, 0], theta[:, 1, 1] = wide * mirrored, high
     theta[:, 0, 2], theta[:, 1, 2] = draw.uniform(-1, 1) * (1 - wide), draw.uniform(-1, 1) * (1 - high)
@@ -119,9 +119,9 @@ def add_box(images: Tensor, draw: Draw, area: tuple[float, float] = (0.05, 0.4))
     side = images.shape[-1]
     half = draw.uniform(*area).sqrt() / 2
     x, y = draw.uniform() * (1 - 2 * half) + half, draw.uniform() * (1 - 2 * half) + half
-    at = (torch.arange(side, device=images.device) + 0.5) / side
-    in_x = (at[None, :] - x[:, None]).abs() < half[:, None]  # (N, W)
-    in_y = (at[None, :] - y[:, None]).abs() < half[:, None]
+    grid = (torch.arange(side, device=images.device) + 0.5) / side
+    in_x = (grid[None, :] - x[:, None]).abs() < half[:, None]  # (N, W)
+    in_y = (grid[None, :] - y[:, None]).abs() < half[:, None]
     return torch.where((in_y[:, :, None] & in_x[:, None, :]).unsqueeze(1), 127.5, images)
 
 
@@ -167,10 +167,10 @@ def bright(images: Tensor, draw: Draw) -> Tensor:
 def blank(images: Tensor, draw: Draw) -> Tensor:
     """Return images without content: white, black or any colour, often with a brightness gradient and grain."""
     plain = _colours(draw)
-    at = torch.linspace(-0.5, 0.5, images.shape[-1], device=images.device)
-    angle, slope = draw.uniform(0, 2 * math.pi), 60 * draw.uniform().square() * draw.chance(0.6)
-    light = _of_image(slope * angle.cos()) * at + _of_image(slope * angle.sin()) * at[:, None]
-    grain = _of_image(8 * draw.uniform().square() * draw.chance(0.6)) * draw.normal(tuple(images.shape))
+    grid = torch.linspace(-0.5, 0.5, images.shape[-1], device=images.device)
+    angle, slope = draw.uniform(0, 2 * math.pi), 60 * draw.uniform().square() * draw.bernoulli(0.6)
+    light = _of_image(slope * angle.cos()) * grid + _of_image(slope * angle.sin()) * grid[:, None]
+    grain = _of_image(8 * draw.uniform().square() * draw.bernoulli(0.6)) * draw.normal(tuple(images.shape))
     return (plain + light + grain).clamp(0, 255)
 
 
@@ -190,8 +190,8 @@ def noisy(images: Tensor, draw: Draw) -> Tensor:
 
     The noise has the grain of an image of 0.25 to 2.5 times the view's size that was resized to the view.
     """
-    sigma, shown = _of_image(draw.log_uniform(8, 160)), _of_image(1.0 - draw.chance(0.3).float())
-    is_grey = _of_image(draw.chance(0.3))
+    sigma, shown = _of_image(draw.log_uniform(8, 160)), _of_image(1.0 - draw.bernoulli(0.3).float())
+    is_grey = _of_image(draw.bernoulli(0.3))
     base, side, out = 127.5 + shown * (images - 127.5), images.shape[-1], torch.empty_like(images)
     for rows, share in _random_kinds(draw, NOISE_SHARES):
         grains = max(1, round(share * side))
@@ -262,10 +262,11 @@ def covered(images: Tensor, draw: Draw) -> Tensor:
     """Return images with a box of one colour, mid-grey with probability 0.5, over 10 to 85 % of the area."""
     side = images.shape[-1]
     half = draw.uniform(0.1, 0.85).sqrt() / 2
-    at = (torch.arange(side, device=images.device) + 0.5) / side
+    grid = (torch.arange(side, device=images.device) + 0.5) / side
     x, y = (draw.uniform() * (1 - 2 * half) + half for _ in "xy")
-    inside = ((at - y[:, None]).abs() < half[:, None])[:, :, None] & ((at - x[:, None]).abs() < half[:, None])[:, None]
-    colour = torch.where(_of_image(draw.chance(0.5)), 127.5, _colours(draw))
+    in_y, in_x = ((grid - centre[:, None]).abs() < half[:, None] for centre in (y, x))
+    inside = in_y[:, :, None] & in_x[:, None]
+    colour = torch.where(_of_image(draw.bernoulli(0.5)), 127.5, _colours(draw))
     return torch.where(inside[:, None], colour, images)
 
 
@@ -322,8 +323,8 @@ def _colours(draw: Draw) -> Tensor:
 
 def _cosines(n: int, device: torch.device) -> Tensor:
     """Return the orthonormal DCT-II matrix, shape (n, n); rows are frequencies."""
-    at = torch.arange(n, device=device, dtype=torch.float32)
-    waves = torch.cos(math.pi / n * (at + 0.5) * at[:, None]) * math.sqrt(2 / n)
+    index = torch.arange(n, device=device, dtype=torch.float32)
+    waves = torch.cos(math.pi / n * (index + 0.5) * index[:, None]) * math.sqrt(2 / n)
     waves[0] = math.sqrt(1 / n)
     return waves
 
@@ -348,7 +349,7 @@ def changed(crops: Tensor, recipe: Augmentation, draw: Draw) -> Tensor:
     out, size = crops, crops.shape[-1]
 
     def sometimes(p: float, change: Tensor, keep: Tensor) -> Tensor:
-        return torch.where(draw.chance(p).view(-1, 1, 1, 1), change, keep)
+        return torch.where(draw.bernoulli(p).view(-1, 1, 1, 1), change, keep)
 
     if recipe.jitter:
         much = recipe.jitter_strength
@@ -366,6 +367,6 @@ def changed(crops: Tensor, recipe: Augmentation, draw: Draw) -> Tensor:
         out = sometimes(recipe.corrupt, add_noise(out, draw), out)
         out = sometimes(recipe.corrupt, add_box(out, draw), out)
     if recipe.damage:
-        hit = draw.chance(recipe.damage).nonzero().squeeze(1)
+        hit = draw.bernoulli(recipe.damage).nonzero().squeeze(1)
         out[hit] = damaged(out[hit], draw.of(len(hit)))
     return out

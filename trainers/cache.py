@@ -325,12 +325,12 @@ def _label_indices(labels: pa.ChunkedArray) -> tuple[Tensor | None, list[str]]:
     if coded.null_count or not len(coded):
         return None, []
     unified = coded.unify_dictionaries().combine_chunks()
-    used, at = np.unique(unified.indices.to_numpy(), return_inverse=True)
+    used, codes = np.unique(unified.indices.to_numpy(), return_inverse=True)
     values = unified.dictionary.take(pa.array(used)).to_pylist()
     if any(map(is_missing, values)):
         return None, []
     numbers, classes = number_labels(values)
-    return numbers[torch.from_numpy(at)], classes
+    return numbers[torch.from_numpy(codes)], classes
 
 
 def _all_finite(values: Tensor) -> bool:

@@ -37,8 +37,8 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
     if config.schedule == "constant":
         return config.lr
     if config.schedule != "cosine":
-        begun = [factor for share, factor in rate_steps(config.schedule) if share * steps <= step]
-        return config.lr * (begun[-1] if begun else 1.0)
+        factors = [factor for share, factor in rate_steps(config.schedule) if share * steps <= step]
+        return config.lr * (factors[-1] if factors else 1.0)
     return config.lr * 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1.0, steps - rising)))
 
 
@@ -84,12 +84,12 @@ def train(
     model, method = start or build(config, len(data.classes), n=data.n)
     if config.accumulate > 1 and method.keeps_batch:
         raise InputError(f"{config.method} keeps the images of one batch per step; leave --set accumulate out")
-    both = _on_device(config, model, method, device)
+    modules = _on_device(config, model, method, device)
     optimizer = make_optimizer(config, model, method)
     identity = {**config.to_json(), "images": data.n, "classes": data.classes, **(origin or {})}
     cause = small_map(config, model, method) if config.precision == "bf16" else None
     ranks.require_same(identity)
-    keeper = Keeper(state, identity, both, optimizer, monitor.save_every, cause)
+    keeper = Keeper(state, identity, modules, optimizer, monitor.save_every, cause)
     _require_epochs(config, data.n, keeper)
     ranks.require_same({"steps done": keeper.done.step})
     if monitor.course is not None:
@@ -103,12 +103,12 @@ def _on_device(config: TrainConfig, model: ScoringModel, method: Method[Any], de
     model.to(device)
     if config.freeze == "nothing":
         model.backbone = ranks.synchronized(model.backbone)
-    both = nn.ModuleDict({"model": model, "method": method}).to(device)
-    both.to(memory_format=torch.channels_last)
+    modules = nn.ModuleDict({"model": model, "method": method}).to(device)
+    modules.to(memory_format=torch.channels_last)
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = True
         torch.backends.cudnn.allow_tf32 = config.precision != "fp32"
-    return both
+    return modules
 
 
 def require_enough(config: TrainConfig, data: Data) -> None:

@@ -187,12 +187,12 @@ class CroppedBatches:
         """Yield the rows of a batch and of all later batches, window by window; appends them to ``rows``."""
         for epoch in range(first // self._per_epoch, self._epochs):
             skipped = max(0, first - epoch * self._per_epoch) * self._batch_size
-            left, at = self._per_epoch * self._batch_size, 0
+            left, position = self._per_epoch * self._batch_size, 0
             for window in windows(self._images.n, epoch=epoch, seed=self._seed):
-                used = window[max(0, skipped - at) : max(0, left - at)]
-                place = (torch.arange(len(used)) + max(skipped, at)) % self._batch_size
+                used = window[max(0, skipped - position) : max(0, left - position)]
+                place = (torch.arange(len(used)) + max(skipped, position)) % self._batch_size
                 used = used[(place >= self._part.start) & (place < self._part.stop)]
-                at += len(window)
+                position += len(window)
                 if len(used):
                     rows.extend(used.tolist())
                     yield used

@@ -266,8 +266,8 @@ def _outputs(table: Table, out: str | Path | None, apply: str | AnyPath | None) 
 def _files(places: tuple[Path | None, AnyPath | None], *, overwrite: bool) -> FileSet:
     """Return the requested outputs (calibration, table, receipt) as one file set."""
     out, apply = places
-    beside = [] if out is None else [out]
-    return file_set(beside if apply is None else [apply, *beside, receipt_beside(apply)], overwrite=overwrite)
+    files = [] if out is None else [out]
+    return file_set(files if apply is None else [apply, *files, receipt_beside(apply)], overwrite=overwrite)
 
 
 def _write_outputs(

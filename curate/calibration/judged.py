@@ -263,27 +263,27 @@ def _by_condition(table: Table, score: ScoreColumn, condition: str) -> JudgedRow
 def _by_answers(table: Table, score: ScoreColumn, answers: JudgedImages) -> JudgedRows:
     needs = Needs(numbers=(score.column,), representations=columns_for_copies(table.schema.names))
     rows = read_rows(table, needs, by_hash=True)
-    at = rows.find(text_hashes(answers.keys))
-    if (at < 0).any():
-        n, first = int((at < 0).sum()), answers.keys[int((at < 0).argmax())]
+    indices = rows.find(text_hashes(answers.keys))
+    if (indices < 0).any():
+        n, first = int((indices < 0).sum()), answers.keys[int((indices < 0).argmax())]
         raise InputError(
             f"--audit: {counted(n, 'judged key is', 'judged keys are')} not in {table.path}: {first[:80]!r}; "
             "pass the table that was judged"
         )
     if answers.values is not None:
-        _refuse_changed(rows.numbers[score.column][at], answers.values, answers.keys, score.column)
+        _refuse_changed(rows.numbers[score.column][indices], answers.values, answers.keys, score.column)
     bad, weights = np.zeros(len(rows)), np.ones(len(rows))
-    bad[at], weights[at] = answers.badness, answers.weights
-    return _judged(rows, score, np.sort(at), bad, answers.source, {}, weights)
+    bad[indices], weights[indices] = answers.badness, answers.weights
+    return _judged(rows, score, np.sort(indices), bad, answers.source, {}, weights)
 
 
 def _refuse_changed(values: Floats, then: Floats, keys: list[str], column: str) -> None:
     differs = ~np.isclose(values, then, rtol=CLOSE, atol=0)
     if differs.any():
-        at = int(differs.argmax())
+        index = int(differs.argmax())
         raise InputError(
-            f"--audit: {column} of {keys[at][:80]!r} was {then[at]:g} when it was drawn and is "
-            f"{values[at]:g} now ({int(differs.sum()):,} of {len(values):,} differ); audit this table again"
+            f"--audit: {column} of {keys[index][:80]!r} was {then[index]:g} when it was drawn and is "
+            f"{values[index]:g} now ({int(differs.sum()):,} of {len(values):,} differ); audit this table again"
         )
 
 
@@ -303,31 +303,31 @@ def _by_neighbours(table: Table, score: ScoreColumn, truth: Truth) -> JudgedRows
     units = torch.nn.functional.normalize(torch.from_numpy(np.asarray(dataset.embeddings[labels.rows], np.float32)))
     _, index = nearest(units, units, 1, same=True)
     bad = np.zeros(len(dataset.rows))
-    at = dataset.first[labels.rows]
-    bad[at] = labels.codes[index[:, 0].numpy()] != labels.codes
+    indices = dataset.first[labels.rows]
+    bad[indices] = labels.codes[index[:, 0].numpy()] != labels.codes
     shown = int(dataset.copies.count[dataset.copies.unique][labels.rows].sum())
-    without = {"without a class or an embedding": int(dataset.rows.ok.sum()) - shown, COPIED: shown - len(at)}
-    return _judged(dataset.rows, score, at, bad, source.source, without)
+    without = {"without a class or an embedding": int(dataset.rows.ok.sum()) - shown, COPIED: shown - len(indices)}
+    return _judged(dataset.rows, score, indices, bad, source.source, without)
 
 
 def _judged(
     rows: Rows,
     score: ScoreColumn,
-    at: NDArray[np.int64],
+    indices: NDArray[np.int64],
     bad: Floats,
     source: dict[str, Any],
     left_out: dict[str, int],
     weights: Floats | None = None,
 ) -> JudgedRows:
-    """Return rows ``at``, ascending, without rows that have no score; copies of an image count once."""
+    """Return rows ``indices``, ascending, without rows that have no score; copies of an image count once."""
     values = rows.numbers[score.column]
     has_score = rows.ok & np.isfinite(values)
-    kept = at[has_score[at]]
+    kept = indices[has_score[indices]]
     copies = find_copies(rows, kept)
     each = np.ones(len(kept)) if weights is None else weights[kept]
     weight, weight_bad, count = (np.bincount(copies.place, of) for of in (each, each * bad[kept], np.ones(len(kept))))
     once, of = kept[copies.unique], weight / count
-    missing = {**left_out, f"without a finite {score.column}": len(at) - len(kept)}
+    missing = {**left_out, f"without a finite {score.column}": len(indices) - len(kept)}
     missing[COPIED] = missing.get(COPIED, 0) + len(kept) - len(once)
     return JudgedRows(
         *(score, values[once], weight_bad / weight, of / of.mean() if len(of) else of),

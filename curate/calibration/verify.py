@@ -33,7 +33,7 @@ class CalibrationVerification(VerificationResult):
 
     @property
     def identical(self) -> bool:
-        """Whether nothing differs."""
+        """Whether the calibration is reproduced exactly."""
         return not self.problems
 
 
@@ -147,10 +147,10 @@ def _verify_applied(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Ca
     return verification
 
 
-def _find_file(place: str, beside: AnyPath) -> AnyPath:
+def _find_file(place: str, other: AnyPath) -> AnyPath:
     """Return the path of a file: as recorded, or else next to the other file."""
     path = path_to_read(place)
-    for each in (path, beside.parent / path.name):
+    for each in (path, other.parent / path.name):
         if each.exists():
             return each
-    raise InputError(f"{path}, which {beside} names, no longer exists; pass the table's new place as --table")
+    raise InputError(f"{path}, which {other} names, no longer exists; pass the table's new place as --table")

@@ -62,11 +62,11 @@ def method_help(command: str, name: str) -> str:
     lines = [f"{name}: {_about(kind)}", *([kind.paper] if kind.paper else []), ""]
     rows = [(f"{each.name}={each.default}", each.meaning) for each in shown(kind.Settings)]
     options, of_all = _shared(name)
-    wide = max(len(typed) for typed, _ in (*rows, *of_all))
+    width = max(len(typed) for typed, _ in (*rows, *of_all))
     lines.append("Settings and their defaults, each for --set:" if rows else "It has no settings.")
-    lines += [f"  {typed:{wide}}  {meaning}" for typed, meaning in rows]
+    lines += [f"  {typed:{width}}  {meaning}" for typed, meaning in rows]
     lines += ["", "Settings of every method, with its defaults, also for --set:"]
-    lines += [f"  {typed:{wide}}  {meaning}" for typed, meaning in of_all]
+    lines += [f"  {typed:{width}}  {meaning}" for typed, meaning in of_all]
     return "\n".join(
         [
             *lines,

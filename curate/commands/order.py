@@ -12,8 +12,8 @@ META = "curate.typed"
 class OrderedCommand(PlainCommand):
     """Records every option with its value in command line order, before the usual parsing.
 
-    The parser returns the values of each option in order, and the order of options, but not both: taking the next value
-    of each option in turn restores the line.
+    The parser returns the values by option, and separately the order of the options: taking each option's next value in
+    that order restores the line.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -48,8 +48,8 @@ def run(
 
 def _kinds() -> str:
     """Return the kinds as lines of the help."""
-    wide = max(map(len, KINDS))
-    return "\b\n" + "\n".join(f"    {name:{wide}}  {kind.shows}; of {kind.needs}" for name, kind in KINDS.items())
+    width = max(map(len, KINDS))
+    return "\b\n" + "\n".join(f"    {name:{width}}  {kind.shows}; of {kind.needs}" for name, kind in KINDS.items())
 
 
 run.__doc__ = (run.__doc__ or "").replace("{kinds}", _kinds().replace("\n    ", "\n        "))

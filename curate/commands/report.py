@@ -37,18 +37,18 @@ def run(
 
     if request.out is None and not json_:
         raise InputError("expected a name for the page (-o report.html), got none; or print the facts with --json")
-    made = run_report(request)
+    result = run_report(request)
     if json_:
-        typer.echo(json.dumps(made.facts(), ensure_ascii=True, allow_nan=False))
+        typer.echo(json.dumps(result.facts(), ensure_ascii=True, allow_nan=False))
     if quiet:
         return
-    for note in made.notes():
+    for note in result.notes():
         say(note)
     if request.findings is not None:
         say(f"findings: {request.findings}")
-    if made.path is not None:
-        shown = sum(each >= 0 for each in made.document["thumbs"]["of"])
+    if result.path is not None:
+        shown = sum(each >= 0 for each in result.document["thumbs"]["of"])
         say(
-            f"report: {made.path}: {counted(made.document['rows']['n'], 'row')} listed, {shown:,} thumbnails, "
-            f"{made.n_bytes / 1e6:,.1f} MB"
+            f"report: {result.path}: {counted(result.document['rows']['n'], 'row')} listed, {shown:,} thumbnails, "
+            f"{result.n_bytes / 1e6:,.1f} MB"
         )

@@ -164,23 +164,23 @@ def next_(
     """
     from curate.rounds.next import run_round_next
 
-    made = run_round_next(request)
+    result = run_round_next(request)
     if json_:
-        emit({"round": made.number, "export": str(made.export), "state": made.state})
+        emit({"round": result.number, "export": str(result.export), "state": result.state})
     if json_ or quiet:
         return
-    picked, model = made.state["picked"], made.state["model"]
-    for note in made.notes:
+    picked, model = result.state["picked"], result.state["model"]
+    for note in result.notes:
         say(note)
     held_out = f", {counted(picked['holdout'], 'that is', 'that are')} held out" if picked["holdout"] else ""
     by_strategy = counted(picked["strategy"], "image")
-    say(f"round {made.number}: {by_strategy} by strategy, {picked['control']:,} at random{held_out}")
+    say(f"round {result.number}: {by_strategy} by strategy, {picked['control']:,} at random{held_out}")
     if model and model["holdout"]["n"]:
         holdout, ends = model["holdout"], model["anytime"]
         interval = f"{ends['low']:.1%} to {ends['high']:.1%} at every look"
         say(f"probe of {counted(model['n_labels'], 'label')}: {holdout['accuracy']:.1%} right ({interval})")
-    say(f"to annotate: {made.export}")
-    if (settings := made.export.with_suffix(".xml")).is_file():
+    say(f"to annotate: {result.export}")
+    if (settings := result.export.with_suffix(".xml")).is_file():
         say(f"labelling settings of the project: {settings}")
 
 

@@ -152,8 +152,8 @@ def of_columns(columns: Sequence[ColumnShift], names: Sequence[str]) -> list[str
 
 def not_compared(only_in: Sequence[Sequence[str]], left_out: Mapping[str, str], names: Sequence[str]) -> list[str]:
     """Return the columns of only one table, and those that were left out."""
-    alone = [f"only in {name}: {', '.join(only)}" for name, only in zip(names, only_in, strict=True) if only]
-    return alone + [f"not compared: {column} {why}" for column, why in left_out.items()]
+    lines = [f"only in {name}: {', '.join(only)}" for name, only in zip(names, only_in, strict=True) if only]
+    return lines + [f"not compared: {column} {why}" for column, why in left_out.items()]
 
 
 def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[str | Grid]:

@@ -62,7 +62,7 @@ def sampled(table: Table, columns: Sequence[str], n: int, *, seed: int) -> Table
 def key_notes(sample: TableSample) -> list[str]:
     """Return notes on unusual keys of a sample, one sentence each: no keys, some null, some equal.
 
-    Equal keys have equal hashes, by which rows are sampled, so a sample contains all or none of them.
+    Rows are sampled by the hashes of their keys, so a sample contains equal keys together.
     """
     path, n = sample.table.path, len(sample)
     if KEY not in sample.columns.column_names:
@@ -98,8 +98,8 @@ def contents(samples: Sequence[TableSample]) -> NDArray[np.int64]:
         codes[~np.concatenate([np.isfinite(each).all(1) for each in vectors])] = -1
     else:
         codes = np.full(n, -1)
-    alone = codes < 0
-    codes[alone] = codes.max(initial=-1) + 1 + np.arange(alone.sum())
+    is_unknown = codes < 0
+    codes[is_unknown] = codes.max(initial=-1) + 1 + np.arange(is_unknown.sum())
     return codes
 
 

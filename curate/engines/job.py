@@ -262,8 +262,8 @@ class Job:
         opened = open_all(self.source, self.options, self.model, self.settings)
         differs = difference(self.fingerprint, opened.fingerprint(self.settings))
         if differs:
-            name, begun, now = differs
-            raise InputError(f"another {name} here, {now}, than when the run began, {begun}; all must be equal")
+            name, recorded, now = differs
+            raise InputError(f"another {name} here, {now}, than when the run began, {recorded}; all must be equal")
         opened.runner.step = min(opened.runner.step, self.step)
         return replace(self, opened=opened if self.rows is None else opened.of_rows(self.rows))
 

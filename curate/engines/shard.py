@@ -65,7 +65,7 @@ def start_shard(
     """
     decoded: list[DecodedImage] = []
     place: dict[str, int] = {}  # digest -> row of the scores
-    at: list[int] = []  # for each row, where its scores are, or -1
+    positions: list[int] = []  # for each row, where its scores are, or -1
     batch: dict[str, np.ndarray] = {}  # digest -> pixels
     pending: list[Pending] = []
 
@@ -76,7 +76,7 @@ def start_shard(
 
     for image in images:
         if image.status != OK:
-            at.append(-1)
+            positions.append(-1)
         else:
             if image.sha256 not in place:
                 if image.pixels is None:
@@ -85,17 +85,17 @@ def start_shard(
                 batch[image.sha256] = image.pixels
                 if len(batch) == batch_size:
                     flush()
-            at.append(place[image.sha256])
+            positions.append(place[image.sha256])
         decoded.append(replace(image, pixels=None))
     flush()
-    where = np.array(at, np.int64)
+    where = np.array(positions, np.int64)
     return lambda: pa.Table.from_arrays(*_assemble(rows, decoded, where, pending, runner, settings, fit, times))
 
 
 def _assemble(
     rows: pa.Table,
     decoded: list[DecodedImage],
-    at: np.ndarray,
+    positions: np.ndarray,
     pending: list[Pending],
     runner: Runner,
     settings: ScoreSettings,
@@ -106,8 +106,8 @@ def _assemble(
         return pa.array([getattr(image, name) for image in decoded], kind)
 
     scored = [batch.result() for batch in pending]
-    missing = at < 0
-    pick = np.where(missing, 0, at)
+    missing = positions < 0
+    pick = np.where(missing, 0, positions)
     arrays = {name: rows.column(name).combine_chunks() for name in rows.column_names}
     arrays |= {
         "width": column("width", pa.int32()),
@@ -146,16 +146,16 @@ def _assemble(
     for name, values in columns.items():
         arrays[name] = pa.array(values[pick], mask=missing)
     if fit is not None:
-        quality = {name: _of_images(arrays[name], at, len(matrix)) for name in QUALITY_COLUMNS if name in arrays}
+        quality = {name: _of_images(arrays[name], positions, len(matrix)) for name in QUALITY_COLUMNS if name in arrays}
         fitted = fit.score_images(JunkInputs({**columns, **quality}, matrix.astype(np.float16)))
         arrays |= {name: column_array(values[pick], missing) for name, values in fitted.columns.items()}
     return list(arrays.values()), list(arrays)
 
 
-def _of_images(column: pa.Array, at: np.ndarray, n: int) -> np.ndarray:
-    """Return a column of rows as values of n images, NaN for none; ``at`` is the image of each row, or -1."""
+def _of_images(column: pa.Array, positions: np.ndarray, n: int) -> np.ndarray:
+    """Return a column of rows as values of n images, NaN for none; ``positions`` is the image of each row, or -1."""
     values, by_image = numbers_of(column), np.full(n, np.nan)
-    by_image[at[at >= 0]] = values[at >= 0]
+    by_image[positions[positions >= 0]] = values[positions >= 0]
     return by_image
 
 

@@ -157,8 +157,8 @@ def _images(parts: list[dict[str, Any]], rows: ExpectedRows) -> tuple[dict[int |
 
 def _annotator(annotation: dict[str, Any]) -> str | None:
     attributes = annotation.get("attributes")
-    who = annotation.get("annotator", attributes.get("annotator") if isinstance(attributes, dict) else None)
-    return who if isinstance(who, str) and who else None
+    annotator = annotation.get("annotator", attributes.get("annotator") if isinstance(attributes, dict) else None)
+    return annotator if isinstance(annotator, str) and annotator else None
 
 
 COCO = Format(

@@ -250,10 +250,10 @@ def _add_annotation(collector: Collector, key: Any, chosen: Any, annotation: dic
 
 def _annotator(annotation: dict[str, Any]) -> str | None:
     """Return the annotator: the e-mail address if exported, else the number."""
-    who = annotation.get("completed_by", annotation.get("annotator"))
-    if isinstance(who, dict):
-        who = who.get("email") or who.get("id")
-    return text_of(who)
+    annotator = annotation.get("completed_by", annotation.get("annotator"))
+    if isinstance(annotator, dict):
+        annotator = annotator.get("email") or annotator.get("id")
+    return text_of(annotator)
 
 
 def _read_min(

@@ -77,12 +77,12 @@ class Rows:
 
     @cached_property
     def keys(self) -> list[str]:
-        """Their keys."""
+        """Keys of the rows."""
         return key_texts(self.table[KEY])
 
     @cached_property
     def uris(self) -> list[str | None]:
-        """Their image paths or URLs."""
+        """Image paths or URLs of the rows; None for embedded images."""
         return self._values(URI)
 
     @cached_property
@@ -135,8 +135,8 @@ class Rows:
         return [{name: values[row] for name, values in columns.items()} for row in range(some.num_rows)]
 
     def _values(self, column: str | None) -> list[Any]:
-        at = -1 if column is None else self.table.schema.get_field_index(column)
-        values: list[Any] = [None] * len(self) if at < 0 else self.table.column(at).to_pylist()
+        index = -1 if column is None else self.table.schema.get_field_index(column)
+        values: list[Any] = [None] * len(self) if index < 0 else self.table.column(index).to_pylist()
         return values
 
 
@@ -170,8 +170,8 @@ def json_values(column: pa.ChunkedArray) -> list[Any]:
             values: list[Any] = numbers.reshape(len(column), kind.list_size).tolist()
             return values
     if pa.types.is_floating(kind):
-        wide = column.cast(pa.float64())
-        values = pc.if_else(pc.is_finite(wide), wide, pa.scalar(None, pa.float64())).to_pylist()
+        doubles = column.cast(pa.float64())
+        values = pc.if_else(pc.is_finite(doubles), doubles, pa.scalar(None, pa.float64())).to_pylist()
     else:
         values = column.to_pylist()
         if not is_plain(kind) or pa.types.is_dictionary(kind):

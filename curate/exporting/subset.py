@@ -347,7 +347,7 @@ def _check_classes(table: Table, label: str | None, per: str | None) -> None:
 
 
 def _ranked(table: Table, kind: Format, columns: Sequence[str]) -> Table | pa.Table:
-    """Return the rows in labelling order if the table has one, else unchanged."""
+    """Return the rows sorted by rank, for formats of annotation tools, if every row has one; else unchanged."""
     if kind.read is None or RANK not in table.schema.names or table.n_rows > MOST_RANKED:
         return table
     names = [name for name in table.schema.names if name in (KEY, URI, STATUS, SHA256, *columns)]

@@ -119,8 +119,8 @@ class FitResult(Printed):
 
 def _outside_notes(outside: float, rows: int) -> list[str]:
     """Return a warning if many rows lie outside of the dataset that a model was fitted to."""
-    far = far_from(round(outside * rows), rows)
-    return [far] if far else []
+    warning = far_from(round(outside * rows), rows)
+    return [warning] if warning else []
 
 
 def _size_notes(rows: int, references: int, recall: float) -> list[str]:

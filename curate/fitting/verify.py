@@ -36,7 +36,7 @@ class FitVerification(VerificationResult):
 
     @property
     def identical(self) -> bool:
-        """Whether nothing differs."""
+        """Whether the fit is reproduced exactly."""
         return self.table and self.labels and self.fit and self.applied is not False
 
 
@@ -116,7 +116,7 @@ def _where_now(place: AnyPath, model: Path) -> AnyPath:
     """Return the path of a file: as recorded, or else next to the model."""
     if place.exists():
         return place
-    beside = model.parent / place.name
-    if beside.exists():
-        return beside
+    other = model.parent / place.name
+    if other.exists():
+        return other
     raise InputError(f"{place}, which {model} was fitted to, no longer exists; pass its new place as --table")

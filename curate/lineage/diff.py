@@ -232,8 +232,8 @@ def _side(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]
 def _columns(first: Table, second: Table) -> dict[str, tuple[str | None, str | None]]:
     kinds = [{each.name: str(each.type) for each in table.schema} for table in (first, second)]
     names = dict.fromkeys((*kinds[0], *kinds[1]))
-    both = {name: (kinds[0].get(name), kinds[1].get(name)) for name in names}
-    return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+    types = {name: (kinds[0].get(name), kinds[1].get(name)) for name in names}
+    return {name: pair for name, pair in types.items() if pair[0] != pair[1]}
 
 
 def _missing(table: Table, shared: SharedRows, side: int, why: pl.DataFrame, steps: Sequence[Link]) -> Missing:

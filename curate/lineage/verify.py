@@ -152,7 +152,7 @@ class Proof(Verification):
 
     @property
     def identical(self) -> bool:
-        """Whether nothing differs in any step or in the pixels."""
+        """Whether every step and all pixels are reproduced exactly."""
         steps = all(step.verification.identical for step in self.earlier)
         return super().identical and steps and (self.pixels is None or self.pixels.identical)
 

@@ -107,8 +107,8 @@ class ParquetManifest:
     def _with_names(self, table: pa.Table, start: int) -> pa.Table:
         """Return rows with class names instead of numbers, and with values from folder names."""
         for name, classes in self._files.numbered.items():
-            if (at := table.schema.get_field_index(name)) >= 0:
-                table = table.set_column(at, name, named(table[name], classes, name, self._where))
+            if (index := table.schema.get_field_index(name)) >= 0:
+                table = table.set_column(index, name, named(table[name], classes, name, self._where))
         pieces = list(self._files.files_of(start, start + table.num_rows)) if self._files.folders else []
         for name, values in self._files.folders.items():
             parts = [pa.repeat(pa.scalar(values[file], pa.string()), last - first) for file, first, last in pieces]

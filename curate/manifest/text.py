@@ -100,12 +100,12 @@ def check_values(text: str, where: str) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
         raise ValueError(f"the name {twice[:60]!r} occurs twice in one object")
-    return made
+    return value
 
 
 def _refuse_constant(name: str) -> Any:

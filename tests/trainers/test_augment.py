@@ -136,7 +136,7 @@ def test_views_have_the_bits_that_they_had_before_they_shared_their_changes_with
         (0.5, lambda out: earlier_blur(out, numbers.uniform(0.1, 2.0) * 32 / 224)),
     ):
         changed = change(out)
-        out = torch.where(numbers.chance(chance).view(-1, 1, 1, 1), changed, out)
+        out = torch.where(numbers.bernoulli(chance).view(-1, 1, 1, 1), changed, out)
     assert torch.equal(augment.view(images, 32, (0.2, 1.0), recipe, draw(16, seed)), out)
 
 

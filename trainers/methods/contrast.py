@@ -63,16 +63,16 @@ def of_views(
     if n_views < 2 or n_images < 2:
         raise ValueError(f"expected at least 2 views of 2 images, got {n_views} views of {n_images}")
     image = torch.arange(n_images, device=device).repeat(n_views)
-    apart = (image[:, None] != image).float()  # (B, B)
+    other_image = (image[:, None] != image).float()  # (B, B)
     n_items = n_views * n_images
     if n_views == 2:
         positives = torch.arange(n_items, device=device).roll(n_images)
-        return Contrast(slice(0, n_items), positives, _sample_negatives(apart, negatives, generator))
+        return Contrast(slice(0, n_items), positives, _sample_negatives(other_image, negatives, generator))
     rows = [(v, w) for v in range(n_views) for w in range(n_views) if v != w]
     each = torch.arange(n_images, device=device)
     anchors = torch.cat([v * n_images + each for v, _ in rows])
     positives = torch.cat([w * n_images + each for _, w in rows])
-    return Contrast(anchors, positives, _sample_negatives(apart[anchors], negatives, generator))
+    return Contrast(anchors, positives, _sample_negatives(other_image[anchors], negatives, generator))
 
 
 def of_labels(

@@ -224,8 +224,8 @@ class NivMF(Proxies[NivMFSettings]):
     def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of equation 6 of the paper, or with guidance of equation 7."""
         kappas, temperature = self.log_kappas.exp(), self.log_temperature.exp()
-        far = self.distance(Directions(proxy_mu, kappas), images)
-        total = proxy_nca(far, labels, temperature)
+        distances = self.distance(Directions(proxy_mu, kappas), images)
+        total = proxy_nca(distances, labels, temperature)
         if self.settings.guidance:
             total = total + self.settings.guidance * proxy_anchor(images.mu @ proxy_mu.T, labels)
         return total, {"proxy_kappa": kappas.detach().mean(), "temperature": temperature.detach()}

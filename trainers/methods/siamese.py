@@ -138,8 +138,8 @@ def pairs(n_views: int, n_standard: int) -> tuple[list[int], list[int]]:
     >>> pairs(3, 2)
     ([0, 0, 1, 1], [1, 2, 0, 2])
     """
-    both = [(i, j) for i in range(n_standard) for j in range(n_views) if i != j]
-    return [i for i, _ in both], [j for _, j in both]
+    indices = [(i, j) for i in range(n_standard) for j in range(n_views) if i != j]
+    return [i for i, _ in indices], [j for _, j in indices]
 
 
 @lru_cache(maxsize=32)

@@ -224,8 +224,8 @@ class UMM(Method[UMMSettings]):
         if settings.lambda_s:
             terms["set"] = settings.lambda_s * self.set_loss(sets, others)
         if settings.lambda_n:
-            apart = symmetric_kl(mean, log_variance, other_mean, other_log_variance)  # (N, C)
-            terms["kl"] = settings.lambda_n * apart.mean() / settings.latent_dim
+            divergence = symmetric_kl(mean, log_variance, other_mean, other_log_variance)  # (N, C)
+            terms["kl"] = settings.lambda_n * divergence.mean() / settings.latent_dim
         if settings.lambda_r:
             terms["ranking"] = settings.lambda_r * ranking_loss(torch.cat([sets, others], dim=1), bins=settings.bins)
         with torch.no_grad():

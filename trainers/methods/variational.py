@@ -202,7 +202,7 @@ class CRVAE(Variational[CRVAESettings]):
         """
         mean, log_variance = seen.mean, seen.log_variance
         kl = elbo.kl_to_standard(mean, log_variance)
-        apart = elbo.kl(mean[1:], log_variance[1:], mean[0], log_variance[0])
+        divergence = elbo.kl(mean[1:], log_variance[1:], mean[0], log_variance[0])
         each = seen.likelihood - kl
-        changed = each[1:].mean(0) - self.settings.consistency * apart.mean(0)
-        return 0.5 * len(mean) * (each[0] + changed), {"kl": kl, "apart": apart}
+        changed = each[1:].mean(0) - self.settings.consistency * divergence.mean(0)
+        return 0.5 * len(mean) * (each[0] + changed), {"kl": kl, "apart": divergence}

@@ -235,8 +235,8 @@ def _judged(state: _State, part: Table | None) -> dict[str, pa.Array]:
     if fit is None or part is None:
         return {}
     columns, outside = judged(fit, part)
-    if far := far_from(outside, part.n_rows):
-        state.notes.append(far)
+    if warning := far_from(outside, part.n_rows):
+        state.notes.append(warning)
     return columns
 
 

@@ -64,8 +64,8 @@ class Judgement:
         kept = self.probabilities
         part = ClassProbabilities(kept.index[rows], kept.probability[rows], kept.of_label[rows])
         labels, confident = self.labels[rows], self.confident[rows]
-        sure = confident >= 0
-        pair, count = np.unique(labels[sure] * self.n_classes + confident[sure], return_counts=True)
+        is_confident = confident >= 0
+        pair, count = np.unique(labels[is_confident] * self.n_classes + confident[is_confident], return_counts=True)
         joint = ConfidentJoint(pair, count, self.n_classes, confident)
         return shares(part, labels, joint, self.quality[rows] < BELOW, self.suggested[rows]).overall
 
@@ -213,11 +213,11 @@ def _refuse_tests(pool: SubsetPool) -> None:
     n = len(pool.tests)
     if n < FEWEST_TESTED:
         left = ", ".join(f"{count:,} {why}" for why, count in pool.left_out.items()) or "none"
-        alone = int((pool.of_class == 1).sum())
+        singletons = int((pool.of_class == 1).sum())
         advice = "test on more with --test: a larger share, COLUMN=VALUE or another table"
-        if alone > MOST_ALONE * pool.of_class.sum():
+        if singletons > MOST_ALONE * pool.of_class.sum():
             advice = (
-                f"{len(pool.classes):,} classes, of which {alone:,} have one row, cannot be both trained "
+                f"{len(pool.classes):,} classes, of which {singletons:,} have one row, cannot be both trained "
                 "and tested on; choose a column of classes that rows share with --label"
             )
         raise InputError(

@@ -57,8 +57,8 @@ def chance_level_of(draws: NDArray, weight: Floats) -> ChanceLevel:
 
     ``weight`` is the weight of each row, shape (N,), sum 1.
     """
-    alone = float((draws.astype(np.float64).var(0, ddof=1) * weight**2).sum())
-    return ChanceLevel(float((draws @ weight).var(ddof=1)), alone, len(draws) - 1, len(draws))
+    from_rows = float((draws.astype(np.float64).var(0, ddof=1) * weight**2).sum())
+    return ChanceLevel(float((draws @ weight).var(ddof=1)), from_rows, len(draws) - 1, len(draws))
 
 
 def gap(first: NDArray, second: NDArray, chance_level: ChanceLevel, weight: Floats | None = None) -> Gap:
@@ -263,11 +263,11 @@ def _chance_levels(draws: Sequence[Right]) -> list[ChanceLevel]:
     For a single class, few draws estimate it too badly for a small p, so the excess over the test-row variance is
     pooled over classes.
     """
-    alone = [chance_level_of(each, np.full(each.shape[1], 1 / each.shape[1])) for each in draws]
-    from_rows = float(np.mean([level.from_rows for level in alone])) if alone else 0.0
-    more = max(1.0, float(np.mean([level.variance for level in alone])) / from_rows) if from_rows > 0 else 1.0
-    df = sum(level.df for level in alone) // 2  # since a draw may be good for one class and bad for another
-    return [ChanceLevel(level.from_rows * more, level.from_rows, max(df, 1), level.draws) for level in alone]
+    levels = [chance_level_of(each, np.full(each.shape[1], 1 / each.shape[1])) for each in draws]
+    from_rows = float(np.mean([level.from_rows for level in levels])) if levels else 0.0
+    more = max(1.0, float(np.mean([level.variance for level in levels])) / from_rows) if from_rows > 0 else 1.0
+    df = sum(level.df for level in levels) // 2  # since a draw may be good for one class and bad for another
+    return [ChanceLevel(level.from_rows * more, level.from_rows, max(df, 1), level.draws) for level in levels]
 
 
 def _mean_weights(inside: Right) -> Floats:

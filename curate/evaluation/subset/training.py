@@ -103,9 +103,9 @@ def least(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     >>> least(np.array([0.0, 1.0, 2.0]), np.array([1.0, 0.0, 1.0]))
     1.0
     """
-    at = int(y.argmin())
-    if at in (0, len(y) - 1):
-        return float(x[at])
-    before, lowest, after = y[at - 1 : at + 2]
+    index = int(y.argmin())
+    if index in (0, len(y) - 1):
+        return float(x[index])
+    before, lowest, after = y[index - 1 : index + 2]
     bend = before - 2 * lowest + after
-    return float(x[at] + (x[1] - x[0]) * (before - after) / (2 * bend)) if bend > 0 else float(x[at])
+    return float(x[index] + (x[1] - x[0]) * (before - after) / (2 * bend)) if bend > 0 else float(x[index])
