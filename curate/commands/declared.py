@@ -46,7 +46,7 @@ def command_of(
         def command(**values: Any) -> None:
             of_command = {name: values.pop(name) for name in extras}
             for field in known:
-                if _is_settings(field) and values[field.name] is not None:
+                if field.kind == Mapping[str, object] | None and values[field.name] is not None:
                     values[field.name] = _settings(field, values[field.name])
             run(request(**values), **of_command)  # type: ignore[call-arg]
 
@@ -116,10 +116,6 @@ def typed_as(kind: Any, *, by_name: bool = False) -> Any:
 
 def _is_union(kind: Any) -> bool:
     return isinstance(kind, type(int | str))
-
-
-def _is_settings(field: Field) -> bool:
-    return field.kind == Mapping[str, object] | None
 
 
 def _settings(field: Field, texts: Iterable[str]) -> dict[str, str]:

@@ -103,7 +103,8 @@ class FitResult(Printed):
     def lines(self) -> list[str | Grid]:
         """Return the printed lines: notes on the columns, shares, and the files."""
         if self.fitted_before:
-            notes = _outside_notes(self.outside, self.rows)
+            warning = far_from(round(self.outside * self.rows), self.rows)
+            notes = [warning] if warning else []
         else:
             notes = [*_size_notes(self.rows, self.references, self.recall), *_label_lines(self.labels)]
         kept = f"{counted(self.references, 'row')} to compare with, {self.n_bytes / 1e6:,.1f} MB"
@@ -115,12 +116,6 @@ class FitResult(Printed):
             *([] if self.path is None else [f"model: {self.path} ({kept})"]),
             *([] if self.applied is None else [f"table: {self.applied}"]),
         ]
-
-
-def _outside_notes(outside: float, rows: int) -> list[str]:
-    """Return a warning if many rows lie outside of the dataset that a model was fitted to."""
-    warning = far_from(round(outside * rows), rows)
-    return [warning] if warning else []
 
 
 def _size_notes(rows: int, references: int, recall: float) -> list[str]:

@@ -198,7 +198,7 @@ def read_pool(
         share,
         table.n_rows,
         in_subset,
-        {name: (_scored_codes(rows.names[name], rows.ok), kept[rows.ok]) for name in group},
+        {name: (replace(rows.names[name], codes=rows.names[name].codes[rows.ok]), kept[rows.ok]) for name in group},
     )
     if test.table is not None and label is not None:
         pool = _with_tests(pool, test.table, label, table.embedding_column, seed)
@@ -289,10 +289,6 @@ def _sha256(table: Table, rows: NDArray[np.int64]) -> pa.Array:
         return pa.nulls(len(rows), pa.large_binary())
     column = plain(table.take(rows, [SHA256]).column(0).combine_chunks())
     return pc.if_else(has_value(column), column.cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
-
-
-def _scored_codes(codes: Codes, ok: NDArray[np.bool_]) -> Codes:
-    return Codes(codes.codes[ok], codes.names)
 
 
 def _with_tests(pool: SubsetPool, path: Path, label: str, embedding: str | None, seed: int) -> SubsetPool:

@@ -60,13 +60,10 @@ def draw_sides(pool: SubsetPool, *, seeds: int, seed: int) -> TrainingSides:
             f"--subset: expected rows of at least two classes, got {counted(len(subset), 'row')} of "
             f"{pool.classes[pool.label[subset[0]]]!r} alone; there is nothing to separate"
         )
-    random = [_random(all_rows, len(subset), seed, number) for number in range(seeds)]
+    generators = [np.random.default_rng([seed, 1, number]) for number in range(seeds)]
+    random = [np.sort(generator.choice(all_rows, len(subset), replace=False)) for generator in generators]
     by_class = [_by_class(pool, seed, number) for number in range(seeds)] if labelled else []
     return TrainingSides(subset, all_rows, random, by_class)
-
-
-def _random(all_rows: Rows, n: int, seed: int, number: int) -> Rows:
-    return np.sort(np.random.default_rng([seed, 1, number]).choice(all_rows, n, replace=False))
 
 
 def _by_class(pool: SubsetPool, seed: int, number: int) -> Rows:
