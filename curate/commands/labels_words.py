@@ -110,7 +110,7 @@ def verdict_lines(verdicts: "Verdicts") -> list[str]:
 
 
 def _readings(share: "Share") -> str:
-    """Return the bounds with unsure verdicts as good and as bad, or one if they are equal."""
+    """Return the share for both ways of counting unsure verdicts, or one if they are equal."""
 
     def of(interval: "Interval") -> str:
         value = "unknown" if isnan(interval.value) else f"{100 * interval.value:.1f} %"
