@@ -1,7 +1,7 @@
 """Score a dataset of images, and keep the subset worth training on.
 
 Every command is a function with the same options as keywords: `curate filter` is ``curate.filter``, `curate round next`
-is ``curate.round_next``. A mistake in what is given raises ``InputError``. ``open`` opens a table that shows its images
+is ``curate.round_next``. Invalid input raises ``InputError``. ``open`` opens a table that shows its images
 in a notebook. Functions are loaded when they are first used, so that ``import curate`` costs nothing.
 """
 

@@ -168,7 +168,7 @@ def commit_rest(
     """Commit the shards of a complete table that need no scoring; return everything committed.
 
     Args:
-        setup: of the run, whose folder is held and begun.
+        setup: of the run, which holds its folder and has begun.
         table: complete.
         again: shards to score again.
         parts: committed already.

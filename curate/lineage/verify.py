@@ -163,7 +163,7 @@ def run_verify(options: VerifyOptions) -> Proof:
     The order of rows in the input does not matter.
 
     Returns:
-        Whether all is identical, and what is not.
+        Whether the outputs are identical, and the differences.
 
     Raises:
         InputError: if a receipt, an input or an output is missing or cannot be read.

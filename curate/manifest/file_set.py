@@ -268,7 +268,7 @@ class LocalSet:
         return
 
     def draft(self, path: AnyPath) -> Path:
-        """Return the local path of a file to be written: the same one."""
+        """Return the local path at which to write the file, which is the path itself."""
         if not isinstance(path, Path):
             raise ValueError(f"{path} is not among these files")
         return path

@@ -38,7 +38,7 @@ def read_local(path: bytes, max_bytes: int = MAX_FILE_BYTES, offset: int = 0, si
 
     Raises:
         ReadError: "missing" if there is no such file; "too_large" above ``max_bytes``; "io_error" if it is
-            not a regular file, cannot be read, or ends before its size says.
+            not a regular file, cannot be read, or is shorter than its stated size.
     """
     try:
         handle = os.open(path, READ)

@@ -41,7 +41,7 @@ class ChanceLevel:
 
     Attributes:
         variance: of the mean between draws of one size, >= 0.
-        from_rows: the part of it that is due to the n test rows.
+        from_rows: the part of the variance that is due to the n test rows.
         df: degrees of freedom.
         draws: R, number of draws averaged on one side.
     """

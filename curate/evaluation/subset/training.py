@@ -25,7 +25,7 @@ def right_by_neighbours(
 
     Args:
         train: unit vectors, shape (L, D).
-        labels: of them, shape (L,).
+        labels: of the training rows, shape (L,).
         test: unit vectors, shape (T, D).
         truth: their classes, shape (T,).
     """
@@ -51,7 +51,7 @@ def right_by_linear(
 
     Args:
         train: embeddings, shape (L, D).
-        labels: of them, shape (L,).
+        labels: of the training rows, shape (L,).
         test: embeddings, shape (T, D).
         truth: their classes, shape (T,).
         n_classes: C.
@@ -72,7 +72,7 @@ def chosen_strength(rows: Tensor, labels: Tensor, n_classes: int, *, seed: int) 
 
     Args:
         rows: of a training set, shape (L, D).
-        labels: of them, shape (L,).
+        labels: of the training rows, shape (L,).
         n_classes: C.
         seed: of the folds, and of the sample if there are more than 3,000 rows.
     """
