@@ -247,7 +247,7 @@ def _schema(tables: Sequence[Table], key: pl.DataType, dropped: Sequence[str]) -
 
 
 def _may_be_null(name: str, tables: Sequence[Table]) -> bool:
-    """Return whether a column of the merged table may have nulls; False only if no table's may."""
+    """Return whether a column of the merged table may have nulls: unless all tables have it without nulls."""
     schemas = [table.stored.schema for table in tables]
     return any(name not in schema.names or schema.field(name).nullable for schema in schemas)
 
