@@ -119,7 +119,7 @@ def test_a_node_without_the_source_is_refused_by_name(folder, tiny_checkpoint, t
         copy.rename(tmp_path / "elsewhere")
         hire(self)
 
-    monkeypatch.setattr(Crew, "_hire", after_it_is_gone)
+    monkeypatch.setattr(Crew, "_start_actor", after_it_is_gone)
     with pytest.raises(InputError, match=r"^node \S+: .*photos") as caught:
         on_cluster(copy, tmp_path / "s.parquet", tiny_checkpoint, cluster, actors=1)
     assert "\n" not in str(caught.value)
@@ -299,7 +299,7 @@ def test_what_dies_in_a_run_costs_nothing_but_time(
                 cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
 
     monkeypatch.setattr(WorkFolder, "commit", commit)
-    monkeypatch.setattr(Crew, "_hire", hire)
+    monkeypatch.setattr(Crew, "_start_actor", hire)
     monkeypatch.setattr(Crew, "_check", check)
     out, said = tmp_path / "s.parquet", []
     result = on_cluster(large, out, tiny_checkpoint, cluster, announce=said.append)
@@ -325,7 +325,7 @@ def test_a_shard_that_kills_every_actor_ends_the_run_and_keeps_the_rest(
             if getattr(what, "index", None) == 5:
                 ray.kill(actor)
 
-    monkeypatch.setattr(Crew, "_hand_out", deadly)
+    monkeypatch.setattr(Crew, "_assign", deadly)
     out = tmp_path / "s.parquet"
     with pytest.raises(InputError, match=r"were lost 4 times with the actor that scored them, at last on"):
         on_cluster(large, out, tiny_checkpoint, cluster)
