@@ -272,4 +272,10 @@ def main() -> None:
         line = command_line([name for name, *_ in COMMANDS], listed=True)
     else:
         line = command_line(typed) if typed else _full_command_line()
-    line()
+    try:
+        line()
+    finally:
+        with suppress(ValueError):
+            for number in signal.valid_signals():  # at the exit, one ends the process without a traceback
+                if signal.getsignal(number) in (_on_signal, signal.default_int_handler):
+                    signal.signal(number, signal.SIG_DFL)

@@ -164,7 +164,7 @@ def test_a_reader_that_goes_away_is_met_with_silence(tmp_path):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_with_its_exit_code_and_leaves_no_temporary_file(tmp_path, number, code):
     script = (
-        "import sys, time\n"
+        "import sys, time, typer\n"
         "from curate import cli\n"
         "from scoring.atomic import AtomicFile\n"
         "def command():\n"
@@ -172,10 +172,8 @@ def test_a_signal_stops_with_its_exit_code_and_leaves_no_temporary_file(tmp_path
         "        file.write(b'half')\n"
         "        print('ready', flush=True)\n"
         "        time.sleep(30)\n"
-        "cli.command_line = lambda names: lambda: None\n"
-        "cli.main()\n"
-        "import typer\n"
-        "try:\n    cli.user_errors(command)()\n"
+        "cli.command_line = lambda names: cli.user_errors(command)\n"
+        "try:\n    cli.main()\n"
         "except typer.Exit as stop:\n    sys.exit(stop.exit_code)\n"
     )
     process = subprocess.Popen(
@@ -191,3 +189,16 @@ def test_a_signal_stops_with_its_exit_code_and_leaves_no_temporary_file(tmp_path
     assert process.returncode == code
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_the_exit_ends_a_command_without_a_traceback(number):
+    script = (
+        "import atexit, os, sys\n"
+        "from curate import cli\n"
+        "atexit.register(os.kill, os.getpid(), int(sys.argv.pop(1)))\n"
+        "cli.command_line = lambda names: lambda: None\n"
+        "cli.main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(int(number)), "info"], cwd=ROOT, capture_output=True)
+    assert (ended.returncode, ended.stderr) == (-number, b"")
