@@ -29,7 +29,7 @@ TURNS = 4  # of fitting a crop
 BORDER = 2  # cells that a crop takes away or brings in
 AT_ONCE = 32  # pairs: about 15 MB
 COPY, OTHER = 1.25, 2.5  # ``local_change`` up to which two are copies, and above which they are different images
-FAR = 6.0  # of a first fit, times the largest change that counts: no other fit then finds less
+FAR = 4.7  # of a first fit, times the largest change that counts: no other fit then finds less
 PLACE = np.linspace(-1, 1, SIDE, dtype=np.float32)
 Floats = NDArray[np.floating]
 

@@ -30,6 +30,7 @@ CLOSE = 0.8  # cosine of ``differences``, from which two images of a template ar
 ROUNDS = 8  # of these, for each row
 STRICT = 0.75  # local change of copies among images of one template, of which many pairs are compared
 LARGE = 4  # rows of a group of which most differ from the kept one: images of a template
+FEW = 2  # the same, where most differ clearly
 CHECKED = 8  # rows of a group next to the kept one: smaller groups are mostly versions of one photograph
 EVERY = 0.99  # threshold from which groups of any size are checked
 MOST_KEPT = 8  # kept images that a row is compared with
@@ -70,7 +71,7 @@ class Confirmation:
         rows = _linked(stars)
         others, mine = Thumbnails.read(other, np.unique(stars.owner[rows])), Thumbnails.read(self.table, rows)
         changes = self._changes_of(stars, rows, others, mine, side)
-        return _marked(rows[~(changes <= COPY) & self._is_checked(stars, rows, changes)], len(stars.owner))
+        return _marked(rows[self._differ(stars, rows, changes)], len(stars.owner))
 
     def apply(self, stars: Stars) -> Marked:
         """Detach rows that are other images than their owners, in place, and return the undecided ones, shape (N,).
@@ -82,11 +83,7 @@ class Confirmation:
         rows = rows[np.argsort(self.place[rows])]
         mine = Thumbnails.read(self.table, np.union1d(rows, stars.owner[rows]))
         changes = self._changes_of(stars, rows, mine, mine, self.rows)
-        wrong = ~(changes <= COPY)
-        sizes, strange = (np.bincount(stars.owner[some], minlength=len(stars.owner)) for some in (rows, rows[wrong]))
-        template = ((sizes >= LARGE) & (2 * strange > sizes))[stars.owner[rows]]
-        wrong |= template & ~(changes <= STRICT)
-        wrong &= self._is_checked(stars, rows, changes)
+        wrong = self._differ(stars, rows, changes)
         rows, changes = rows[wrong], changes[wrong]
         equal = np.arange(len(rows))
         if BYTES in stars.names:
@@ -103,13 +100,17 @@ class Confirmation:
         stars.owner[other], stars.finder[other], stars.similarity[other], stars.view[other] = other, -1, np.nan, 0
         return _marked(rows[left & ~(changes > OTHER)], len(stars.owner))
 
-    def _is_checked(self, stars: Stars, rows: Places, changes: Floats) -> Marked:
-        """Return which linked rows must be confirmed, shape (P,).
+    def _differ(self, stars: Stars, rows: Places, changes: Floats) -> Marked:
+        """Return which linked rows are not confirmed by their local changes, shape (P,).
 
-        All by a strict threshold, else those of large groups, and drawings that differ from their owner.
+        By a strict threshold and in large groups, each row must be. In smaller ones, versions of a photograph may
+        differ in a part: only rows of a group of which most differ clearly, and drawings, are other images.
         """
-        owner = stars.owner[rows]
-        return (np.bincount(owner)[owner] >= CHECKED) | (self.threshold >= EVERY) | np.isinf(changes)
+        owner, wrong, clear = stars.owner[rows], ~(changes <= COPY), changes > OTHER
+        size, strange, unlike = (np.bincount(owner, some)[owner] for some in (None, wrong, clear))
+        checked = (size >= CHECKED) | (self.threshold >= EVERY)
+        wrong |= (size >= LARGE) & (2 * strange > size) & ~(changes <= STRICT)
+        return (wrong & checked) | (clear & (size >= FEW) & (2 * unlike > size)) | np.isinf(changes)
 
     def _changes_of(
         self, stars: Stars, rows: Places, owners: Thumbnails, mine: Thumbnails, side: Rows, most: float = OTHER

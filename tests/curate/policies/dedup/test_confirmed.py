@@ -77,6 +77,17 @@ def test_plates_of_one_car_stay_and_each_loses_its_own_copies(tmp_path, finder):
     assert curate.verify(result.receipt).identical
 
 
+def test_small_groups_keep_images_of_a_template_and_not_versions_of_a_photograph(tmp_path):
+    plates = {f"{text}.jpg": (plate(text), 90) for text in NUMBERS[:3]}
+    result = curate.dedup(table_of(tmp_path / "s.parquet", plates), tmp_path / "u.parquet")
+    assert result.kept == 3
+    image = plate(NUMBERS[0])
+    versions = {"a.jpg": (image, 90), "small.jpg": (image, 70), "dark.jpg": (image.point(lambda v: v * 0.93), 90)}
+    versions["other number.jpg"] = (plate(NUMBERS[1]), 60)
+    result = curate.dedup(table_of(tmp_path / "v.parquet", versions), tmp_path / "w.parquet")
+    assert result.kept == 1
+
+
 def test_a_mirrored_copy_is_confirmed_in_its_view(tmp_path):
     images = {"a.jpg": (plate(NUMBERS[0]), 90), "mirrored.jpg": (ImageOps.mirror(plate(NUMBERS[0])), 80)}
     images["other.jpg"] = (ImageOps.mirror(plate(NUMBERS[1])), 80)
