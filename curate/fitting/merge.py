@@ -13,7 +13,7 @@ import pyarrow as pa
 from curate.columns import EMBEDDING, KEY, STATUS, URI, describe_all
 from curate.counted import counted
 from curate.engines.adding.settings import model_as_scored
-from curate.engines.settings import difference
+from curate.engines.settings import MADE, difference, settings_of_version
 from curate.fitting.fit import fit_table
 from curate.fitting.options import FitOptions, MergeOptions
 from curate.manifest import SourceOptions, open_manifest
@@ -164,9 +164,13 @@ def _refuse_different(tables: Sequence[Table]) -> list[str]:
         decisive = [{name: value for name, value in each.items() if name not in passed} for each in (first, of)]
         if differing := difference(*decisive):
             name, a, b = differing
+            again = "one again with the settings of the other"
+            if name in MADE:
+                older = tables[0] if first.get(name) != settings_of_version()[name] else table
+                again = f"{older.path} again with this version"
             raise InputError(
                 f"{tables[0].path} and {table.path} were scored with different settings: {name} is {a} and {b}; "
-                "score the images of one again with the settings of the other"
+                f"score the images of {again}"
             )
         if differing := difference(*({name: each.get(name) for name in LAST_DIGITS} for each in (first, of))):
             name, a, b = differing

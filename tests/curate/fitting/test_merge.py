@@ -1,5 +1,7 @@
 """Tables put together have the scores of one run over all images, and name what does not fit."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -108,6 +110,17 @@ def test_tables_of_other_settings_are_refused(place, tmp_path, tiny_checkpoint):
     curate.score(place / "two", tmp_path / "other.parquet", model=tiny_checkpoint, **settings)
     with pytest.raises(InputError, match="embedding dtype"):
         curate.merge([place / "one.parquet", tmp_path / "other.parquet"], tmp_path / "m.parquet")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_tables_by_two_versions_the_older_is_to_be_scored_again(place, tmp_path, order):
+    table = pq.read_table(place / "one.parquet")
+    facts = json.loads(table.schema.metadata[b"curate"])
+    del facts["settings"]["thumbnail"]
+    older = table.drop_columns(["thumbnail"]).replace_schema_metadata({b"curate": json.dumps(facts)})
+    pq.write_table(older, tmp_path / "older.parquet")
+    with pytest.raises(InputError, match=r"thumbnail.*score .*older\.parquet again"):
+        curate.merge([tmp_path / "older.parquet", place / "two.parquet"][::order], tmp_path / "m.parquet")
 
 
 def test_numbers_that_mean_other_classes_are_refused(place, tmp_path):
