@@ -173,19 +173,24 @@ class OfColour(Passing):
         return agree
 
 
+def are_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Marked:
+    """Return which of P pairs are drawings, both stored without loss, shape (P,)."""
+    first, second = _drawn(side, query), _drawn(rows, row)
+    pixels = np.prod([np.ceil(np.minimum(first[side], 160) / 4) for side in (WIDTH, HEIGHT)], axis=0)  # of ``colours``
+    colours = np.maximum(first[COLOURS], second[COLOURS])
+    drawn: Marked = (colours <= MOST_COLOURS) & (PIXELS_A_COLOUR * colours <= pixels)
+    return drawn
+
+
 def are_two_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Marked:
     """Return which of P pairs are drawings of one size, stored without loss, whose pixels differ, shape (P,).
 
     Copies of a drawing have equal measures; a figure in another posture or a page with other words has not.
     """
     first, second = _drawn(side, query), _drawn(rows, row)
-    pixels = np.prod([np.ceil(np.minimum(first[side], 160) / 4) for side in (WIDTH, HEIGHT)], axis=0)  # of ``colours``
-    colours = np.maximum(first[COLOURS], second[COLOURS])
-    is_drawn = (colours <= MOST_COLOURS) & (PIXELS_A_COLOUR * colours <= pixels)
     same_size = (first[WIDTH] == second[WIDTH]) & (first[HEIGHT] == second[HEIGHT])
     differ = np.any([np.abs(first[name] - second[name]) > least for name, least in EQUAL.items()], axis=0)
-    two: Marked = is_drawn & same_size & differ
-    return two
+    return are_drawings(side, query, rows, row) & same_size & differ
 
 
 def _drawn(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:

@@ -12,7 +12,7 @@ from curate.columns import SIGNATURE, THUMBNAIL
 from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, chunks, joined
 from curate.policies.dedup.finders.looks import VIEWS
-from curate.policies.dedup.finders.passing import OfColour, are_two_drawings
+from curate.policies.dedup.finders.passing import OfColour, are_drawings, are_two_drawings
 from curate.policies.dedup.finders.searches import NearVector, Search
 from curate.policies.dedup.grouping.stars import Stars
 from curate.tables.copies import first_equal
@@ -71,7 +71,7 @@ class Confirmation:
         rows = _linked(stars)
         others, mine = Thumbnails.read(other, np.unique(stars.owner[rows])), Thumbnails.read(self.table, rows)
         changes = self._changes_of(stars, rows, others, mine, side)
-        return _marked(rows[self._differ(stars, rows, changes)], len(stars.owner))
+        return _marked(rows[self._differ(stars, rows, changes, side)], len(stars.owner))
 
     def apply(self, stars: Stars) -> Marked:
         """Detach rows that are other images than their owners, in place, and return the undecided ones, shape (N,).
@@ -83,7 +83,7 @@ class Confirmation:
         rows = rows[np.argsort(self.place[rows])]
         mine = Thumbnails.read(self.table, np.union1d(rows, stars.owner[rows]))
         changes = self._changes_of(stars, rows, mine, mine, self.rows)
-        wrong = self._differ(stars, rows, changes)
+        wrong = self._differ(stars, rows, changes, self.rows)
         rows, changes = rows[wrong], changes[wrong]
         equal = np.arange(len(rows))
         if BYTES in stars.names:
@@ -100,17 +100,18 @@ class Confirmation:
         stars.owner[other], stars.finder[other], stars.similarity[other], stars.view[other] = other, -1, np.nan, 0
         return _marked(rows[left & ~(changes > OTHER)], len(stars.owner))
 
-    def _differ(self, stars: Stars, rows: Places, changes: Floats) -> Marked:
+    def _differ(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
         """Return which linked rows are not confirmed by their local changes, shape (P,).
 
-        By a strict threshold and in large groups, each row must be. In smaller ones, versions of a photograph may
-        differ in a part: only rows of a group of which most differ clearly, and drawings, are other images.
+        By a strict threshold, in large groups, and of drawings with thumbnails, each row must be. In smaller groups,
+        versions of a photograph may differ in a part: only rows of a group of which most differ clearly are others.
         """
         owner, wrong, clear = stars.owner[rows], ~(changes <= COPY), changes > OTHER
         size, strange, unlike = (np.bincount(owner, some)[owner] for some in (None, wrong, clear))
-        checked = (size >= CHECKED) | (self.threshold >= EVERY)
+        drawn = are_drawings(side, owner, self.rows, rows) & ~np.isnan(changes)
+        checked = (size >= CHECKED) | (self.threshold >= EVERY) | drawn
         wrong |= (size >= LARGE) & (2 * strange > size) & ~(changes <= STRICT)
-        return (wrong & checked) | (clear & (size >= FEW) & (2 * unlike > size)) | np.isinf(changes)
+        return (wrong & checked) | (clear & (size >= FEW) & (2 * unlike > size))
 
     def _changes_of(
         self, stars: Stars, rows: Places, owners: Thumbnails, mine: Thumbnails, side: Rows, most: float = OTHER

@@ -302,6 +302,23 @@ def test_no_drawing_is_dropped_for_another_of_its_size(tiny_checkpoint, tmp_path
     assert dedup(table, finder={"signature": None}, dry_run=True).kept == 3  # the default, and no threshold was typed
 
 
+def test_diagrams_of_other_widths_are_kept_and_their_reduced_copies_go(tiny_checkpoint, tmp_path):
+    """Two boxes joined by a line, of which the words decide the width; in small groups too."""
+    (tmp_path / "p").mkdir()
+    for words in ("Reader", "Writer2"):
+        diagram = Image.new("RGB", (60 + 22 * len(words), 160), "white")
+        pen = ImageDraw.Draw(diagram)
+        for top in (10, 100):
+            pen.rectangle((10, top, diagram.width - 10, top + 50), outline="black", width=3)
+            pen.text((24, top + 8), words if top == 100 else "Base", fill="black", font=ImageFont.load_default(32))
+        pen.line((diagram.width // 2, 60, diagram.width // 2, 100), fill="navy", width=3)
+        diagram.save(tmp_path / "p" / f"{words}.png")
+        diagram.resize((diagram.width * 3 // 4, 120)).save(tmp_path / "p" / f"{words}_small.png")
+    table = scored(tmp_path / "p", tiny_checkpoint, tmp_path / "s.parquet")
+    kept, typed = (dedup(table, finder={"signature": least}, dry_run=True).kept for least in (None, 0.9))
+    assert (kept, typed) == (2, 1)
+
+
 def test_flat_images_are_not_compared_by_embedding(tiny_checkpoint, tmp_path):
     folder = tmp_path / "p"
     folder.mkdir()
