@@ -1,1 +1,1 @@
-"""Groups of equal or similar images, and the kept row of each."""
+"""Deduplication: groups of equal or similar images, and the kept row of each."""

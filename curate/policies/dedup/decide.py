@@ -1,4 +1,4 @@
-"""Decide which rows are copies and which are kept; nothing is written."""
+"""Decides which rows are copies, and which are kept; nothing is written."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,23 +42,23 @@ ENOUGH = 256  # rows of the other table that a row has been found by, after whic
 
 @dataclass
 class Duplicates:
-    """A deduplication that has been decided.
+    """The decisions of a deduplication.
 
     Attributes:
-        rows: what was read.
+        rows: the columns read.
         order: rows in the order of keeping.
-        searches: finders, built.
-        stars: who belongs to whom.
-        outside: rows whose owner is a row of the other table, shape (N,) bool.
-        foreign: of leaks, which row of the other table each is the same as.
+        searches: the finders.
+        stars: the groups.
+        outside: mask of rows whose owner is a row of the other table, shape (N,).
+        foreign: for leaks, the matching row of the other table.
         outcome: shape (N,) uint8.
-        reviewed: what reviewers decided.
-        loose: rows just above the threshold in large groups, shape (N,) bool.
-        to_review: which of them, and of such leaks, are kept until they are reviewed, shape (N,) bool.
-        unconfirmed: which of these are kept because their thumbnails do not show the same image, shape (N,) bool.
-        different: rows with close signatures that are kept since their thumbnails differ in a part, shape (N,) bool.
-        large: rows that were enlarged from a copy in their group, shape (N,) bool; None where that did not count.
-        other_rows: what was read of the other table, without embeddings and signatures; or None.
+        reviewed: the reviewers' decisions.
+        loose: mask of rows just above the threshold in large groups, shape (N,).
+        to_review: mask of loose rows and leaks that are kept until reviewed, shape (N,).
+        unconfirmed: mask of rows in ``to_review`` whose thumbnails do not confirm the copy, shape (N,).
+        different: mask of rows with close signatures that are kept since their thumbnails differ in a part, shape (N,).
+        large: mask of rows that were enlarged from a copy in their group, shape (N,); None if not used.
+        other_rows: columns of the other table, without embeddings and signatures; or None.
         notes: facts for the user, one sentence each.
     """
 
@@ -80,12 +80,12 @@ class Duplicates:
 
     @property
     def gone(self) -> Marked:
-        """Rows dropped for another of either table; those to review are kept, shape (N,) bool."""
+        """Mask of the rows dropped for another row of either table, without those to review, shape (N,)."""
         return (self.stars.finder >= 0) & ~self.to_review
 
     @cached_property
     def leaks(self) -> Marked:
-        """Rows that the other table has too, shape (N,) bool; ``--report-only`` may drop some within this table."""
+        """Mask of the rows that are also in the other table, shape (N,); some may be dropped within this table."""
         return self.foreign.finder >= 0
 
     @cached_property
@@ -95,7 +95,7 @@ class Duplicates:
 
     @cached_property
     def other_look(self) -> Appearance | None:
-        """The properties of rows, from the columns of the table."""
+        """The appearance of the other table's rows, from its columns."""
         return None if self.other_rows is None else Appearance.of(self.other_rows)
 
 
@@ -112,15 +112,15 @@ def decide_duplicates(
 
     Args:
         table: to deduplicate.
-        request: what is requested.
-        criteria: which image is kept.
-        other: table whose rows are there already.
-        verdicts: what reviewers decided, before the finders: what was dropped is dropped, with its copies where the
-            image itself was judged; a copy that was kept is kept.
-        compared: called with the rows that are settled, of all, now and then.
+        request: with its parameters.
+        criteria: criteria for the kept image.
+        other: table whose rows take precedence, or None.
+        verdicts: decisions of reviewers, applied before the finders: dropped images stay dropped, with their copies if
+            the image itself was judged; kept copies stay kept.
+        compared: called with the numbers of decided and all rows.
 
     Raises:
-        InputError: for a column or key that cannot be used, or tables whose embeddings or signatures are of two kinds.
+        InputError: for a column or key that is unusable, or tables with incompatible embeddings or signatures.
     """
     rows, other_rows, reviewed = _read(table, other, request, criteria, verdicts)
     protected, order = _order_of(table, rows, request, criteria, reviewed)
@@ -163,7 +163,7 @@ def decide_duplicates(
 def _order_of(
     table: Table, rows: Rows, request: DedupRequest, criteria: Sequence[Criterion], reviewed: Reviewed
 ) -> tuple[Marked, Callable[..., NDArray[np.int64]]]:
-    """Return the protected rows, and what gives the order in which rows are kept."""
+    """Return a mask of the protected rows, and the function that computes the order of keeping."""
     protected = rows.holds(request.protect)
     if protected is None:
         protected = np.zeros(len(rows), bool)
@@ -176,7 +176,7 @@ def _order_of(
 
 @dataclass(frozen=True)
 class _Work:
-    """What is needed to find groups in a table."""
+    """The inputs for finding groups in a table."""
 
     table: Table
     rows: Rows
@@ -200,7 +200,7 @@ class _Work:
 
     @property
     def confirmation(self) -> Confirmation:
-        """The check of what the signature links."""
+        """The confirmation of links by signature."""
         threshold = self.request.thresholds[SIGNATURE]
         place = np.argsort(self.order)
         return Confirmation(self.table, self.rows, self.searches[SIGNATURE], threshold, self.request.views(), place)
@@ -208,9 +208,9 @@ class _Work:
     def foreign(
         self, other: Table | None, other_rows: Rows | None, open_rows: Marked, bound: Marked
     ) -> tuple[Stars, Marked, Marked]:
-        """Return which open rows also occur in the other table, which of them are kept, and which are unconfirmed.
+        """Return the groups with the other table, and masks of the rows that are kept anyway, and of unconfirmed ones.
 
-        The others are no longer open, in place.
+        Linked rows are removed from ``open_rows`` in place.
         """
         held, unconfirmed = np.zeros((2, len(self.rows)), bool)
         if other is None or other_rows is None:
@@ -226,11 +226,11 @@ class _Work:
         return stars, held, unconfirmed
 
     def confirm(self, stars: Stars) -> Marked:
-        """Detach rows that are other images than their owners, and return those that remain undecided, shape (N,)."""
+        """Detach rows that are not copies of their owners; return a mask of those that remain undecided, shape (N,)."""
         return self.confirmation.apply(stars) if self.request.confirmed else np.zeros(len(self.rows), bool)
 
     def held_back(self, stars: Stars) -> Marked:
-        """Return whether the finder that links each row holds back rows of large groups, shape (N,)."""
+        """Return a mask of the rows linked by a finder that holds back rows of large groups, shape (N,)."""
         return np.isin(stars.finder, [at for at, name in enumerate(stars.names) if name in self.request.held_back])
 
     def inside(self, open_rows: Marked, protected: Marked) -> Stars:
@@ -240,9 +240,9 @@ class _Work:
         return find_stars(self.order, self.searches, open_rows.copy(), protected, compared=self.compared)
 
     def loose(self, stars: Stars, unconfirmed: Marked) -> tuple[Marked, Marked]:
-        """Return the rows just above the threshold in large groups, and which of them are kept, with their owners.
+        """Return masks of rows just above the threshold in large groups, and of those kept, with owners, (N,) each.
 
-        Rows that get another owner may be confirmed by that, in place.
+        Rows that get another owner may thereby be confirmed, in place.
         """
         owner = stars.owner.copy()
         loose = self.crowds.loose(stars)
@@ -258,7 +258,7 @@ class _Work:
         return loose, waiting
 
     def _drop_sure(self, stars: Stars, waiting: Marked) -> Marked:
-        """Assign waiting rows that are certainly copies of a kept or waiting row; return which, shape (N,)."""
+        """Assign waiting rows that are certain copies of a kept or waiting row; return a mask of them, shape (N,)."""
         strict = {name: self.crowds.bounds[name].sure for name in self.request.held_back}
         strict_searches = {**self.searches, **{name: self._search(name, least) for name, least in strict.items()}}
         kept, partners = stars.owner == np.arange(len(waiting)), np.zeros(len(waiting), bool)
@@ -279,7 +279,7 @@ def _enlarged_last(
     open_rows: Marked,
     at_home: Marked,
 ) -> tuple[_Work, Stars, Marked | None]:
-    """Group again if a kept image is only an enlarged one; also return which rows are enlarged, None if unknown."""
+    """Group again if a kept image is only an enlarged one; return also the mask of enlarged rows, None if unknown."""
     if all(each.typed != LEAST_LOST for each in criteria):
         return work, stars, None
     large = enlarged(work.rows, stars.owner)
@@ -290,7 +290,7 @@ def _enlarged_last(
 
 
 def _release(stars: Stars, outside: Marked, dropped: Marked) -> None:
-    """Detach rows that reviewers dropped, shape (N,), from their owners, in place; their copies keep owners."""
+    """Detach dropped rows, mask (N,), from their owners, in place; their copies keep their owners."""
     gone = np.flatnonzero(dropped & (stars.finder >= 0))
     stars.owner[gone], stars.finder[gone], stars.similarity[gone] = NOBODY, -1, np.nan
     outside[gone] = False
@@ -303,11 +303,7 @@ def _read(
     criteria: Sequence[Criterion],
     verdicts: VerdictLines | None,
 ) -> tuple[Rows, Rows | None, Reviewed]:
-    """Return the rows of both tables, and the reviewers' decisions.
-
-    Raises:
-        InputError: where embeddings or signatures of the two cannot be compared.
-    """
+    """Return the rows of both tables, and the reviewers' decisions; InputError for incompatible representations."""
     if other is not None:
         other = other.by(table.embedding_column)
         compared = {column for name in request.thresholds for column in FINDERS[name].needs}
@@ -327,7 +323,7 @@ def _read(
 
 
 def _require_colours_alike(rows: Rows, other: Rows) -> None:
-    """Refuse tables of which only one has signatures with colours, which cannot be compared."""
+    """Raise InputError if only one of the tables has signatures with colours."""
     held = [each.chroma is not None for each in (rows, other) if each.signature is not None and each.signature.any()]
     if len(set(held)) > 1:
         raise InputError(
@@ -355,15 +351,14 @@ def find_outside(
 ) -> Stars:
     """Return which rows also occur in the other table.
 
-    A row belongs to the row of the other table that is most like it by the first finder that finds one; of equally
-    similar ones to the one whose key hashes lowest. The other rows ask in the order of that hash. What has been found
-    by 256 of them, or by one that cannot be more alike, is not looked for any further, so that a thousand copies here
-    and a thousand there are not a million pairs.
+    A row is assigned to the most similar row of the other table by the first finder with a match; ties go to the lowest
+    key hash. Rows of the other table are queried in the order of that hash. A row found by 256 queries, or by an equal
+    one, is not searched further, so that a thousand copies in both tables do not give a million pairs.
 
     Args:
         other_rows: rows of the other table.
         searches: built on this table.
-        open_rows: rows of this table that take part, shape (N,) bool; not changed.
+        open_rows: mask of this table's rows to search, shape (N,); not changed.
     """
     stars = Stars.empty(len(open_rows), tuple(searches))
     ok = np.flatnonzero(other_rows.ok)
@@ -374,7 +369,7 @@ def find_outside(
 
 
 def _ask(stars: Stars, number: int, search: Search, other_rows: Rows, asking: NDArray[np.int64], left: Marked) -> None:
-    """Assign each remaining row to its most similar query, if any finds it."""
+    """Assign each remaining row to its most similar query, if there is any."""
     times = np.zeros(len(left), np.int64)
     sign = 1.0 if search.higher else -1.0
     alike = 1.0 if search.higher else 0.0

@@ -1,4 +1,4 @@
-"""Deduplicate a table: find copies, decide which image is kept, write the outputs, and measure the quality."""
+"""Deduplication of a table: find copies, decide which image is kept, write the outputs, and measure the quality."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,18 +52,18 @@ class DedupResult(Result):
     """The result of a deduplication, as ``curate dedup`` prints it.
 
     Attributes:
-        n_groups: groups of two or more, those with a row of the other table among them.
+        n_groups: number of groups of at least two rows, including rows of the other table.
         largest: rows of the largest group.
-        n_leaks: rows that the other table has too.
-        n_conflicts: groups whose rows carry different labels.
-        n_lower: groups that keep a row of lower quality than a dropped one; None if unknown.
-        to_review: kept rows of large groups just above the threshold, to be reviewed.
+        n_leaks: number of rows that are also in the other table.
+        n_conflicts: number of groups with different labels.
+        n_lower: number of groups whose kept row has lower quality than a dropped one; None if unknown.
+        to_review: number of rows of large groups just above the threshold, kept until reviewed.
         conflicts: some of them: kept key, and the labels.
-        recall: what each finder finds of all pairs, in words.
-        planted: how many planted copies were found, if that was requested.
+        recall: texts on the recall of each finder.
+        planted: recall on planted copies, if requested.
         groups: path of the table of groups; None in a dry run.
         leaks: path of the leaks by name, if there is another table.
-        audit: pairs for a reviewer to judge, if that was requested.
+        audit: sampled pairs for reviewers, if requested.
     """
 
     n_groups: int = 0
@@ -82,7 +82,7 @@ class DedupResult(Result):
     FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "leaks", "audit")
 
     def account(self, undecided: Callable[[str], str] = str) -> list[tuple[str, int, str]]:
-        """Return the outcomes of all rows, and how many of the kept ones need a review."""
+        """Return the outcomes of all rows, with the number of kept rows that need a review."""
         read, kept, *others = super().account(undecided)
         return [read, kept, *([("to review", self.to_review, "of the kept ones")] if self.to_review else []), *others]
 
@@ -102,19 +102,19 @@ class Dedup:
     """A deduplication of a table; a ``Policy``.
 
     Attributes:
-        request: what is the same, and which image is kept.
-        against: table whose rows are there already; or None.
-        plant: images of which to plant copies, to say how many are found again; or None.
-        audit: pairs for a reviewer to judge; or None.
-        model: that scored the table, for ``plant``, if it does not ship.
-        seed: of the pairs and images that are drawn.
-        few_finders: that the table has not the columns of the usual ones, in words; or None.
-        verdicts: what reviewers decided; or None.
-        report: called with images edited, of all.
-        compared: called with rows compared, of all.
+        request: the parameters.
+        against: table whose rows take precedence; or None.
+        plant: number of images for planted copies, to measure the recall; or None.
+        audit: number of pairs to sample for reviewers; or None.
+        model: the model of the table, for ``plant``, if it is not shipped.
+        seed: of the sampled pairs and images.
+        few_finders: a note if the table lacks columns of default finders; or None.
+        verdicts: the reviewers' decisions; or None.
+        report: called with the numbers of edited and all images.
+        compared: called with the numbers of compared and all rows.
 
     Raises:
-        InputError: for parameters that do not go together, or out of range.
+        InputError: for conflicting parameters, or values out of range.
     """
 
     request: DedupRequest
@@ -141,7 +141,7 @@ class Dedup:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
 
     def _refuse_inside(self) -> None:
-        """Refuse options on pairs inside the table, if these are not searched."""
+        """Raise InputError for options on pairs within the table, if these are not searched."""
         if self.against is None:
             raise InputError("--only-against searches for what another table also has; pass that as --against")
         if self.audit is not None:
@@ -149,7 +149,7 @@ class Dedup:
 
     @property
     def files(self) -> Files:
-        """The other table, the groups, the leaks and the pairs to judge."""
+        """The other table, the groups, the leaks and the sampled pairs."""
         return Files(
             tables=() if self.against is None else (self.against,),
             quoted=() if self.verdicts is None else ((OPTION, self.verdicts.file),),
@@ -162,14 +162,14 @@ class Dedup:
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the deduplication that a receipt holds; InputError if it holds something else."""
+        """Return the deduplication in a receipt; InputError for another policy."""
         request = DedupRequest.from_json(rules[0])
         against = read_value(rules[0].get("against"), str | None, what="against of the rule of the receipt")
         other = open_table(against, require=[KEY]) if against is not None else None
         return cls(request, other, verdicts=VerdictLines.in_rule(rules[0]))
 
     def decide(self, table: Table) -> Decided[DedupResult]:
-        """Decide every row of a table; InputError for a column or key that cannot be used."""
+        """Decide every row of a table; InputError for an unusable column or key."""
         request = self.request
         criteria = parse_keep(request.keep, table, label=request.label)
         duplicates = decide_duplicates(table, request, criteria, self.against, self.verdicts, compared=self.compared)
@@ -204,7 +204,7 @@ class Dedup:
         )
 
     def _examples(self, duplicates: Duplicates) -> dict[str, NDArray[np.int64]]:
-        """Return rows to show: leaks if requested, and dropped rows."""
+        """Return rows to show as examples: leaks if requested, and dropped rows."""
         leaks_only = self.request.report_only or self.request.only_against
         leaks = np.flatnonzero(duplicates.leaks)[: N_LEAKS * leaks_only]
         gone = np.flatnonzero(duplicates.outcome == DROP)[:N_EXAMPLES]
@@ -217,7 +217,7 @@ class Dedup:
         return rule if self.verdicts is None else rule | self.verdicts.for_rule()
 
     def _words(self, table: Table, duplicates: Duplicates, members: Members) -> DecisionWords:
-        """The columns of decisions, with the key of the kept row instead of each."""
+        """Return the columns of decisions, with the key of the kept row of each."""
         linked = duplicates.stars.finder >= 0
         kept_key = keys_at(table, np.where(linked & ~duplicates.outside, duplicates.stars.owner, -1))
         if self.against is not None:
@@ -227,7 +227,7 @@ class Dedup:
         return DecisionWords(duplicates, self.request, members.group, pa.array(kept_key, pa.string()), other)
 
     def _texts(self, table: Table, duplicates: Duplicates, paths: Mapping[str, Path]) -> dict[str, bytes]:
-        """The leaks, and the pairs to judge."""
+        """Return the files of leaks and sampled pairs."""
         texts = {}
         if self.against is not None:
             texts[LEAKS] = leaks_csv(table, self.against, duplicates, self.request)
@@ -276,7 +276,7 @@ class Dedup:
 
 
 def recall_lines(searches: Mapping[str, Search]) -> list[str]:
-    """Return the share of all pairs that each finder compares, in words."""
+    """Return texts on the share of pairs that each finder compares."""
     lines = []
     for name, search in searches.items():
         recall = search.recall
@@ -293,7 +293,7 @@ def recall_lines(searches: Mapping[str, Search]) -> list[str]:
 
 
 def _loose(duplicates: Duplicates, members: Members) -> list[str]:
-    """Notes on large groups just above the threshold; empty for none."""
+    """Return notes on large groups just above the threshold; empty for none."""
     stars, rows = duplicates.stars, np.flatnonzero((duplicates.loose | duplicates.to_review) & ~duplicates.unconfirmed)
     if not len(rows):
         return []
@@ -321,7 +321,7 @@ def run_dedup(options: DedupOptions) -> DedupResult:
         counts, notes and paths.
 
     Raises:
-        InputError: for a table, option or output that cannot be used; nothing is written then.
+        InputError: for an unusable table, option or output; nothing is written.
     """
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)
     if options.embedding is not None and options.estimate_recall is not None:
@@ -354,7 +354,7 @@ dedup = callable_of(DedupOptions, run_dedup)
 
 
 def _other_table(path: str | Path, table: Table, embedding: str | None) -> Table:
-    """Return the table to compare with, which must be another one."""
+    """Return the table to compare with; InputError if it is the same table."""
     other = open_table(path, require=[KEY], embedding=embedding)
     if other.path.resolve() == table.path.resolve():
         raise InputError(f"--against is {table.path} itself, which has every row already; pass another table")
@@ -362,7 +362,7 @@ def _other_table(path: str | Path, table: Table, embedding: str | None) -> Table
 
 
 def _refuse_pictures(policy: Dedup, table: Table, out: str | Path | None, *, dry_run: bool) -> None:
-    """Refuse unreadable images and verdicts that would be lost, before the work."""
+    """Raise InputError, before the work, if images are unreadable, or verdicts would be overwritten."""
     if policy.plant is not None:
         require_images(table, policy.request.source)
     if policy.audit is not None and dry_run:

@@ -1,4 +1,4 @@
-"""A request for a deduplication, checked against the table: finders, thresholds, views, which image is kept."""
+"""The validated request of a deduplication: finders, thresholds, views, criteria for the kept image."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -63,11 +63,11 @@ TIES = "shorter key"  # which of equal copies is kept
 
 @dataclass(frozen=True)
 class Appearance:
-    """The properties of N rows that the table shows.
+    """The appearance of N rows, from columns of their table.
 
     Attributes:
-        rows: with the columns of ``COMPARED`` that their table has.
-        bits: of each a pixel, shape (N,) int8.
+        rows: with the available columns of ``COMPARED``.
+        bits: per pixel, shape (N,) int8.
     """
 
     rows: Rows
@@ -79,7 +79,7 @@ class Appearance:
         return cls(rows, bits(rows).astype(np.int8))
 
     def value(self, name: str, row: int) -> float:
-        """Return the value of a row in a column of numbers; NaN if absent."""
+        """Return the value of a row in a numeric column; NaN if absent."""
         column = self.rows.exact.get(name)
         return float(column.values[row]) if column is not None and column.valid[row] else np.nan
 
@@ -93,12 +93,12 @@ def change_words(of: Appearance, row: int, kept_of: Appearance, kept: int, *, tu
     """Return the differences of a row from the kept one, such as ``half the size``, ``grey``.
 
     Args:
-        of: rows of the row.
-        row: that goes.
-        kept_of: rows of the one that stays.
-        kept: that stays.
-        turned: the one shows the other turned by 90 degrees.
-        part: the one shows a part of the other, which is reported elsewhere: sizes are not compared.
+        of: appearance of the dropped row's table.
+        row: the dropped row.
+        kept_of: appearance of the kept row's table.
+        kept: the kept row.
+        turned: whether one is turned by 90 degrees.
+        part: whether one is a part of the other, so that sizes are not compared.
     """
 
     def pair(name: str) -> tuple[float, float]:
@@ -162,24 +162,22 @@ def _coding(name: str | None, kept: str | None, settings: tuple[float, float]) -
 
 
 def _ratio(value: float, other: float) -> float:
-    """Return value / other; 1 (unchanged) if undefined."""
+    """Return value / other, or 1 (unchanged) if undefined."""
     return value / other if np.isfinite([value, other]).all() and other > 0 else 1.0
 
 
 @dataclass(frozen=True)
 class DedupRequest(Request):
-    """A deduplication, ready to run on a table; also what the receipt records.
-
-    Fields are as in ``DedupOptions``, but for these.
+    """The validated request, as recorded in the receipt; fields are as in ``DedupOptions`` except for these.
 
     Attributes:
         thresholds: finder -> threshold, in the order of ``FINDERS``.
         without_flat: images of one flat colour are not compared by embedding.
-        facts: columns of the table that say what a copy has lost, and what was done to it.
-        held_back: finders whose threshold is their own or a stricter one: what they link in large groups just above
-            it is kept until it is reviewed.
-        ties: which of equal copies is kept; receipts of earlier versions, which used a hash, have none.
-        confirmed: what the signature links is kept unless the thumbnails confirm it; not in earlier receipts.
+        facts: columns on the loss and the changes of a copy.
+        held_back: finders with at least their default threshold, whose links in large groups just above it are kept
+            until reviewed.
+        ties: how ties between equal copies are broken; absent in receipts of earlier versions, which used a hash.
+        confirmed: whether links by signature need confirmation by thumbnails; absent in earlier receipts.
     """
 
     rule: ClassVar[str] = "dedup"
@@ -211,12 +209,12 @@ class DedupRequest(Request):
             raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as one rule of a policy, without ``confirmed`` where that is False, as in earlier receipts."""
+        """Return the request as one rule of a policy, without ``confirmed`` if False, as in earlier receipts."""
         return {name: value for name, value in super().to_json().items() if name != "confirmed" or value}
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> Self:
-        """Return the request from ``to_json``'s record; InputError for any other, and for other ties."""
+        """Return the request from the record of ``to_json``; InputError for any other, or for other ties."""
         if isinstance(rule, Mapping) and rule.get("ties") != TIES:
             raise InputError(
                 "the rule of the receipt chooses among equal copies by "
@@ -248,7 +246,7 @@ class DedupRequest(Request):
         )
 
     def needs_of_other(self, facts: Collection[str] = ()) -> Needs:
-        """Return the columns and facts to read of the table of rows to compare with."""
+        """Return the columns and facts to read of the other table."""
         needed = {column for name in self.thresholds for column in FINDERS[name].needs}
         return Needs(
             representations=frozenset(needed),
@@ -264,12 +262,12 @@ def resolved(
     """Return the request with its thresholds and columns resolved in a table, and notes on missing ones.
 
     Args:
-        request: without thresholds; ``label`` may be None for the table's own.
+        request: without thresholds; ``label`` may be None for the table's label column.
         table: to deduplicate.
-        finder: one or several, or name -> threshold, None for its own; None for the default ones.
+        finder: one or several, or name -> threshold (None for its default); None for the default finders.
 
     Raises:
-        InputError: for columns that this table lacks; the text names those it has.
+        InputError: for missing columns; the text lists the existing ones.
     """
     few = None
     if finder is None:
@@ -304,7 +302,7 @@ def resolved(
 
 
 def _is_held_back(name: str, chosen: float | None) -> bool:
-    """Whether a finder has its default threshold, or a stricter one, which must not drop more."""
+    """Return whether a finder has at least its default threshold, which must not drop more than the default."""
     usual = FINDERS[name].threshold
     return usual is not None and (chosen is None or (chosen > usual if FINDERS[name].higher else chosen < usual))
 
@@ -328,7 +326,7 @@ def _default_finders(table: Table) -> tuple[tuple[str, ...], str | None]:
 
 
 def _able(table: Table) -> list[str]:
-    """The finders that the table has the columns for."""
+    """Return the finders whose columns the table has."""
     return [name for name, finder in FINDERS.items() if set(finder.needs) <= set(table.schema.names)]
 
 
@@ -345,15 +343,10 @@ def _has(table: Table, name: str) -> None:
 
 
 def finders_in_order(typed: Sequence[tuple[str, str]]) -> dict[str, float | None] | None:
-    """Return finder -> threshold, or None if no finder was typed.
+    """Return finder -> threshold, or None if no finder was typed; a threshold applies to the finder before it.
 
-    A threshold belongs to the finder before it.
-
-    Args:
-        typed: (parameter, value) in the order of the command line.
-
-    Raises:
-        InputError: for an unknown or repeated finder, a threshold without one, or one that is not a number.
+    From (parameter, value) in the order of the command line. Raises InputError for an unknown or repeated finder, a
+    threshold without a finder, or an invalid number.
     """
     thresholds: dict[str, float | None] = {}
     last: str | None = None

@@ -1,4 +1,4 @@
-"""The decisions of a deduplication, one row for every input row, and why, in words; and its leaks by name."""
+"""The decisions of a deduplication with reasons, one row for every input row; and the list of leaks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,13 +38,13 @@ SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("group", pa.int64()), pa.field("k
 
 @dataclass(frozen=True)
 class DecisionWords:
-    """Turns a deduplication of N rows into rows of the decisions table, a slice at a time.
+    """Writes the reasons of the decisions on N rows, a slice of rows at a time.
 
     Attributes:
-        duplicates: as decided.
-        request: what counts as the same.
+        duplicates: the decisions.
+        request: with the finders.
         group: of each row, shape (N,) int64, -1 for none.
-        kept_key: text or null, N.
+        kept_key: key of the kept row, text or null, N.
         other: name of the other table, or an empty text.
     """
 
@@ -55,7 +55,7 @@ class DecisionWords:
     other: str
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
-        """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
+        """Return the decisions of rows from ``start``; see ``curate.policies.decided.Words``."""
         part = slice(start, start + len(keys))
         outcome, finder = self.duplicates.outcome[part], self.duplicates.stars.finder[part]
         linked = finder >= 0
@@ -116,7 +116,7 @@ class DecisionWords:
 
 
 def rule_text(name: str, threshold: float) -> str:
-    """Return a finder with its threshold, as one would write it.
+    """Return a finder with its threshold as text.
 
     >>> rule_text("hash", 4), rule_text("signature", 0.95), rule_text("bytes", 1)
     ('hash <= 4', 'signature >= 0.95', 'bytes')
@@ -128,13 +128,13 @@ def rule_text(name: str, threshold: float) -> str:
 
 
 def how_matched(duplicates: Duplicates, stars: Stars, row: int, views: Sequence[str]) -> str:
-    """Return in words which finder linked a row to its owner, and how the image was changed.
+    """Return a text on the finder that linked a row to its owner, and how the image was changed.
 
     Args:
-        duplicates: as decided.
-        stars: owners: the rows that's are dropped, or another table's.
-        row: that has an owner.
-        views: names of the views that are compared.
+        duplicates: the decisions.
+        stars: groups within the table, or with another table.
+        row: a row with an owner.
+        views: names of the compared views.
     """
     name, code = stars.names[stars.finder[row]], int(stars.view[row])
     words = how_alike(name, float(stars.similarity[row]), code, views)
@@ -150,13 +150,13 @@ def how_matched(duplicates: Duplicates, stars: Stars, row: int, views: Sequence[
 
 
 def how_alike(name: str, similarity: float, view: int, views: Sequence[str]) -> str:
-    """Return which finder linked two rows, in words.
+    """Return a text on the finder that linked two rows.
 
     Args:
         name: of the finder.
         similarity: in its unit.
-        view: which view of the kept row matched, as ``Links.view`` shows it.
-        views: names of the views that are compared.
+        view: matching view of the kept row, as ``Links.view``.
+        views: names of the compared views.
     """
     unit, looks = FINDERS[name].unit, in_words(view, views)
     seen = f", {looks}" if looks else ""
@@ -168,14 +168,7 @@ def how_alike(name: str, similarity: float, view: int, views: Sequence[str]) -> 
 
 
 def leaks_csv(table: Table, against: Table, duplicates: Duplicates, request: DedupRequest) -> bytes:
-    """Return every leak as a line of CSV, in the order of the table; text that a spreadsheet would run is guarded.
-
-    Args:
-        table: that was deduplicated.
-        against: the other table.
-        duplicates: as decided.
-        request: what counts as the same.
-    """
+    """Return the leaks as CSV, in the order of the table; text that a spreadsheet would run is escaped."""
     foreign = duplicates.foreign
     rows = np.flatnonzero(duplicates.leaks)
     views = [view.name for view in request.views()]

@@ -1,1 +1,1 @@
-"""Rules that keep and drop rows by their scores."""
+"""Filters: rules that keep and drop rows by their scores."""

@@ -1,4 +1,4 @@
-"""Rules by example: keep or drop rows whose embedding is similar to an example's."""
+"""Rules by example: keep or drop rows with an embedding similar to an example's."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +31,8 @@ class Example:
 
     Attributes:
         name: key of a row, or path of an image.
-        cosine: from which a row is like it, in (0, 1].
-        vector: of an image, its embedding as base64 of float32; empty for a row, whose own is taken.
+        cosine: minimal cosine of similar rows, in (0, 1].
+        vector: embedding of an image as base64 of float32; empty for a row.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Example:
 
 @dataclass(frozen=True)
 class ExampleRule(Rule):
-    """Keep or drop rows that are like one of the examples, by the cosine of their embeddings."""
+    """Keep or drop rows that are similar to any example, by the cosine of their embeddings."""
 
     examples: tuple[Example, ...]
     column: str | None = field(default=None, init=False)
@@ -60,7 +60,7 @@ class ExampleRule(Rule):
         return cls(parse_examples(arguments.values, arguments.table, f"--{cls.name}", arguments.model))
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
+        """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         near, judged, at = np.zeros(len(inside)), np.zeros(len(inside), bool), np.flatnonzero(inside)
         near[at], _, judged[at] = nearest(self.examples, table_rows, rows.start + at)
         return Ruling(((near >= 0) == (self.sign > 0)) & judged, judged, None)
@@ -76,11 +76,11 @@ class ExampleRule(Rule):
         return f"--{self.name} {named}{more}"
 
     def missing(self) -> str:
-        """Return why a row that cannot be judged is undecided."""
+        """Return why rows are undecided."""
         return "there is no embedding to compare with the examples"
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
-        """Return the nearest example of each of M rows, and the cosine."""
+        """Return the nearest example of each of M rows, and the cosine, as reasons."""
         beyond, which, _ = nearest(self.examples, result.table_rows, rows)
         bounds = np.array([example.cosine for example in self.examples])[which]
         names = [self.examples[at].name for at in which.tolist()]
@@ -94,7 +94,7 @@ class ExampleRule(Rule):
 
 @dataclass(frozen=True)
 class Like(ExampleRule):
-    """Keep rows that are like one of the examples, by the cosine of their embeddings."""
+    """Keep rows that are similar to any example, by the cosine of their embeddings."""
 
     name: ClassVar[str] = "like"
     sign: ClassVar[int] = 1
@@ -102,7 +102,7 @@ class Like(ExampleRule):
 
 @dataclass(frozen=True)
 class Unlike(ExampleRule):
-    """Drop rows that are like one of the examples, by the cosine of their embeddings."""
+    """Drop rows that are similar to any example, by the cosine of their embeddings."""
 
     name: ClassVar[str] = "unlike"
     sign: ClassVar[int] = -1
@@ -111,7 +111,7 @@ class Unlike(ExampleRule):
 def nearest(
     examples: Sequence[Example], table_rows: Rows, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return how far each row is beyond the cosine of the example that it exceeds most, and which that is.
+    """Return by how much each row exceeds the minimal cosine of its best example, and the example.
 
     Args:
         examples: E of them.
@@ -119,10 +119,11 @@ def nearest(
         rows: M indices.
 
     Returns:
-        Cosine less the example's own, shape (M,); place of the example, shape (M,); whether a row has an embedding.
+        Cosine minus the example's minimum, shape (M,); index of the example, shape (M,); mask of rows with an
+        embedding.
 
     Raises:
-        InputError: for an example that has no embedding, or one of another length.
+        InputError: for an example without an embedding, or one of another length.
     """
     embeddings = table_rows.array(EMBEDDING)
     vectors = np.stack([_vector(example, table_rows) for example in examples])  # (E, D)
@@ -142,13 +143,13 @@ def parse_examples(
     """Return examples from keys, images and folders of images, with ``=COSINE`` or without, images embedded.
 
     Args:
-        texts: as typed; a text that is a key or a file as it stands has no cosine.
-        table: whose keys are meant, and whose model embeds images.
+        texts: as typed; a text that is exactly a key or file has no cosine.
+        table: with the keys, and the model for images.
         flag: of the option, for messages.
-        model: that scored the table, if it does not ship.
+        model: the model of the table, if it is not shipped.
 
     Raises:
-        InputError: for one that is neither a key nor a readable image, or both and not of one image, or a cosine out
+        InputError: for a text that is neither a key nor a readable image, or both but different images, or a cosine out
             of range.
     """
     table.require([EMBEDDING])

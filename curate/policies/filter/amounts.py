@@ -1,4 +1,4 @@
-"""Rules by amount: the most or the least certain rows, in whole rows or as a share."""
+"""Rules by amount: the most or least certain rows, as a number of rows or a share."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -28,13 +28,13 @@ CERTAIN = 0.9  # probability of junk; of junk planted in 15 sets --keep-top 80% 
 
 @dataclass(frozen=True)
 class Limited:
-    """A group of which a plain cut would have dropped more than twice the average share.
+    """A group that would lose more than twice the average share by a plain cut.
 
     Attributes:
         group: its name.
-        rows: that competed.
-        plain: of these, rows that the plain cut drops.
-        dropped: rows that are dropped.
+        rows: number of competing rows.
+        plain: number of rows that the plain cut drops.
+        dropped: number of rows that are dropped.
     """
 
     group: str
@@ -45,13 +45,13 @@ class Limited:
 
 @dataclass(frozen=True)
 class Evened:
-    """The outcome of a cut that takes the same share of every group.
+    """The outcome of a cut with equal shares of every group.
 
     Attributes:
         column: of the groups.
-        share: the average share that is dropped.
-        junk: dropped rows that are junk.
-        limited: groups that the plain cut would have emptied, the worst first.
+        share: the average dropped share.
+        junk: number of dropped junk rows.
+        limited: groups that a plain cut would cut too much, worst first.
     """
 
     column: str
@@ -60,7 +60,7 @@ class Evened:
     limited: list[Limited]
 
     def line(self) -> str:
-        """Return a note on the limits reached, as one sentence."""
+        """Return a note on the limited groups, as one sentence."""
         first, more = self.limited[0], len(self.limited) - 1
         what = SHOWN.get(self.column, self.column)
         return (
@@ -72,13 +72,13 @@ class Evened:
 
 @dataclass(frozen=True)
 class EvenCut:
-    """Which rows are kept, and why.
+    """The kept rows, and the thresholds of the groups.
 
     Attributes:
-        keep: shape (N,).
-        cuts: the worst value that is kept in each group, shape (G + 1,); NaN where nothing is.
-        group: of each row, shape (N,): a place in the G names; G where the group is small.
-        evened: what became of the groups.
+        keep: mask of kept rows, shape (N,).
+        cuts: worst kept value in each group, shape (G + 1,); NaN if nothing is kept.
+        group: of each row, shape (N,), an index into the G names; G for small groups.
+        evened: the outcome by group.
     """
 
     keep: Flags
@@ -89,15 +89,15 @@ class EvenCut:
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups of which the same share is dropped.
+    """The groups for equal shares.
 
     Attributes:
         column: of the groups.
-        codes: the group of each row, a place in ``names``, shape (N,).
+        codes: the group of each row, an index into ``names``, shape (N,).
         names: of the G groups.
-        junk: rows that are dropped first, shape (N,), whatever their value.
-        most: times the average share that a group may lose of what is not certain junk, 1 or more.
-        certain_junk: rows of the junk that no limit keeps, shape (N,).
+        junk: mask of rows to drop first, shape (N,).
+        most: largest share that a group may lose, without certain junk, as a multiple of the average share, >= 1.
+        certain_junk: mask of junk that is not limited, shape (N,).
     """
 
     column: str
@@ -117,17 +117,17 @@ def even_best(
     *,
     low_is_best: bool,
 ) -> EvenCut:
-    """Return which rows are kept: every group loses its junk, then the same share of the rest, the worst first.
+    """Return which rows are kept: every group loses its junk, then the same share of the rest, worst first.
 
-    Exactly as many rows are kept as by the plain cut: a share that is no whole number of rows is rounded down, and the
-    rows that are missing then are the worst of those that would be next in their groups, one of each. Of more junk than
-    has to be dropped the worst is. Groups of fewer than 10 rows count as one.
+    As many rows are kept as by a plain cut: shares are rounded down, and the remaining drops are the worst among the
+    next rows of the groups, at most one per group. If there is more junk than rows to drop, the worst junk is dropped.
+    Groups of fewer than 10 rows are merged.
 
     Args:
-        values: shape (N,), of which those that compete are no NaN.
-        competing: rows that compete, shape (N,).
-        n_kept: how many are kept, from how many compete.
-        ties: which rows are kept where values are equal, shape (N,): the highest.
+        values: shape (N,), without NaN in competing rows.
+        competing: mask of competing rows, shape (N,).
+        n_kept: number of competing rows -> number of kept rows.
+        ties: of equal values, rows with higher ties are kept, shape (N,).
         groups: of the rows.
         low_is_best: whether low values are the best.
     """
@@ -159,7 +159,7 @@ def even_best(
 
 
 def _in_parts(amounts: NDArray[np.int64], n_junk: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return amounts of each group, shape (G,), split between other rows and junk, which is first, (2 G,)."""
+    """Return numbers of rows per group, shape (G,), split into other rows, and junk, which is first, (2 G,)."""
     of_junk = np.minimum(amounts, n_junk)
     return np.stack([amounts - of_junk, of_junk], axis=1).ravel()
 
@@ -167,14 +167,14 @@ def _in_parts(amounts: NDArray[np.int64], n_junk: NDArray[np.int64]) -> NDArray[
 def quotas(
     size: NDArray[np.int64], junk: NDArray[np.int64], certain_junk: NDArray[np.int64], n_dropped: int, most: Fraction
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return how many rows each group loses at least, and how many more it may lose, shape (G,) each.
+    """Return the minimal number of rows that each group loses, and how many more it may lose, shape (G,) each.
 
     Args:
         size: rows of each group, shape (G,).
-        junk: of these, rows that are dropped first.
-        certain_junk: of these, rows that no limit keeps.
-        n_dropped: rows that are dropped of all groups.
-        most: times the average share that a group may lose of what is not certain junk, 1 or more.
+        junk: junk rows of each group, dropped first.
+        certain_junk: junk rows of each group that are not limited.
+        n_dropped: total number of dropped rows.
+        most: largest share that a group may lose, as a multiple of the average share, >= 1.
 
     >>> quotas(np.array([100, 100]), np.array([0, 10]), np.array([0, 0]), 29, Fraction(2))[0].tolist()
     [10, 19]
@@ -207,7 +207,7 @@ def _limited(
 
 
 def _pooled(codes: NDArray[np.integer], counted: Flags, n_groups: int) -> NDArray[np.unsignedinteger]:
-    """Return codes in which groups of fewer than 10 rows are one group, the last."""
+    """Return codes with groups of fewer than 10 rows merged into the last one."""
     size = counts_of(codes[counted], n_groups)
     kind = np.min_scalar_type(n_groups)
     return np.where(size < LEAST_ROWS, n_groups, np.arange(n_groups)).astype(kind)[codes]
@@ -238,19 +238,19 @@ class AmountRule(ScoreRule):
 
     @cached_property
     def parsed(self) -> Amount:
-        """The number of rows to keep or drop; InputError if invalid."""
+        """The number or share of rows; InputError if invalid."""
         return Amount.parse(self.amount, f"--{self.name}")
 
     @abstractmethod
     def n_kept(self, n: int) -> int:
-        """Return how many of n rows are kept."""
+        """Return the number of kept rows out of n."""
 
     @abstractmethod
     def taken(self, result: RuleResult) -> int:
         """Return the number of rows of the amount."""
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
+        """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         column, ties, low_is_best = table_rows.exact[self.column], table_rows.hashes[rows], not self.keeps_high
         values, valid = column.values[rows], column.valid[rows]
         competing = inside & valid
@@ -272,7 +272,7 @@ class AmountRule(ScoreRule):
         return Ruling(keep, valid, cuts)
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return notes on the column's meaning, on another reading of the amount, and on protected groups."""
+        """Return notes on the column's meaning, on another interpretation of the amount, and on limited groups."""
         notes = super().notes(result)
         amount, flag = self.parsed, f"--{self.name}"
         if amount.other_reading(flag, 0, result.left) is not None:
@@ -286,7 +286,7 @@ class AmountRule(ScoreRule):
         return notes
 
     def evened(self, result: RuleResult) -> dict[str, Any] | None:
-        """Return the outcomes of the groups that it cuts evenly, as plain JSON; None without any."""
+        """Return the outcomes of equal shares by group, as plain JSON; None without groups."""
         return None if result.details is None else asdict(result.details.evened)
 
     def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:
@@ -294,7 +294,7 @@ class AmountRule(ScoreRule):
         return super().codes(result, rows) if result.details is None else result.details.group[rows]
 
     def _endings(self, result: RuleResult, kept: str, dropped: str) -> list[list[str]]:
-        """Return the words after the score, by group: for kept, dropped, and lost a tie."""
+        """Return the texts after the score, by group: for kept, dropped, and dropped by a tie."""
         column = self.per or (self.even if result.details is not None else None)
         # a count is of all rows; each group has its share of it
         of = (
@@ -314,15 +314,15 @@ class AmountRule(ScoreRule):
 class KeepTop(AmountRule):
     """Keep the most certain rows: highest values, or lowest in a column whose name starts with ``unc_``.
 
-    Exactly ``amount`` rows are kept (a share is rounded up). Rows that tie at the cut are ranked by a hash of their
-    key, so the same ones are kept on any machine, in any order.
+    Exactly ``amount`` rows are kept (a share is rounded up). Ties at the threshold are ranked by a hash of the key,
+    independent of machine and row order.
     """
 
     name: ClassVar[str] = "keep-top"
     stage = 3
 
     def n_kept(self, n: int) -> int:
-        """Return how many of n rows are kept."""
+        """Return the number of kept rows out of n."""
         return self.parsed.of(n, up=True)
 
     def taken(self, result: RuleResult) -> int:
@@ -330,7 +330,7 @@ class KeepTop(AmountRule):
         return result.left - result.lost()[0]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return the words after the score in a reason, by group: for kept, dropped, lost a tie."""
+        """Return the texts after the score, by group: for kept, dropped, and dropped by a tie."""
         best, worst = ("top", "below") if self.keeps_high else ("lowest", "above")
         top = f"the {best} {self.parsed}"
         return self._endings(result, f" is in {top}", f" is {worst} {top}")
@@ -344,7 +344,7 @@ class DropBottom(AmountRule):
     stage = 2
 
     def n_kept(self, n: int) -> int:
-        """Return how many of n rows are kept."""
+        """Return the number of kept rows out of n."""
         return n - self.parsed.of(n, up=False)
 
     def taken(self, result: RuleResult) -> int:
@@ -352,6 +352,6 @@ class DropBottom(AmountRule):
         return result.lost()[1]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return the words after the score in a reason, by group: for kept, dropped, lost a tie."""
+        """Return the texts after the score, by group: for kept, dropped, and dropped by a tie."""
         bottom = f"the {'bottom' if self.keeps_high else 'highest'} {self.parsed}"
         return self._endings(result, f" is outside {bottom}", f" is in {bottom}")

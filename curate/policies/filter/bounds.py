@@ -1,4 +1,4 @@
-"""Rules on columns: values of at least or at most a number, and a condition."""
+"""Rules on columns: a minimum, a maximum, and a condition."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -56,7 +56,7 @@ class BoundRule(ScoreRule):
         return self.high
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
+        """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         column = table_rows.exact[self.column]
         values, valid = column.values[rows], column.valid[rows]
         cut = _in_type(self.parsed, values.dtype, column.places, up=self.high)
@@ -65,7 +65,7 @@ class BoundRule(ScoreRule):
         return Ruling((values >= cut if self.high else values <= cut) & valid, valid, np.array([shown]))
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return the words after the score in a reason: for kept, dropped and, as bounds know no tie, dropped again."""
+        """Return the texts after the score: for kept, dropped, and dropped again, as bounds have no ties."""
         stays, goes, name = self.words
         kept, dropped = [f" is {stays} the {name} {self.bound}"], [f" is {goes} the {name} {self.bound}"]
         return [kept, dropped, dropped]
@@ -90,7 +90,7 @@ class Maximum(BoundRule):
 
 
 def _in_type(bound: Fraction, kind: np.dtype, places: int | None, *, up: bool) -> Any:
-    """A bound in the precision of the column, of a decimal its places: ``--min 0.1`` keeps a float32 0.1."""
+    """Return a bound in the precision of the column, or a decimal's places: ``--min 0.1`` keeps a float32 0.1."""
     if np.issubdtype(kind, np.integer):
         return ceil(bound) if up else floor(bound)
     if places is not None:
@@ -122,7 +122,7 @@ class Where(Rule):
         return cls(value)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
+        """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         truth = table_rows.truths[self.condition][rows]
         return Ruling(truth == 1, truth >= 0, None)
 
@@ -131,7 +131,7 @@ class Where(Rule):
         return Needs(conditions=((f"--{self.name}", self.condition),))
 
     def missing(self) -> str:
-        """Return why a row that cannot be judged is undecided."""
+        """Return why rows are undecided."""
         return f"a column of the condition has no value (null or NaN): {self.condition}"
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:

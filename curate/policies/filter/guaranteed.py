@@ -1,4 +1,4 @@
-"""The rule with a guarantee: keep the most rows for which a judged random sample shows few bad ones."""
+"""The rule with a guarantee: keep as many rows as a judged random sample allows for a bound on the bad rate."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,7 +28,7 @@ CLOSE = 1e-6  # of scores that went through a spreadsheet
 
 @dataclass(frozen=True)
 class Sample:
-    """A judged row: its key, its score then, and how bad it is, in [0, 1]."""
+    """A judged row: its key, its score when drawn, and its badness, in [0, 1]."""
 
     key: str
     value: float
@@ -37,7 +37,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class MaxBadRate(ScoreRule):
-    """Keep the most rows with at most a share of bad ones, as verdicts on a random sample show."""
+    """Keep as many rows as possible with at most a given share of bad ones, from verdicts on a random sample."""
 
     rate: str | int | float
     column: str
@@ -57,7 +57,7 @@ class MaxBadRate(ScoreRule):
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
-        """Return the rule from what is typed; InputError for a value that cannot be used, or another column."""
+        """Return the rule from its typed value; InputError for an invalid value, or another column."""
         audits, column = list(arguments.settings.get(AUDIT, ())), arguments.column
         confidence, promise, judges = (
             arguments.settings.get(name, [default])[-1]
@@ -88,14 +88,14 @@ class MaxBadRate(ScoreRule):
     def counted(
         self, table_rows: Rows, inside: NDArray[np.bool_], dropped_by_name: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Return the rows inside, and those judged bad that were dropped by name: without them no sample is random."""
+        """Return the rows inside, with those judged bad and dropped by key: without them the sample is biased."""
         at = self._rows(table_rows)[[sample.badness > 0 for sample in self.sample]]
         inside = inside.copy()
         inside[at[dropped_by_name[at]]] = True
         return inside
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
+        """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         numbers = table_rows.exact[self.column]
         promise = self.promised(table_rows, inside)
         doubt = in_doubt(numbers.values[rows], self.column)
@@ -111,7 +111,7 @@ class MaxBadRate(ScoreRule):
         return [(f"--{AUDIT}", file) for file in self.files]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return the words after the score in a reason: for kept, dropped and, as no rows tie, dropped again."""
+        """Return the texts after the score: for kept, dropped, and dropped again, as there are no ties."""
         cut = f"the cut {result.details.cut:.6g} that verdicts allow"
         inside, outside = ("at least", "below") if self.keeps_high else ("at most", "above")
         kept, dropped = [f" is {inside} {cut}"], [f" is {outside} {cut}"]
@@ -128,11 +128,7 @@ class MaxBadRate(ScoreRule):
         return [promised.line(self.typed(), self.goal.confidence, self.promise), *more]
 
     def promised(self, table_rows: Rows, inside: NDArray[np.bool_]) -> Promise:
-        """Return the cut and its guarantee.
-
-        Raises:
-            InputError: if verdicts are of another table, or allow no cut at all.
-        """
+        """Return the cut and its guarantee; InputError if verdicts belong to another table, or allow no cut."""
         from curate.statistics.guarantee import Sampled  # loads torch
 
         everything = Population.of(table_rows, self.column)

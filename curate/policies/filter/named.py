@@ -1,4 +1,4 @@
-"""Rules by key: rows whose keys a file lists, for example ticked on a report, and verdicts of curate review."""
+"""Rules by key: rows whose keys are listed in a file, such as a selection from a report, and reviewers' verdicts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ MOST_KEYS = 100_000  # of a file; they are in the receipt
 
 @dataclass(frozen=True)
 class NameRule(Rule):
-    """Keep or drop the rows whose keys are named."""
+    """Keep or drop the rows whose keys are listed."""
 
     file: str  # where they were
     keys: tuple[str, ...]
@@ -37,15 +37,16 @@ class NameRule(Rule):
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
-        """Return the rule by the keys of a file.
+        """Return the rule with the keys of a file.
 
         Args:
-            value: path of a CSV, TSV, JSON lines or Parquet file with a column ``key``, or a text file with a key a
-                line; keys are taken in the spelling of the table.
+            value: path of a CSV, TSV, JSON lines or Parquet file with a column ``key``, or a text file with a key per
+                line; spellings are adapted to the table.
             arguments: with the table.
 
         Raises:
-            InputError: if it cannot be read, has no key, none that the table has, or more than a receipt should hold.
+            InputError: for an unreadable file, or one without keys, without any of the table's keys, or too long for a
+                receipt.
         """
         known = spelled_as(read_known(value, labels=False), arguments.table)
         if not known.keys:
@@ -60,11 +61,11 @@ class NameRule(Rule):
         return cls(str(value), tuple(key.decode("utf-8", "surrogateescape") for key in known.keys), known.note)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
+        """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         return Ruling(self.named(table_rows, rows) == self.keeps, np.ones(len(inside), bool), None)
 
     def named(self, table_rows: Rows, rows: slice = slice(None)) -> NDArray[np.bool_]:
-        """Return which of M rows in a row are named, shape (M,), by the hashes of their keys."""
+        """Return a mask of the listed rows among M rows, shape (M,), by the hashes of their keys."""
         keys = text_hashes(self.keys)
         return np.isin(table_rows.hashes[rows], keys)
 
@@ -73,12 +74,12 @@ class NameRule(Rule):
         return [(f"--{self.name}", self.file)]
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
-        """Return whether each of M rows is named."""
+        """Return whether each of M rows is listed, as reasons."""
         texts = pa.array([f"is not listed in {self.file}", f"is listed in {self.file}"])
         return Reasons(texts.take(pa.array((dropped != self.keeps).astype(np.int8))))
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return how many of the keys the table has, and how they are spelled."""
+        """Return notes on how many of the keys are in the table, and on their spelling."""
         n_matched = int(self.named(result.table_rows).sum())
         text = f"{self.typed()}: {n_matched:,} of {counted(len(self.keys), 'key')} are in the table"
         return [f"{text}; {self.note}" if self.note else text]
@@ -86,7 +87,7 @@ class NameRule(Rule):
 
 @dataclass(frozen=True)
 class Keys(NameRule):
-    """Keep the rows whose keys are named."""
+    """Keep the rows whose keys are listed."""
 
     name: ClassVar[str] = "keys"
     keeps: ClassVar[bool] = True
@@ -94,7 +95,7 @@ class Keys(NameRule):
 
 @dataclass(frozen=True)
 class WithoutKeys(NameRule):
-    """Drop the rows whose keys are named."""
+    """Drop the rows whose keys are listed."""
 
     name: ClassVar[str] = "without-keys"
     keeps: ClassVar[bool] = False
@@ -119,7 +120,7 @@ class ByVerdicts(Rule):
         return cls(VerdictLines.of(value, arguments.table))
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
+        """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         verdicts = self.lines.reviewed(table_rows)
         return Ruling(~verdicts.drop[rows], np.ones(len(inside), bool), None, verdicts)
 
@@ -128,7 +129,7 @@ class ByVerdicts(Rule):
         return with_images(Needs(), table)
 
     def typed(self) -> str:
-        """Return the rule as typed, wherever its file is when the receipt is checked."""
+        """Return the rule as typed, independent of the present path of its file."""
         return f"--{self.name} {Path(self.lines.file).name}"
 
     def named_files(self) -> list[tuple[str, str]]:
@@ -143,7 +144,7 @@ class ByVerdicts(Rule):
         )
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return notes on the verdicts used, one sentence a line."""
+        """Return notes on the verdicts, one sentence per line."""
         return self.lines.notes(result.details)
 
     def settle(self, result: RuleResult, table: Table) -> dict[str, Any]:
@@ -153,7 +154,7 @@ class ByVerdicts(Rule):
         return label_changes(result.details, table, outcome, result.table_rows.hashes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rule as plain JSON, for a receipt: the file by the digest of its lines that count."""
+        """Return the rule as plain JSON for a receipt, with the digest of the lines used."""
         return {"rule": self.name, **self.lines.to_json()}
 
     @classmethod

@@ -62,13 +62,9 @@ class FilterRequest(_Table):
 
 
 def with_rules(options: Options) -> type[FilterRequest]:
-    """Return ``FilterRequest`` with a keyword for each option of a rule.
+    """Return ``FilterRequest`` with a keyword for each option of a rule; InputError for a name that is taken.
 
-    Args:
-        options: name -> Annotated[type | None, Option], as in ``Line``.
-
-    Raises:
-        InputError: for a name that is an option of ``curate filter`` already.
+    ``options``: name -> Annotated[type | None, Option], as in ``Line``.
     """
     names = {name: name.replace("-", "_") for name in options}
     if taken := sorted({*names.values()} & {"help", *(each.name for each in declared(FilterRequest))}):

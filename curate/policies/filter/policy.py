@@ -1,4 +1,4 @@
-"""A filter applied to a table: rules keep and drop rows by their scores."""
+"""Filtering of a table: rules keep and drop rows by their scores."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,16 +30,16 @@ from scoring.relative.columns import CLUSTER
 def rules_of(options: FilterRequest, table: Table) -> list[Rule]:
     """Return the rules of a command line, or of Python keywords.
 
-    ``column`` and ``per`` count for the rules after them. The only one of its kind that stands
-    after every rule it could be for counts for all of them. All examples of ``like`` are one rule, at the place of the
-    first of them: a row that is like any is kept; so are examples of ``unlike``.
+    ``column`` and ``per`` apply to the rules after them; a single one after all rules that it could apply to applies to
+    all of them. All ``like`` examples form one rule at the position of the first, which keeps rows similar to any; the
+    same for ``unlike``.
 
     Args:
-        options: whose ``rules``, or else its keywords, are the rules.
-        table: where the default column and the keys of examples come from.
+        options: with ``rules``, or else keywords.
+        table: for the default column and the keys of examples.
 
     Raises:
-        InputError: for a value that cannot be read, or an option of a rule without a rule after it.
+        InputError: for an invalid value, or an option of a rule without a rule after it.
     """
     fields = declared(type(options))
     kinds = {each.name: each.kind for each in fields if isinstance(each.about, Option) and each.about.repeats}
@@ -59,13 +59,13 @@ def rules_of(options: FilterRequest, table: Table) -> list[Rule]:
 
 
 def _stage(pair: tuple[str, Any]) -> int:
-    """Return when a keyword applies."""
+    """Return the stage at which a keyword's rule applies."""
     name = pair[0].replace("_", "-")
     return -1 if name in (COLUMN, PER) else RULES[name].stage if name in RULES else 0
 
 
 def _pair(entry: object, kinds: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return an entry of ``rules`` that is not a Rule; TypeError unless it is a keyword with a value of its type."""
+    """Return an entry of ``rules`` as (keyword, value); TypeError unless it is a keyword with a value of its type."""
     if not isinstance(entry, tuple | list) or len(entry) != 2 or not isinstance(entry[0], str):
         raise TypeError(f"filter() expected a Rule or (keyword, value) for each of 'rules', got {entry!r}")
     name, value = entry
@@ -78,7 +78,7 @@ def _pair(entry: object, kinds: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterRequest, table: Table) -> list[Rule]:
-    """Return the rules of (keyword, value), ``_`` or ``-`` in the names; ``options`` apply to all of them."""
+    """Return the rules for (keyword, value), with ``_`` or ``-`` in the names; ``options`` apply to all of them."""
     even = _even_column(table, options.label, options.allow_uneven, typed)
     names = [name.replace("_", "-") for name, _ in typed]
     values = [value for _, value in typed]
@@ -104,7 +104,7 @@ def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterRequest, ta
 
 
 def _read(name: str, value: Any, arguments: RuleArguments) -> Rule:
-    """Return the rule of a typed value; InputError if a class of another package returns something else."""
+    """Return the rule of a typed value; InputError if a class of another package returns another type."""
     rule = RULES[name].read(value, arguments)
     if not isinstance(rule, Rule):
         raise InputError(f"--{name} has to read {value} as a Rule, got {type(rule).__name__}; repair its package")
@@ -112,7 +112,7 @@ def _read(name: str, value: Any, arguments: RuleArguments) -> Rule:
 
 
 def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Sequence[tuple[str, Any]]) -> str | None:
-    """Return the column of the groups that amounts cut evenly; None for a plain cut."""
+    """Return the column of the groups with equal shares of an amount; None for a plain cut."""
     names = {name.replace("_", "-") for name, _ in typed}
     if label is not None and not any(EVEN in RULES[name].takes for name in names if name in RULES):
         amounts = [name for name, rule in RULES.items() if EVEN in rule.takes]
@@ -131,13 +131,13 @@ def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Seq
 
 
 def _listed(values: Sequence[Any], names: Sequence[str], name: str) -> list[Any]:
-    """Return all values of an option, each single or a list."""
+    """Return all values of an option, each given as a single value or a list."""
     values_of = [value for value, of in zip(values, names, strict=True) if of == name]
     return [each for value in values_of for each in (value if isinstance(value, list | tuple) else [value])]
 
 
 def _refuse_lone(names: Sequence[str]) -> None:
-    """Refuse an option of a rule without the rule, and repeated single options."""
+    """Raise InputError for an option of a rule without the rule, and for repeated single options."""
     for option in (each for each in names if each not in (COLUMN, PER) and each not in RULES):
         if (rule := RULES.owner(option)) not in names:
             raise InputError(f"--{option} needs --{rule}; add it")
@@ -150,7 +150,7 @@ def _refuse_lone(names: Sequence[str]) -> None:
 
 
 def _trailing(names: Sequence[str], values: Sequence[Any], option: str) -> Any:
-    """The value of ``option`` if it comes once, after all of the rules that it could be for."""
+    """Return the value of ``option`` if it occurs once, after all rules that it could apply to; else None."""
     if option not in names:
         return None
     rules = [name for name in dict.fromkeys(names) if name in RULES and option in RULES[name].takes]
@@ -174,7 +174,7 @@ class FilterResult(Result):
     """The result of a filter.
 
     Attributes:
-        evened: by rule as typed, what became of the groups of which amounts take equal shares.
+        evened: by rule as typed, outcomes of the groups with equal shares.
     """
 
     evened: dict[str, Any] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class Filter:
 
     @property
     def files(self) -> Files:
-        """Files that name keys, and that say which rows are bad."""
+        """Files with keys, and files with verdicts."""
         return Files(quoted=tuple(file for rule in self.rules for file in rule.named_files()))
 
     def __post_init__(self) -> None:
@@ -209,11 +209,11 @@ class Filter:
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the rules that a receipt holds; InputError if it holds something else."""
+        """Return the rules in a receipt; InputError for another policy."""
         return cls(tuple(rule_from_json(rule) for rule in rules))
 
     def decide(self, table: Table) -> Decided[FilterResult]:
-        """Decide every row of a table; InputError for a column or key that cannot be used."""
+        """Decide every row of a table; InputError for an unusable column or key."""
         needs = needs_of(self.rules, table)
         needs.refuse_unread_embeddings(table, "--like and --unlike")
         table_rows = read_rows(table, needs)
@@ -245,7 +245,7 @@ class Filter:
         )
 
     def _by_rule(self, verdict: Verdict, outcome: int) -> dict[str, int]:
-        """Rows of an outcome by rule as typed; a rule typed twice is counted once."""
+        """Return the rows of an outcome by rule as typed; a repeated rule is counted once."""
         total: dict[str, int] = {}
         for number, rule in enumerate(self.rules):
             n = int(((verdict.rule == number) & (verdict.outcome == outcome)).sum())
@@ -256,14 +256,13 @@ class Filter:
 def run_filter(options: FilterRequest) -> FilterResult:
     """Keep the rows that satisfy every rule; write subset, decisions and receipt.
 
-    Memory stays bounded: some 25 bytes a row at the peak and 64 MB a batch, whatever the table holds; more where
-    rows are ranked within groups, which sorts them.
+    Memory: about 25 bytes per row and 64 MB per batch, more if rows are ranked within groups, which sorts them.
 
     Returns:
         Counts, notes and paths.
 
     Raises:
-        InputError: for a table, column, rule or output that cannot be used; nothing is written then.
+        InputError: for an unusable table, column, rule or output; nothing is written.
     """
     table = open_table(options.table, require=[KEY], embedding=options.embedding)
     rules = rules_of(options, table)
@@ -279,7 +278,7 @@ def _filter() -> Callable[..., FilterResult]:
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``filter`` once it is used: rules of other packages add keywords to it."""
+    """Return ``filter``, created on first use, since rules of other packages add keywords."""
     if name == "filter":
         return _filter()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,19 +20,16 @@ def best(
     *,
     low_is_best: bool,
 ) -> tuple[NDArray[np.bool_], float]:
-    """Return which rows are the best, and the value of the last of them.
+    """Return a mask of the best rows, shape (N,), and the worst value among them, NaN if there are none.
 
-    Memory: the values that compete once more, and three bytes a row; nothing is sorted.
+    Memory: a copy of the competing values, and three bytes per row; nothing is sorted.
 
     Args:
-        values: shape (N,), numbers, of which those inside are no NaN.
-        inside: shape (N,), the rows that compete.
-        n_kept: how many stay, from how many compete.
-        ties: shape (N,), who wins where values are equal: the highest.
+        values: shape (N,), without NaN in competing rows.
+        inside: mask of competing rows, shape (N,).
+        n_kept: number of competing rows -> number of kept rows.
+        ties: of equal values, rows with higher ties are better, shape (N,).
         low_is_best: whether low values are the best.
-
-    Returns:
-        shape (N,) bool, and the worst value that stays, NaN where none does.
     """
     n = int(inside.sum())
     k = n_kept(n)
@@ -59,14 +56,14 @@ def best_of_groups(
     *,
     low_is_best: bool,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return which rows are among the best of their group, shape (N,), and the worst value that stays in each, (G,).
+    """Return a mask of the best rows of each group, shape (N,), and the worst kept value in each group, (G,).
 
     Args:
         values: as in ``best``.
         inside: as in ``best``.
         codes: shape (N,), the group of each row.
         n_groups: G.
-        n_kept: how many of a group stay, from its size.
+        n_kept: size of a group -> number of kept rows.
         ties: as in ``best``.
         low_is_best: as in ``best``.
     """
@@ -87,15 +84,15 @@ def worst_of_parts(
     *,
     low_is_best: bool,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return the worst rows of each part, and those that follow them, shape (N,) each.
+    """Return masks of the worst rows of each part, and of the next worst rows, shape (N,) each.
 
-    Memory: three bytes a row; some 40 for each row near a cut, according to a sample of the rows, but at
-    most for an eighth of these or one part at once; some 90 where parts have fewer than 32 rows on average.
+    Memory: three bytes per row, and about 40 per row near a cut (by a sample of the rows), for an eighth of these or
+    one part at a time; about 90 if parts have fewer than 32 rows on average.
 
     Args:
         values: as in ``best``.
         part: of each row, shape (N,); P for rows that do not compete.
-        amounts: of each part, shape (P,) each: its rows, how many of them are the worst, and how many follow.
+        amounts: for each part, shape (P,) each: rows, number of worst rows, number of next worst rows.
         ties: as in ``best``.
         low_is_best: as in ``best``.
     """
@@ -116,10 +113,10 @@ def _near_cuts(
     *,
     low_is_best: bool,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return rows that are among the worst of their part for certain, and those near its cuts, shape (N,) each.
+    """Return masks of the rows certainly among the worst of their part, and of rows near its cuts, shape (N,) each.
 
-    Quantiles of a sample bound the cuts; where the counts show that a cut is beyond them, all of the part is near.
-    Arguments as in ``worst_of_parts``.
+    Quantiles of a sample bound the cuts; if the counts show that a cut is beyond the bounds, the whole part is near.
+    Arguments are as in ``worst_of_parts``.
     """
     sizes, n_worst, n_following = amounts
     low, high = _bounds(values, part, amounts, low_is_best=low_is_best)
@@ -145,7 +142,7 @@ def _bounds(
     *,
     low_is_best: bool,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the values between which the cuts of each part are very likely, shape (P + 1,) each; all for the last."""
+    """Return the bounds of the cuts of each part by a sample, shape (P + 1,) each; all values for the last."""
     sizes, n_worst, n_following = amounts
     sample = np.arange(0, len(values), len(values) // SAMPLE)
     sample = sample[part[sample] < len(sizes)]
@@ -170,7 +167,7 @@ def _ranked_parts(
     *,
     low_is_best: bool,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return what ``worst_of_parts`` does, by ranking all rows of each part."""
+    """Return the result of ``worst_of_parts`` by ranking all rows of each part."""
     sizes, n_worst, n_following = amounts
     worst, either = np.zeros(len(values), bool), np.zeros(len(values), bool)
     ends, first = np.cumsum([0, *sizes]), 0
@@ -188,7 +185,7 @@ def _ranked_parts(
 
 
 def counts_of(codes: NDArray[np.integer], n: int) -> NDArray[np.int64]:
-    """Return how many rows have each of the codes below n, shape (n,), in bounded memory."""
+    """Return the number of rows with each code below n, shape (n,), in bounded memory."""
     counts = np.zeros(n, np.int64)
     for start in range(0, len(codes), ROWS_AT_ONCE):
         counts += np.bincount(codes[start : start + ROWS_AT_ONCE], minlength=n)[:n]
@@ -203,7 +200,7 @@ def places(
     *,
     low_is_best: bool,
 ) -> NDArray[np.int64]:
-    """Return the place of each row in its group, shape (M,): 0 for the best; arguments as in ``best_of_groups``."""
+    """Return the rank of each row in its group, 0 for the best, shape (M,); arguments are as in ``best_of_groups``."""
     if len(codes) < LEAST_SIZE * len(sizes):
         order = np.lexsort((~ties if low_is_best else ties, values, codes))  # ascending in each group
     else:
@@ -218,7 +215,7 @@ def places(
 
 
 def _ascending(values: NDArray[Any], ties: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the order of M rows by values, and of equal ones by ties: a sort by one key is several times as fast."""
+    """Return the order of M rows by values, then ties; sorting by one key is several times faster."""
     order = np.argsort(values)
     ordered = values[order]
     changes = np.ones(len(order) + 1, bool)
@@ -232,7 +229,7 @@ def _ascending(values: NDArray[Any], ties: NDArray[np.uint64]) -> NDArray[np.int
 def worst_of(
     values: NDArray[Any], codes: NDArray[np.integer], stays: NDArray[np.bool_], n_groups: int, *, low_is_best: bool
 ) -> NDArray[np.float64]:
-    """Return the worst value that stays in each group, shape (G,); NaN where none does."""
+    """Return the worst kept value of each group, shape (G,); NaN if nothing is kept."""
     cuts, worse = np.full(n_groups, np.nan), np.fmax if low_is_best else np.fmin
     for start in range(0, len(codes), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
@@ -241,7 +238,7 @@ def worst_of(
 
 
 def _highest(ties: NDArray[np.uint64], k: int) -> NDArray[np.int64]:
-    """Return the places of the k highest of at least as many numbers."""
+    """Return the indices of the k highest numbers."""
     if k == len(ties):
         return np.arange(k)
     return np.argpartition(ties, len(ties) - k)[len(ties) - k :]

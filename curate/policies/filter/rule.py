@@ -1,4 +1,4 @@
-"""The interface of a filter rule. A new one is a class in a module and a line in ``LINES``, or an entry point."""
+"""The interface of filter rules. To add a rule, add a class and a line in ``LINES``, or an entry point."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +26,14 @@ _is_less_certain = cache(is_less_certain)  # looked up for every block of rows
 
 @dataclass(frozen=True)
 class Ruling:
-    """The ruling of one rule on M consecutive rows; it counts for rows that no rule dropped before.
+    """The decisions of one rule on M consecutive rows, used for rows that no earlier rule dropped.
 
     Attributes:
-        keep: shape (M,) bool.
-        judged: shape (M,) bool, all of ``keep`` among them; a row that was not is undecided.
-        cuts: shape (G,) float64, the lowest value that stays (by group, else G = 1; NaN where nothing stays);
-            None for a rule without a threshold.
-        outcome: what else the rule found out, for its note; None where there is nothing.
+        keep: mask of kept rows, shape (M,).
+        judged: mask of decided rows, including all of ``keep``, shape (M,); others are undecided.
+        cuts: lowest kept value by group (else G = 1), shape (G,) float64, NaN if nothing is kept; None without a
+            threshold.
+        outcome: facts for the rule's notes; None for none.
     """
 
     keep: np.ndarray
@@ -48,11 +48,11 @@ class Verdict:
 
     Attributes:
         outcome: shape (N,) uint8, an index into ``OUTCOMES``.
-        rule: shape (N,), int8, or int16 for more than 127 rules: the rule that dropped the row or left it undecided;
-            -1 for kept and failed.
+        rule: shape (N,), int8, or int16 for more than 127 rules: index of the rule that dropped the row or left it
+            undecided; -1 for kept and failed rows.
         cuts: by rule, as in ``Ruling``.
-        outcomes: of the rules, too.
-        left: rows that were still in before each rule.
+        outcomes: by rule, as in ``Ruling``.
+        left: number of rows before each rule.
     """
 
     outcome: np.ndarray
@@ -78,7 +78,7 @@ class RuleResult:
     _computed: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
-        """Return a value that all batches of rows share, computed for the first of them."""
+        """Return a value computed once and cached for all batches."""
         if name not in self._computed:
             self._computed[name] = compute()
         value: T = self._computed[name]
@@ -86,7 +86,7 @@ class RuleResult:
 
     @property
     def cuts(self) -> NDArray[np.float64] | None:
-        """The lowest value that stays, by group, as in ``Ruling``."""
+        """The lowest kept value by group, as in ``Ruling``."""
         return self.verdict.cuts[self.index]
 
     @property
@@ -96,28 +96,28 @@ class RuleResult:
 
     @property
     def left(self) -> int:
-        """Rows that earlier rules kept."""
+        """Number of rows that earlier rules kept."""
         return self.verdict.left[self.index]
 
     def lost(self) -> tuple[int, int]:
-        """Return how many rows it dropped or left undecided, and how many it dropped."""
+        """Return the number of rows it dropped or left undecided, and the number it dropped."""
         outcome = self.verdict.outcome[self.verdict.rule == self.index]
         return len(outcome), int((outcome == DROP).sum())
 
 
 @dataclass(frozen=True)
 class RuleArguments:
-    """The options typed next to the value of a rule.
+    """The options of a rule other than its value.
 
     Attributes:
-        table: that the rules are for.
-        values: of all options of the rule's name, in the order typed.
-        column: score column; None for the default of the table.
-        per: column whose values are judged apart.
-        even: column of the groups of which an amount takes equal shares; None for a plain cut.
-        settings: the options that it alone takes -> their values, in the order typed.
-        model: that scored the table, if it does not ship.
-        allow_unmatched: take files of keys of which the table has none.
+        table: to filter.
+        values: all values of the rule's option, in the order typed.
+        column: score column; None for the table's default.
+        per: column whose groups are ranked separately.
+        even: column of groups with equal shares of an amount; None for a plain cut.
+        settings: options of this rule only -> their values, in the order typed.
+        model: the model of the table, if it is not shipped.
+        allow_unmatched: accept files of keys without any key of the table.
     """
 
     table: Table
@@ -136,7 +136,7 @@ class Reasons:
 
     Attributes:
         texts: of the rows.
-        numbers: score, threshold and margin of each row, three arrays of shape (M,); None where there are none.
+        numbers: score, threshold and margin of each row, three arrays of shape (M,); None without a score.
     """
 
     texts: pa.Array | Sequence[str]
@@ -144,21 +144,21 @@ class Reasons:
 
 
 class Rule(ABC):
-    """One rule: its option, what it needs, how it judges rows, and how it explains them.
+    """One rule: its option, needs, decisions and reasons.
 
-    A frozen dataclass, whose first field is the value that is typed, and which has ``column`` and ``per``.
+    A frozen dataclass whose first field is the typed value, with fields ``column`` and ``per``.
 
     Attributes:
         name: as in receipts; the option is ``--name``, the keyword of Python has ``_`` for ``-``.
-        ranks: whether its score of a row depends on the others, so that it must see all at once.
-        takes: which of column, per and even count for it.
-        option: of its value, as in ``Line``; None for a rule of this project, whose line has it.
-        settings: options that it alone takes; the same.
-        stage: when a keyword of Python applies: stage 0 first, bounds 1, --drop-bottom 2, --keep-top 3.
-        gathers: whether all values of its option are one rule, at the place of the first.
-        once: whether its option may be typed once only.
-        last: why no rule may come after it; empty where one may.
-        by_name: whether it drops listed rows, perhaps for what they show.
+        ranks: whether its decision on a row depends on other rows, so that it needs all rows at once.
+        takes: which of column, per and even apply to it.
+        option: of its value, as in ``Line``; None for built-in rules, whose ``Line`` has it.
+        settings: options of this rule only; None as for ``option``.
+        stage: order of rules from Python keywords: 0 by default, bounds 1, --drop-bottom 2, --keep-top 3.
+        gathers: whether all values of its option form one rule, at the position of the first.
+        once: whether its option may be typed only once.
+        last: why no rule may follow it; empty if one may.
+        by_name: whether it drops listed rows, possibly for their content.
     """
 
     name: ClassVar[str]
@@ -182,12 +182,12 @@ class Rule(ABC):
 
     @abstractmethod
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M consecutive rows; ``inside``, shape (M,), marks those that no rule dropped before."""
+        """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
 
     def counted(
         self, table_rows: Rows, inside: NDArray[np.bool_], dropped_by_name: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Return the rows to judge, shape (M,): those inside; an estimate from a sample needs the others of it too."""
+        """Return a mask of the rows to decide, shape (M,): those inside; estimates from a sample need all its rows."""
         return inside
 
     @abstractmethod
@@ -195,7 +195,7 @@ class Rule(ABC):
         """Return why M rows are kept or dropped; ``dropped`` has shape (M,)."""
 
     def missing(self) -> str:
-        """Return why a row that cannot be judged is undecided."""
+        """Return why rows are undecided."""
         return f"{self.column} has no value (null or NaN)"
 
     def needs(self, table: Table) -> Needs:
@@ -213,19 +213,19 @@ class Rule(ABC):
         return []
 
     def notes(self, result: RuleResult) -> list[str]:
-        """Return notes for the reader, one sentence a line."""
+        """Return notes for the reader, one sentence per line."""
         return []
 
     def evened(self, result: RuleResult) -> dict[str, Any] | None:
-        """Return the outcomes of the groups that it cuts evenly, as plain JSON; None without any."""
+        """Return the outcomes of equal shares by group, as plain JSON; None without groups."""
         return None
 
     def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the distance of M rows from the threshold, shape (M,): negative if dropped; NaN without a score."""
+        """Return the signed distance of M rows from the threshold, (M,): negative if dropped; NaN without a score."""
         return np.full(len(rows), np.nan)
 
     def settle(self, result: RuleResult, table: Table) -> dict[str, Any]:
-        """Apply final changes that no later rule undoes; return the fields of ``Decided`` that it sets."""
+        """Apply final changes that no later rule undoes; return fields of ``Decided`` to set."""
         return {}
 
     def to_json(self) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class Rule(ABC):
 
 
 class ScoreRule(Rule):
-    """A rule that compares a score with a cut."""
+    """A rule that compares a score with a threshold."""
 
     column: str
     takes: ClassVar[tuple[str, ...]] = (COLUMN,)
@@ -254,7 +254,7 @@ class ScoreRule(Rule):
 
     @abstractmethod
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return the words after the score in a reason, by group: for kept, dropped, lost a tie."""
+        """Return the texts after the score, by group: for kept, dropped, and dropped by a tie."""
 
     def notes(self, result: RuleResult) -> list[str]:
         """Return notes on the column's meaning."""
@@ -263,7 +263,7 @@ class ScoreRule(Rule):
         return [f"{self.typed()} works on {self.column} ({column.meaning}; higher: {higher})"]
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
-        """Return each row's score and its side of the threshold, shape (M,) each."""
+        """Return the reasons with each row's score and side of the threshold."""
         codes, score, threshold, margin = self._numbers(result, rows)
         kinds = dropped.astype(np.int64) + (dropped & (margin == 0))  # 2 for a tie
         endings = result.once("endings", lambda: pa.array([text for kind in self.endings(result) for text in kind]))
@@ -271,7 +271,7 @@ class ScoreRule(Rule):
         return Reasons(six_digits(score, f"{self.column} ", after), (score, threshold, margin))
 
     def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the distance of M rows from the threshold, shape (M,): negative if dropped."""
+        """Return the signed distance of M rows from the threshold, shape (M,): negative if dropped."""
         return self._numbers(result, rows)[-1]
 
     def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:

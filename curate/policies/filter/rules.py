@@ -1,7 +1,7 @@
 """Filter policies: rules that keep and drop rows by their scores, from columns alone.
 
-Rules apply in the order given, each to the rows that the earlier ones left. A row without a value (null or
-NaN) in a rule's column cannot be judged: it becomes undecided and leaves the subset.
+Rules apply in order, each to the rows kept by the earlier ones. A row without a value (null or NaN) in a rule's column
+becomes undecided and is not in the subset.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,7 @@ BLOCK = 1 << 22  # rows that a rule which looks at one row at a time judges at o
 
 
 def rule_from_json(value: Mapping[str, Any]) -> Rule:
-    """Return the rule that a receipt holds.
-
-    Raises:
-        InputError: if it is none.
-    """
+    """Return the rule in a receipt; InputError if invalid."""
     if not isinstance(value, Mapping):
         raise InputError(
             f"expected a rule of a filter as a JSON object, got {str(value)[:40]}; restore it from a backup"
@@ -39,7 +35,7 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
 
 
 def needs_of(rules: Sequence[Rule], table: Table) -> Needs:
-    """Return the columns and facts of a table that these rules need."""
+    """Return the columns and facts of a table that the rules need."""
     needs = [_checked_needs(rule, rule.needs(table)) for rule in rules]
     return Needs(
         exact=tuple(name for each in needs for name in each.exact),
@@ -52,17 +48,14 @@ def needs_of(rules: Sequence[Rule], table: Table) -> Needs:
 
 
 def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
-    """Apply rules in order to N rows; each sees what the earlier ones left.
+    """Apply rules in order to N rows, each to the rows kept by the earlier ones.
 
     Args:
         rules: at least one.
-        table_rows: with what the rules need; rows that are not ok are failed, whatever the rules say.
-
-    Returns:
-        one outcome a row.
+        table_rows: with the columns that the rules need; rows that are not ok are failed.
 
     Raises:
-        InputError: for a rule of another package that does not judge each row.
+        InputError: for malformed results of a rule of another package.
     """
     n = len(table_rows)
     outcome = np.where(table_rows.ok, np.uint8(KEEP), np.uint8(FAILED))
@@ -94,7 +87,7 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
 
 
 def _check_ruling(rule: Rule, ruling: Any, n: int) -> None:
-    """Refuse a ruling that is not two arrays of N bools, since other types and shapes would drop other rows."""
+    """Raise InputError for a ruling that is not two bool arrays, since other types or shapes would drop other rows."""
     if not isinstance(ruling, Ruling):
         raise InputError(f"--{rule.name} has to return a Ruling for {n} rows, got {ruling!r}; repair its package")
     for name in ("keep", "judged"):
@@ -107,7 +100,7 @@ def _check_ruling(rule: Rule, ruling: Any, n: int) -> None:
 
 
 def _checked_needs(rule: Rule, needs: object) -> Needs:
-    """Return the needs of a rule; InputError for another type, as a rule of another package may return."""
+    """Return the needs of a rule; InputError for another type, possible with rules of other packages."""
     if not isinstance(needs, Needs):
         raise InputError(f"--{rule.name} has to return Needs, got {type(needs).__name__}; repair its package")
     return needs

@@ -1,4 +1,4 @@
-"""Every rule by name with its options, then the rules that other packages add; a class is imported on use."""
+"""The table of rules by name with their options, including those of other packages; classes are imported on use."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,18 +22,18 @@ Options = dict[str, Any]  # name on the command line, without -- -> Annotated[ty
 
 
 def rule_option(text: str, metavar: str, python: str = "") -> Option:
-    """Return the option of a rule or of its setting: a phrase, the type of the value, and the phrase for Python."""
+    """Return the option of a rule or setting, from its text, metavar, and text for Python."""
     return Option(text, metavar=metavar, python=python, repeats=True)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A rule of this project.
+    """The registration of a built-in rule.
 
     Attributes:
         where: its class, ``package.module:Class``.
         option: of its value, Annotated[type | None, rule_option(...)]; here, so that help imports no rule.
-        settings: that it alone takes.
+        settings: options of this rule only.
     """
 
     where: str
@@ -128,7 +128,7 @@ OF_FILTER = ("column", "per")  # options next to rules, in the order typed
 
 
 class RuleTable(Lazy["type[Rule]"]):
-    """The rules above, then those that other packages add by an entry point of the group ``curate.rules``."""
+    """The built-in rules, then rules of other packages by the entry point group ``curate.rules``."""
 
     def __getitem__(self, name: str) -> "type[Rule]":
         if name in LINES:
@@ -161,7 +161,7 @@ class RuleTable(Lazy["type[Rule]"]):
         return name in LINES if known else name in plugins.plugins(plugins.RULES)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names of the rules that can be used."""
+        """Yield the names of the usable rules."""
         broken = self.broken()
         return (name for name in dict.fromkeys([*LINES, *plugins.plugins(plugins.RULES)]) if name not in broken)
 
@@ -177,7 +177,7 @@ class RuleTable(Lazy["type[Rule]"]):
         return next(name for name in self if option in self.settings(name))
 
     def broken(self) -> dict[str, InputError]:
-        """Return what is wrong with the rules of other packages that cannot be imported, or are not rules, by name."""
+        """Return the errors of rules of other packages that cannot be imported, or are not rules, by name."""
         problems = {}
         for name in plugins.plugins(plugins.RULES):
             try:
@@ -187,11 +187,7 @@ class RuleTable(Lazy["type[Rule]"]):
         return problems
 
     def added(self) -> Options:
-        """Return the options of rules added by other packages, imported, without those in ``broken``.
-
-        Raises:
-            InputError: for one that has an option whose name is taken.
-        """
+        """Return the options of usable rules of other packages, imported; InputError for a name that is taken."""
         options: Options = {}
         broken = self.broken()
         for name, point in plugins.plugins(plugins.RULES).items():
@@ -218,15 +214,15 @@ RULES = RuleTable({name: line.where for name, line in LINES.items()})
 
 
 def _is_name(name: object) -> bool:
-    """Return whether an option can have this name, on a command line and as a keyword of Python."""
+    """Return whether a name is valid for an option, on a command line and as a Python keyword."""
     return isinstance(name, str) and bool(re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name)) and not iskeyword(name)
 
 
 def _is_option(annotated: Any) -> bool:
-    """Return whether an option of a rule is declared completely."""
+    """Return whether the declaration of a rule's option is complete."""
     return isinstance(next(iter(getattr(annotated, "__metadata__", ())), None), Option)
 
 
 def may_repeat(annotated: Any) -> bool:
-    """Return whether an option of a rule may have several values: in Python it may be a sequence."""
+    """Return whether an option of a rule may have several values: its type is a sequence."""
     return any(get_origin(each) is Sequence for each in get_args(get_args(annotated)[0]))

@@ -1,4 +1,4 @@
-"""The decisions of a policy: one row for every input row, and why, in words."""
+"""The decisions of a filter with reasons, one row for every input row."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ ENCODED_SCHEMA = pa.schema([each.with_type(FEW.get(each.name, each.type)) for ea
 
 
 class DecisionWords:
-    """Turns verdicts into rows of the decisions table, a slice at a time.
+    """Writes the reasons of the decisions, a slice of rows at a time.
 
     Args:
         rules: in the order applied.
@@ -46,7 +46,7 @@ class DecisionWords:
         self.last = with_score[-1] if with_score else len(rules) - 1
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
-        """Return the decisions of the rows from ``start`` on.
+        """Return the decisions of rows from ``start``.
 
         Args:
             start: index of the first row among all N.
@@ -87,9 +87,9 @@ class DecisionWords:
         return pa.RecordBatch.from_arrays(columns, schema=ENCODED_SCHEMA)
 
     def examples(self) -> dict[str, np.ndarray]:
-        """Return rows to show: the worst, and those nearest to the cut on either side, by the last rule with a score.
+        """Return rows as examples: the worst, and those nearest to the threshold of the last rule with a score.
 
-        Empty where that rule drops nothing; ties go to the earlier row.
+        Empty if that rule drops nothing; ties go to the earlier row.
         """
         rule, result = self.rules[self.last], self.results[self.last]
         if rule.column is None:
@@ -113,7 +113,7 @@ class DecisionWords:
 
 
 def _check_reasons(rule: Rule, why: object, n: int) -> None:
-    """Refuse reasons of another package's rule unless there is one for each of N rows."""
+    """Raise InputError for reasons of another package's rule unless there is one for each of N rows."""
     if not isinstance(why, Reasons):
         raise InputError(f"--{rule.name} has to return Reasons, got {type(why).__name__}; repair its package")
     texts = why.texts if isinstance(why.texts, pa.Array) else list(why.texts)
@@ -132,14 +132,14 @@ def _ends(
     more_margins: NDArray[np.float64],
     inside: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the rows at both ends by their margins, the lowest first; the earlier of equal ones counts as lower.
+    """Return the rows at both ends by margin, lowest first; ties go to the earlier row.
 
     Args:
-        rows: at the ends of earlier ones, in this order.
-        margins: of these.
+        rows: ends of the earlier rows, in this order.
+        margins: of these rows.
         more: later rows, M ascending indices.
-        more_margins: of these, shape (M,).
-        inside: which of them count, shape (M,).
+        more_margins: of the later rows, shape (M,).
+        inside: mask of the later rows to use, shape (M,).
     """
     n = N_EXAMPLES + N_NEAREST
     if len(rows) == 2 * n:  # NaN counts as highest, and is never between
@@ -155,7 +155,7 @@ def _ends(
 
 
 class _Reasons:
-    """Texts of N rows, set in pieces; empty where not set."""
+    """Texts of N rows, set in parts; empty if not set."""
 
     def __init__(self, n: int) -> None:
         self._places = np.zeros(n, np.int64)
@@ -163,7 +163,7 @@ class _Reasons:
         self._n = 1
 
     def put(self, rows: np.ndarray, texts: str | Sequence[str] | pa.Array) -> None:
-        """Give some rows (M indices, ascending) one text, or M texts."""
+        """Set the texts of M ascending rows to one text, or M texts."""
         if not len(rows):
             return
         piece = pa.array([texts] if isinstance(texts, str) else texts, pa.string())

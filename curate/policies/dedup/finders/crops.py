@@ -1,4 +1,4 @@
-"""Pairs in which one image is a part of the other, as opposed to many images that fit equally well."""
+"""Finder of images that are a part of another one and fit it much better than other images do."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ ALIKE = 0.95  # cosine of whole images, of which the colours are compared: parts
 
 
 class PartOf:
-    """Measures how well rows show a part of what other rows show, in any of the views requested.
+    """Measures how well rows are parts of other rows, in any of the requested views.
 
-    Two images that agree as they are count as well: by the 12 lowest frequencies of each axis, and with that cosine.
-    Otherwise the similarity is the larger one of the best part of either image with the other.
+    Whole images that agree count too, with the cosine of the 12 lowest frequencies per axis. Otherwise the similarity
+    is the larger one of either image's best part with the other image.
     """
 
     def __init__(self, signatures: Signatures, threshold: float, views: tuple[SignatureView, ...]) -> None:
@@ -41,9 +41,9 @@ class PartOf:
         self.there = np.asarray(signatures.any(axis=1))
 
     def measured(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
-        """Return the similarity of pairs of a row of other signatures, shape (Q, 255), and one of this table.
+        """Return the similarity of pairs of another table's signature (Q, 255) and a row of this table.
 
-        With it come the view and the part that gave it; a pair with an image of nothing has 0.
+        With its view and part; 0 for pairs with a flat image.
         """
         best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         has = np.flatnonzero(signatures[query].any(1) & self.there[row])
@@ -58,7 +58,7 @@ class PartOf:
         return Links(query, row, best, seen)
 
     def likely(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
-        """Return ``measured`` of pairs with a close frame, and 0 for the others, at a much lower cost."""
+        """Return ``measured`` for pairs with a close frame, and 0 for the others, at a much lower cost."""
         best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         for number, view in enumerate(self.views):
             turned, undone = view.apply(signatures), view.undo(self.signatures)
@@ -92,7 +92,7 @@ class PartOf:
     def _measured(
         self, queried: Signatures, mine: Signatures, number: int, view: SignatureView
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
-        """Yield the cosine and the look of pairs: as whole images, or as part of each other."""
+        """Yield the cosine and code of pairs: as whole images, or as part of each other."""
         turned = view.apply(queried)
         plain = as_they_are(turned, mine).astype(np.float32)
         alike = plain >= self._least
@@ -111,7 +111,7 @@ class PartOf:
 
 
 def _large(edges: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which parts, (P, 4) in 256ths, are large enough: smaller ones fit by chance."""
+    """Return a mask of the parts, (P, 4) in 256ths, that are large enough; smaller ones fit by chance."""
     return np.asarray((edges[:, 1::2] - edges[:, 0::2] >= SMALLEST * STEPS).all(axis=1))
 
 
@@ -122,7 +122,7 @@ def _raise(
     cosine: NDArray[np.float32],
     look: NDArray[np.int32],
 ) -> None:
-    """Store the cosines and looks of pairs that are better than those stored."""
+    """Store the cosines and codes of pairs that are better than the stored ones, in place."""
     better = cosine > best[at]
     best[at[better]], seen[at[better]] = cosine[better], look[better]
 
@@ -133,7 +133,7 @@ class Crowd:
 
     Attributes:
         signatures: shape (N, 255) int8.
-        near: rows of the dataset that lie nearest to each by embedding, the nearest first, -1 for none, shape (N, k).
+        near: nearest rows of the dataset by embedding, nearest first, -1 for none, shape (N, k).
     """
 
     signatures: NDArray[np.int8]
@@ -143,8 +143,8 @@ class Crowd:
 class NearParts(NearPairs[Crowd]):
     """Pairs in which one image is a part of the other and fits far better than neighbouring images.
 
-    Two products on white fit each other well, and all others as well: a part must lack no more than 10 % of what the
-    crowd of either image lacks. One that does not stand out so has the similarity 0.
+    Two products on white fit each other well, like all others: the misfit of a part must be at most 10 % of the misfit
+    of either image's neighbours. Otherwise the similarity is 0.
     """
 
     n_nearest = CROWD
@@ -152,7 +152,7 @@ class NearParts(NearPairs[Crowd]):
 
     @cached_property
     def parts(self) -> PartOf:
-        """The fit of parts of images."""
+        """The measure of fit between parts of images."""
         return PartOf(self.signatures, self.threshold, self.views)
 
     @cached_property
@@ -170,9 +170,9 @@ class NearParts(NearPairs[Crowd]):
     def judge(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Crowd
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the cosines and transformations of pairs of a row of a side and a row of this table.
+        """Return the cosines and codes of pairs of a row of a side and a row of this table.
 
-        A pair that reaches the threshold and does not stand out has 0.
+        0 for a pair that reaches the threshold but does not stand out.
         """
         links = self.parts.likely(query, side.signatures, row)
         similarity, some = links.similarity.copy(), np.flatnonzero(links.similarity >= np.float32(self.threshold))
@@ -183,7 +183,8 @@ class NearParts(NearPairs[Crowd]):
     def _fits(self, side: Crowd, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the fit of images near rows of a side, shape (P,).
 
-        The median, over the 16 nearest rows by embedding, of the coarse cosine of the row's best frame with the other.
+        The median over the 16 nearest rows by embedding of the coarse cosine of the row's best frame with the
+        neighbour.
         """
         some, place = np.unique(rows, return_inverse=True)
         near = side.near[some, :CROWD]
@@ -194,10 +195,10 @@ class NearParts(NearPairs[Crowd]):
 
 
 class PartOfColour(OfColour):
-    """A search for parts that links no whole images of different colours, even if their shapes fit."""
+    """A finder of parts that does not link whole images of different colours."""
 
     def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
-        """Return which pairs agree in colour, or are not whole images of one shape, shape (P,)."""
+        """Return a mask of the pairs (P,) that agree in colour, or are not whole images of one shape."""
         mine = self.rows.array(SIGNATURE)
         cosine, _ = signature_cosine(side.array(SIGNATURE), links.query, mine, links.row, (view,))
         return (cosine < ALIKE) | super().agree(links, side, view)

@@ -11,14 +11,14 @@ FIRST = 64  # rows in the first chunk
 
 @dataclass(frozen=True)
 class Links:
-    """P pairs of rows that are the same.
+    """P pairs of similar rows.
 
     Attributes:
-        query: queried row, shape (P,) int64; of the table, or of another one for ``Search.foreign``.
+        query: queried row, shape (P,) int64; in the other table for ``Search.foreign``.
         row: the other row, shape (P,) int64; never the queried row.
         similarity: in the unit of the finder, shape (P,) float32.
-        view: which view of the queried row matched, an index into the run's views, or a number of
-            ``curate.policies.dedup.finders.looks``, which also names a part; shape (P,), int8 or int32.
+        view: matching view of the queried row, an index into the run's views, or a code of
+            ``curate.policies.dedup.finders.looks`` that includes a part; shape (P,), int8 or int32.
     """
 
     query: NDArray[np.int64]
@@ -30,11 +30,11 @@ class Links:
         return len(self.query)
 
     def take(self, at: NDArray) -> "Links":
-        """Return some of the pairs: a mask, or indices."""
+        """Return a subset of the pairs, by mask or indices."""
         return Links(self.query[at], self.row[at], self.similarity[at], self.view[at])
 
     def of_rows(self, rows: NDArray[np.int64]) -> "Links":
-        """Return the pairs, whose queries are positions in ``rows``, as pairs of rows, without a row and itself."""
+        """Return the pairs with queries, indices into ``rows``, replaced by rows, without self-pairs."""
         pairs = Links(rows[self.query], self.row, self.similarity, self.view)
         return pairs.take(pairs.query != pairs.row)
 
@@ -52,7 +52,7 @@ def joined(parts: Sequence[Links]) -> Links:
 
 
 def best_of(parts: Sequence[Links]) -> Links:
-    """Return each pair once, with its largest similarity; of equal ones the earlier part's."""
+    """Return each pair once, with its largest similarity; ties go to the earlier part."""
     if len(parts) == 1:
         return parts[0]
     every = joined(parts)
@@ -71,7 +71,7 @@ def first_of(parts: Sequence[Links]) -> Links:
 
 @dataclass
 class Chunk:
-    """Rows to query together, and how many pairs that gave."""
+    """Rows to query together, and the number of pairs that they gave."""
 
     rows: NDArray[np.int64]
     n_pairs: int = 0
@@ -84,13 +84,13 @@ def chunks(
     least: int | None = None,
     many: int = 1_000_000,
 ) -> Iterator[Chunk]:
-    """Yield rows in growing chunks: twice as many as before, or a quarter if those had many pairs.
+    """Yield rows in growing chunks: twice as many as before, or a quarter after many pairs.
 
     Args:
         rows: to query, shape (R,).
-        most: rows in a chunk.
-        least: rows in a chunk that follows many pairs; as many as in the first chunk where it is None.
-        many: pairs, from which fewer rows are queried at a time.
+        most: maximal size of a chunk.
+        least: minimal size after many pairs; None for the size of the first chunk.
+        many: number of pairs above which chunks shrink.
     """
     at, size, least = 0, FIRST, FIRST if least is None else least
     while at < len(rows):

@@ -1,4 +1,4 @@
-"""How two images match, as one code per pair and in words."""
+"""Codes of how two images match (view and part), and their texts."""
 
 from collections.abc import Sequence
 
@@ -14,15 +14,12 @@ NEARLY_ALL = 0.98  # of a side: less counts as a part of it
 
 
 def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[np.int32]:
-    """Return how pairs match, as codes that fit into ``Links.view``.
+    """Return codes of how pairs match, for ``Links.view``: int32, shape (P,), >= 8; lower numbers are plain views.
 
     Args:
         view: of the queried row, an index into the run's views.
-        edges: of the part, shape (P, 4), in 256ths: top, bottom, left, right.
-        holds: whether the row that was found holds the one queried; else it is a part of it.
-
-    Returns:
-        int32, shape (P,): at least 8; a number below is a view and no part.
+        edges: edges of the part, shape (P, 4), in 256ths: top, bottom, left, right.
+        holds: whether the found row contains the queried one; else it is a part of it.
     """
     inside = edges.copy()
     inside[:, 1::2] = STEPS - edges[:, 1::2]
@@ -46,13 +43,13 @@ def turned_codes(codes: NDArray[np.int8] | NDArray[np.int32], views: Sequence[Si
 
 
 def seen(code: int, views: Sequence[str]) -> tuple[str, bool]:
-    """Return the name of the view by which a pair matches, and whether one shows a part of the other."""
+    """Return the name of the matching view, and whether one image is a part of the other."""
     packed, view = divmod(code, VIEWS)
     return views[view], bool(packed)
 
 
 def in_words(code: int, views: Sequence[str]) -> str:
-    """Return how a pair matches, such as ``mirrored, a part of it: 88% of the width, at the left``; or an empty text.
+    """Return how a pair matches, such as ``mirrored, a part of it: 88% of the width, at the left``; may be empty.
 
     Args:
         code: a view, or of ``look_codes``.
@@ -74,7 +71,7 @@ def in_words(code: int, views: Sequence[str]) -> str:
 
 
 def _frame(top: int, bottom: int, left: int, right: int) -> str:
-    """Name a frame by how far its edges lie inside."""
+    """Return a text on a frame by the distances of its edges from the image's."""
     height, width = 1 - (top + bottom) / STEPS, 1 - (left + right) / STEPS
     sizes = [f"{side:.0%} of the {name}" for side, name in ((width, "width"), (height, "height")) if side < NEARLY_ALL]
     if not sizes:

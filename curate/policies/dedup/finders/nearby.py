@@ -1,4 +1,4 @@
-"""The common part of finders that check pairs of close embeddings or signatures."""
+"""Base class of finders that check pairs of close embeddings or signatures."""
 
 from abc import abstractmethod
 from copy import copy
@@ -24,12 +24,12 @@ Side = TypeVar("Side")
 
 
 class NearPairs(Search, Generic[Side]):
-    """Rows close by embedding or signature, whose similarity is computed by a judge.
+    """A finder of rows close by embedding or signature, with a similarity from ``judge``.
 
     Args:
-        rows: with embedding and signature; those that lack either are the same as none.
-        threshold: similarity from which two are the same.
-        views: of an image; the better one counts.
+        rows: with embedding and signature; rows without either are never linked.
+        threshold: minimal similarity of copies.
+        views: of an image; the most similar one is used.
     """
 
     n_nearest: ClassVar[int] = MOST_NEIGHBOURS  # rows by embedding that are judged
@@ -46,26 +46,26 @@ class NearPairs(Search, Generic[Side]):
     @property
     @abstractmethod
     def side(self) -> Side:
-        """The rows of this table for the judge."""
+        """The rows of this table, for ``judge``."""
 
     @abstractmethod
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
-        """Return rows of another table for the judge; ``near`` are the nearest rows of this one."""
+        """Return rows of another table, for ``judge``; ``near`` are the nearest rows of this table."""
 
     @abstractmethod
     def judge(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the similarities and transformations of pairs of a row of a side and a row of this table."""
+        """Return the similarities and codes of pairs of a row of a side and a row of this table."""
 
     @cached_property
     def graph(self) -> Graph:
-        """The nearest rows by embedding, by position among rows with one."""
+        """The nearest rows by embedding, as indices among rows with one."""
         return _graph(self.vectors, self.compared, self.ties, self.n_nearest)
 
     @property
     def extent(self) -> str:
-        """How much is compared."""
+        """A text on which pairs are compared."""
         alike = f" and {self.n_alike} by signature" if self.n_alike else ""
         return f"the {self.n_nearest} nearest rows of each row by embedding{alike} were judged"
 
@@ -76,7 +76,7 @@ class NearPairs(Search, Generic[Side]):
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.int64], Links]:
-        """Return where the pairs of each row start, and every pair both ways."""
+        """Return the first pair of each row, and all pairs in both directions."""
         pairs = self._judged(*self.candidates())
         both = joined([pairs, self._turned(pairs)])
         both = both.take(np.lexsort((both.row, both.query)))
@@ -98,14 +98,14 @@ class NearPairs(Search, Generic[Side]):
         return np.divmod(pairs, n) if n else (pairs, pairs)
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
-        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         starts, pairs = self._pairs
         counts = starts[rows + 1] - starts[rows]
         at = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - starts[rows], counts)
         return pairs.take(at[among[pairs.row[at]]])
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
-        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         place = np.full(len(self.there), len(rows))
         place[rows] = np.arange(len(rows))
         links = self.links(rows, among)
@@ -113,7 +113,7 @@ class NearPairs(Search, Generic[Side]):
         return links.take(links.query < place[links.row]).of_rows(rows)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
-        """Return every pair of a row of another table and one of this: of the nearest, by all rows of this table."""
+        """Return the pairs of a row of another table and one of its nearest rows of this table."""
         embeddings, looks = rows.array(EMBEDDING), rows.array(SIGNATURE)
         mine = np.flatnonzero(self.there)
         other_rows = rows.compared()
@@ -143,12 +143,12 @@ class NearPairs(Search, Generic[Side]):
         return Links(query, row, similarity, seen)
 
     def _judged(self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side | None = None) -> Links:
-        """Return the pairs that reach the threshold, of rows of a side, or of this table, and rows of this."""
+        """Return the pairs of a side's rows (or this table's) with rows of this table that reach the threshold."""
         similarity, view = self.judge(query, row, self.side if side is None else side)
         return Links(query, row, similarity, view).take(similarity >= np.float32(self.threshold))
 
     def _turned(self, links: Links) -> Links:
-        """Return pairs with query and row exchanged, with the transformation inverted."""
+        """Return pairs with query and row exchanged, and the view inverted."""
         return Links(links.row, links.query, links.similarity, turned_codes(links.view, self.views))
 
     def stricter(self, threshold: float) -> Self:
@@ -162,7 +162,7 @@ class NearPairs(Search, Generic[Side]):
 
 
 def _graph(vectors: NDArray, at: NDArray[np.int64], ties: NDArray[np.uint64], k: int) -> Graph:
-    """Return the graph of some rows by their place in ``at``; the same whatever the order of the rows."""
+    """Return the neighbour graph of the rows ``at``, independent of the row order."""
     order = np.argsort(ties[at], kind="stable")
     graph = knn_graph(rows_of(vectors, at[order]), max(1, min(k, len(at) - 1)))
     index = np.full(graph.index.shape, -1, np.int32)

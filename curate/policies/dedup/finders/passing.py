@@ -1,4 +1,4 @@
-"""Finders that filter the pairs of another search: without flat images, or of equal colours."""
+"""Finders that filter the pairs of another finder: without flat images, or of equal colours."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -29,10 +29,10 @@ Places = NDArray[np.int64]
 
 
 class Passing(Search):
-    """A search that links some of the pairs of another search, which describes and measures it.
+    """A finder that links a subset of the pairs of another finder.
 
     Args:
-        search: the other one.
+        search: the other finder.
     """
 
     def __init__(self, search: Search) -> None:
@@ -40,12 +40,12 @@ class Passing(Search):
 
     @property
     def recall(self) -> Recall | None:
-        """Share of the pairs found by the search."""
+        """Share of the pairs that are found; None for all."""
         return self.search.recall
 
     @property
     def extent(self) -> str:
-        """How much is compared."""
+        """A text on which pairs are compared."""
         return self.search.extent
 
     @property
@@ -54,7 +54,7 @@ class Passing(Search):
         return self.search.notes
 
     def measure(self, query: Places, row: Places) -> Links:
-        """Return the similarity of pairs of rows by the search, whether or not it links them."""
+        """Return the similarity of pairs of rows, whether or not they are linked."""
         return self.search.measure(query, row)
 
     def stricter(self, threshold: float) -> Self | None:
@@ -71,8 +71,8 @@ class WithoutFlat(Passing):
     """A search by cosine whose flat rows have no copies.
 
     Args:
-        search: that is queried all other rows.
-        rows: of this table, with the flat ones.
+        search: for all other rows.
+        rows: of this table, including the flat ones.
         name: of the finder.
     """
 
@@ -88,35 +88,35 @@ class WithoutFlat(Passing):
         return (*self._note, *super().notes)
 
     def links(self, rows: Places, among: Marked) -> Links:
-        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         return self.search.links(rows[~self.flat[rows]], among & ~self.flat)
 
     def first(self, rows: Places, among: Marked) -> Links:
-        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         return self.search.first(rows[~self.flat[rows]], among & ~self.flat)
 
     def foreign(self, rows: Rows, among: Marked, some: Places | None = None) -> Links:
-        """Return every pair of a row of another table and one of this."""
+        """Return the pairs of a row of another table and one of this."""
         if rows.flat is not None:
             some = np.flatnonzero(~rows.flat) if some is None else some[~rows.flat[some]]
         return self.search.foreign(rows, among & ~self.flat, some)
 
     def measure(self, query: Places, row: Places) -> Links:
-        """Return the cosine of pairs of rows; 0 where one is flat."""
+        """Return the cosine of pairs of rows; 0 if one is flat."""
         links = super().measure(query, row)
         similarity = np.where(self.flat[query] | self.flat[row], np.float32(0), links.similarity)
         return Links(links.query, links.row, similarity, links.view)
 
 
 class OfColour(Passing):
-    """A search by signature whose pairs agree in colour, or whose second image is grey.
+    """A finder by signature whose pairs agree in colour, or whose second image is grey.
 
     Args:
         search: by signature alone.
-        rows: that it searches, with chroma.
-        views: of an image, by which pairs are looked at.
-        closely: whether they agree as copies of another size or encoding do, in brightness as well where it is known,
-            neither is one of several images of its file, of which others may differ, and they are no two drawings.
+        rows: of the search, with chroma.
+        views: of an image.
+        closely: whether to require agreement as close as for copies of another size or encoding, also in brightness if
+            known; and exclude images of files with several images, and pairs of drawings.
     """
 
     def __init__(self, search: Search, rows: Rows, views: Views, *, closely: bool = False) -> None:
@@ -124,12 +124,12 @@ class OfColour(Passing):
         self.rows, self.views, self.closely = rows, views, closely
 
     def links(self, rows: Places, among: Marked) -> Links:
-        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         links = self.search.links(rows, among)
         return links.take(self._agree(links, self.rows))
 
     def first(self, rows: Places, among: Marked) -> Links:
-        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         links = self.search.first(rows, among)
         agree = self._agree(links, self.rows)
         parts, others = [links.take(agree)], links.row[~agree]
@@ -144,12 +144,12 @@ class OfColour(Passing):
         return joined(parts)
 
     def foreign(self, rows: Rows, among: Marked, some: Places | None = None) -> Links:
-        """Return every pair of a row of another table and one of this."""
+        """Return the pairs of a row of another table and one of this."""
         links = self.search.foreign(rows, among, some)
         return links.take(self._agree(links, rows))
 
     def _agree(self, links: Links, side: Rows) -> Marked:
-        """Return which pairs of a row of a side and one of this table agree, each in the view that found it."""
+        """Return a mask of pairs of a side's row and one of this table that agree in colour in the view of the link."""
         agree = np.zeros(len(links), bool)
         for number, view in enumerate(self.views):
             seen = np.flatnonzero(links.view % VIEWS == number)
@@ -158,7 +158,7 @@ class OfColour(Passing):
         return agree
 
     def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
-        """Return which pairs agree in colour, of a row of a side, in a view, and a row of this table, shape (P,)."""
+        """Return a mask of the pairs (P,) of a side's row, in a view, and a row of this table that agree in colour."""
         turned = reorient_chroma(side.array("chroma")[links.query], ORIENTATIONS[view.name])
         agree = same_colours(turned, self.rows.array("chroma")[links.row], closely=self.closely)
         light, other = side.exact.get(BRIGHTNESS), self.rows.exact.get(BRIGHTNESS)
@@ -194,7 +194,7 @@ def are_two_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Mark
 
 
 def _drawn(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
-    """Return the measures of P rows that separate drawings, shape (P,) each; NaN if absent, or lossy."""
+    """Return the measures that identify drawings for rows (P,), shape (P,) each; NaN if absent, or lossy."""
     formats = rows.names.get("format")
     exact = np.zeros(len(at), bool)
     if formats is not None:
@@ -208,9 +208,9 @@ def _drawn(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
 
 
 def _is_of_several(rows: Rows, at: Places) -> Marked:
-    """Return which of P rows are one of several images of a file, shape (P,).
+    """Return a mask of the rows (P,) from a file of several images.
 
-    A JPEG does not count: cameras add previews or other views of the same photograph.
+    A JPEG is not counted, since cameras add previews and other views of the same photograph.
     """
     frames, formats = rows.exact.get(FRAMES), rows.names.get("format")
     if frames is None:

@@ -1,4 +1,4 @@
-"""Finders built on a table, which search some rows at a time, so that pairs are never all in memory."""
+"""Finders on a table that query a few rows at a time, so that not all pairs are in memory."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -36,12 +36,12 @@ class Search(Protocol):
 
     @property
     def recall(self) -> Recall | None:
-        """Share of the pairs that it finds; None if it finds all."""
+        """Share of the pairs that are found; None for all."""
         return None
 
     @property
     def extent(self) -> str:
-        """How much is compared where there is no ``recall`` to determine."""
+        """A text on which pairs are compared, if ``recall`` does not apply."""
         return EVERY_PAIR
 
     @property
@@ -50,17 +50,16 @@ class Search(Protocol):
         return ()
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
-        """Return every pair of a row in ``rows`` and one that ``among``, shape (N,), marks."""
+        """Return the pairs of a row in ``rows`` and a row in the mask ``among``, shape (N,)."""
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
-        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it.
+        """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it.
 
-        Never more than N pairs, however many there are. A row that is itself among ``rows`` comes with one before it,
-        if there is one.
+        At most N pairs. A row that is itself in ``rows`` is paired with an earlier one, if there is any.
         """
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
-        """Return every pair of a row of another table, of those in ``some`` or of all, and one of this."""
+        """Return the pairs of a row of another table, all or ``some``, and a row of this table."""
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the similarity of pairs of rows of this table, whether or not they reach the threshold."""
@@ -71,7 +70,7 @@ class Search(Protocol):
 
 
 class SameText(Search):
-    """Rows that are equal in a text column."""
+    """Finder of rows that are equal in a text column."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         encoded = pc.dictionary_encode(column).combine_chunks()
@@ -80,12 +79,12 @@ class SameText(Search):
         self.order = np.argsort(self.codes, kind="stable")
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
-        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         links = self._members(rows, self.codes[rows], among)
         return links.take(links.query != links.row)
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
-        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         lead = np.full(len(self.known) + 1, -1, np.int64)  # the last is of rows without a text
         code, at = np.unique(self.codes[rows], return_index=True)
         lead[code] = rows[at]
@@ -97,7 +96,7 @@ class SameText(Search):
         return Links(query[is_pair], row[is_pair], np.ones(n, np.float32), np.zeros(n, np.int8))
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
-        """Return every pair of a row of another table and one of this."""
+        """Return the pairs of a row of another table and one of this."""
         some = np.arange(len(rows)) if some is None else some
         texts = rows.texts["sha256"].take(pa.array(some))
         codes = pc.fill_null(pc.index_in(texts, self.known), -1).to_numpy().astype(np.int64)
@@ -114,13 +113,13 @@ class SameText(Search):
         return Links(query, other, np.ones(len(query), np.float32), np.zeros(len(query), np.int8))
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
-        """Return 1 for each pair that is equal, else 0."""
+        """Return 1 for equal pairs, else 0."""
         equal = (self.codes[query] == self.codes[row]) & (self.codes[query] >= 0)
         return Links(query, row, equal.astype(np.float32), np.zeros(len(row), np.int8))
 
 
 class NearHash(Search):
-    """Rows whose perceptual hashes differ in few bits; the hash of an image of one colour is ignored."""
+    """Finder of rows whose perceptual hashes differ in few bits; the hash of an image of one colour is ignored."""
 
     higher = False
     notes: Sequence[str] = ()
@@ -133,19 +132,19 @@ class NearHash(Search):
         self.index = HammingIndex(self.codes[self.there], int(radius))
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
-        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         rows = rows[self.has[rows]]
         links = self._search(rows, self.codes[rows], among)
         return links.take(links.query != links.row)
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
-        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         rows = rows[self.has[rows]]
         links = self._search(rows, self.codes[rows], among, first=True)
         return links.take(links.query != links.row)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
-        """Return every pair of a row of another table and one of this."""
+        """Return the pairs of a row of another table and one of this."""
         has = _hashed(rows)
         other_rows = np.flatnonzero(has) if some is None else some[has[some]]
         return self._search(other_rows, rows.array("phash")[other_rows], among)
@@ -158,13 +157,13 @@ class NearHash(Search):
         return Links(rows[near.query], self.there[near.row], near.similarity, np.zeros(n, np.int8))
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
-        """Return the bits in which each pair differs."""
+        """Return the Hamming distance of each pair."""
         bits = np.bitwise_count(self.codes[query] ^ self.codes[row]).astype(np.float32)
         return Links(query, row, bits, np.zeros(len(row), np.int8))
 
 
 def not_compared(finder: str, n: int, why: str) -> str:
-    """Return a note on rows that a finder leaves out; ``why`` names their property.
+    """Return a note on rows that a finder ignores; ``why`` is their property.
 
     >>> not_compared("hash", 1, "of one flat colour"), not_compared("embedding", 2, "an embedding of zeros")
     ('1 row of one flat colour: not compared by hash', '2 rows have an embedding of zeros: not compared by embedding')
@@ -174,12 +173,12 @@ def not_compared(finder: str, n: int, why: str) -> str:
 
 
 def _hashed(rows: Rows) -> NDArray[np.bool_]:
-    """Which rows have a hash that can be compared."""
+    """Return a mask of the rows with a hash that can be compared."""
     return np.asarray(rows.array("has_phash") & rows.ok & (rows.array("phash") != FLAT))
 
 
 def cosine_index(vectors: NDArray, threshold: float, ties: NDArray[np.uint64] | None) -> "FewCosines | CosineIndex":
-    """Return an index of rows (N, D), few or many; results do not depend on their place but on ``ties``."""
+    """Return an index of rows (N, D), exact for few rows; results depend on ``ties`` instead of the row order."""
     if len(vectors) <= FEW:
         return FewCosines(vectors, threshold)
     from scoring.search.cosine import CosineIndex
@@ -188,7 +187,7 @@ def cosine_index(vectors: NDArray, threshold: float, ties: NDArray[np.uint64] | 
 
 
 class NearVector(Search):
-    """Rows whose vectors have a cosine of at least a threshold, in any of the views requested."""
+    """Finder of rows whose vectors have a cosine of at least a threshold, in any of the requested views."""
 
     def __init__(
         self,
@@ -209,19 +208,19 @@ class NearVector(Search):
 
     @property
     def recall(self) -> Recall | None:
-        """Share of the pairs that the index finds, by a sample."""
+        """Share of the pairs that the index finds, measured on a sample."""
         return self.index.recall
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
-        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         return best_of(self.search_rows(rows, among)).of_rows(rows)
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
-        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         return first_of(self.search_rows(rows, among, first=True)).of_rows(rows)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
-        """Return every pair of a row of another table and one of this."""
+        """Return the pairs of a row of another table and one of this."""
         others = rows.array(self.name)
         if others.shape[1] != self.vectors.shape[1] and len(others) and len(self.vectors):
             raise InputError(
@@ -237,9 +236,9 @@ class NearVector(Search):
         return Links(some[best_links.query], best_links.row, best_links.similarity, best_links.view)
 
     def search_rows(self, rows: NDArray[np.int64], among: NDArray[np.bool_], *, first: bool = False) -> list[Links]:
-        """Return the pairs of rows that each view finds; with ``first``, of each row only the first by that view.
+        """Return the pairs that each view finds; with ``first``, only the first pair of each row in a view.
 
-        The query is a place in ``rows``, and may be the row itself.
+        Queries are indices into ``rows``, and self-pairs are included.
         """
         parts = []
         for number, view in enumerate(self.views):
@@ -251,7 +250,7 @@ class NearVector(Search):
         return parts
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
-        """Return the largest cosine of each pair over the views of the first; 0 where one has no vector."""
+        """Return the largest cosine of each pair over the views of the first row; 0 without a vector."""
         best, seen = np.full(len(row), -np.inf, np.float32), np.zeros(len(row), np.int8)
         for start in range(0, len(row), PAIRS):
             part = slice(start, start + PAIRS)
@@ -264,12 +263,12 @@ class NearVector(Search):
 
 
 def _seen(view: int, near: Near) -> Links:
-    """Return links as found by a view."""
+    """Return links from matches in a view."""
     return Links(near.query, near.row, near.similarity, np.full(len(near), view, np.int8))
 
 
 def unit(vectors: NDArray) -> NDArray[np.float64]:
-    """Return rows of length 1 in float64; rows of zeros stay zero."""
+    """Return normalised rows in float64; zero rows stay zero."""
     wide = vectors.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)
     return wide / np.where(length > 0, length, 1)

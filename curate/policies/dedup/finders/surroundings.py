@@ -1,4 +1,4 @@
-"""Rows relative to their dataset: similarity after centring, and the density around each."""
+"""Rows relative to their dataset: similarity after centring, and the density around each row."""
 
 from dataclasses import dataclass
 
@@ -28,10 +28,10 @@ class Side:
     Attributes:
         vectors: embeddings, shape (N, D).
         signatures: shape (N, 255) int8.
-        along: product of each row at length 1 with the dataset's mean, shape (N,).
-        length: of each row less that mean, shape (N,).
-        crowding: mean cosine of a row with its 2nd to 15th nearest of the dataset, copies left out and the dataset's
-            mean taken out, shape (N,).
+        along: inner product of each normalised row with the dataset's mean, shape (N,).
+        length: norm of each row minus that mean, shape (N,).
+        crowding: mean centred cosine of a row with its 2nd to 15th nearest row of the dataset, without copies, shape
+            (N,).
     """
 
     vectors: NDArray
@@ -47,9 +47,9 @@ class Surroundings:
     Args:
         vectors: embeddings of a table, shape (N, D).
         signatures: shape (N, 255) int8.
-        at: rows that take part, shape (M,), ascending; none with an embedding of zero.
-        neighbours: of each of these, among them, the nearest first, -1 for none, shape (M, k).
-        views: of an image, by which copies are reported.
+        at: the M rows, ascending, without zero embeddings.
+        neighbours: nearest of these rows for each, nearest first, -1 for none, shape (M, k).
+        views: of an image.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class Surroundings:
         self.side = Side(vectors, signatures, along, length, crowding)
 
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
-        """Return rows of another table next to this dataset.
+        """Return rows of another table relative to this dataset.
 
         Args:
-            vectors: shape (Q, D), none of zero.
+            vectors: shape (Q, D), no zero rows.
             signatures: shape (Q, 255) int8.
-            near: rows of the dataset that are nearest to each, shape (Q, k).
+            near: nearest rows of the dataset, shape (Q, k).
         """
         along, length = self._against_mean(vectors)
         bare = Side(vectors, signatures, along, length, np.zeros(len(vectors)))
@@ -106,14 +106,14 @@ class Surroundings:
     def evidence(
         self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
-        """Return the evidence for pairs (a, b), as for ``Weights``, and which view of a looks most like b."""
+        """Return the evidence for pairs (a, b), as for ``Weights``, and the view of a that is most similar to b."""
         signature, seen = signature_cosine(side.signatures, a, two.signatures, b, self.views)
         around = side.crowding[a], two.crowding[b]
         content = self.content(side, a, two, b)
         return np.stack([content, signature, np.maximum(*around), np.minimum(*around)], 1), seen
 
     def _no_copies(self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ``content`` of pairs, -inf for copies, which would count as density."""
+        """Return ``content`` of pairs, but -inf for copies, which would count as density."""
         signature, _ = signature_cosine(side.signatures, a, two.signatures, b, self.views)
         return np.where(signature >= COPY, -np.inf, self.content(side, a, two, b))
 
@@ -133,7 +133,7 @@ def signature_cosine(
     b: NDArray[np.int64],
     views: tuple[SignatureView, ...],
 ) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
-    """Return the largest cosine of the signatures of pairs over the views of the first image, and which view has it."""
+    """Return the largest cosine of the signatures of pairs over the views of the first image, and that view."""
     best, seen = np.full(len(a), -1.0), np.zeros(len(a), np.int8)
     for start in range(0, len(a), PAIRS):
         part = slice(start, start + PAIRS)
@@ -146,7 +146,7 @@ def signature_cosine(
 
 
 def nearest_of(queries: NDArray, references: NDArray, k: int) -> NDArray[np.int64]:
-    """Return the rows of the references (M, D) that are nearest to each query (Q, D), shape (Q, min(k, M))."""
+    """Return the references (M, D) nearest to each query (Q, D), shape (Q, min(k, M))."""
     k = min(k, len(references))
     if not k or not len(queries):
         return np.zeros((len(queries), k), np.int64)

@@ -1,8 +1,4 @@
-"""The kinds of duplicates: each finder reports equal rows, with a similarity in its own unit.
-
-A finder is one entry of ``FINDERS``: what it compares, in which unit, from which column. Those that compute with
-torch are imported when they are built.
-"""
+"""The table of duplicate finders, ``FINDERS``; each has a similarity in its unit, and is imported when built."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,13 +20,13 @@ class Finder:
     """One kind of duplicate.
 
     Attributes:
-        meaning: in one line, for help and README.
+        meaning: one line for help and README.
         unit: of threshold and similarity.
-        needs: the columns that it compares, or that say what to read again.
-        threshold: what two rows have to reach; None where there is nothing to choose.
-        lowest: of the thresholds that make sense.
-        highest: the same.
-        higher: whether a larger value is more alike.
+        needs: the required columns.
+        threshold: default threshold of copies; None if there is none.
+        lowest: lowest sensible threshold.
+        highest: highest sensible threshold.
+        higher: whether larger values are more similar.
         build: rows, threshold, views of an image -> Search.
     """
 
@@ -44,11 +40,11 @@ class Finder:
     build: Callable[[Rows, float, Views], Search]
 
     def holds(self, similarity: NDArray, threshold: float) -> NDArray[np.bool_]:
-        """Return which similarities reach the threshold."""
+        """Return a mask of the similarities that reach the threshold."""
         return similarity >= np.float32(threshold) if self.higher else similarity <= threshold
 
     def margin(self, similarity: NDArray, threshold: float) -> NDArray[np.float64]:
-        """Return how far a similarity exceeds the threshold, as a share of the distance to equality: 1 is equal."""
+        """Return how far similarities exceed the threshold, relative to the distance to equality: 1 is equal."""
         span = abs((self.highest if self.higher else self.lowest) - threshold)
         return np.abs(np.asarray(similarity, np.float64) - threshold) / span if span else np.ones(len(similarity))
 
@@ -137,11 +133,7 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
 
 
 def threshold_of(name: str, value: float | None) -> float:
-    """Return the threshold of a finder: as given, or its own.
-
-    Raises:
-        InputError: for an unknown finder, a threshold for one that has none, or one out of range.
-    """
+    """Return the threshold of a finder, by default its own; InputError if unknown, without one, or out of range."""
     finder = lookup(FINDERS, name, kind="finder")
     if finder.threshold is None:
         if value is not None:
@@ -160,5 +152,5 @@ def threshold_of(name: str, value: float | None) -> float:
 
 
 def build(rows: Rows, thresholds: Mapping[str, float], views: Views) -> dict[str, Search]:
-    """Build the finders named, in the order of ``FINDERS``."""
+    """Return the finders with thresholds, built, in the order of ``FINDERS``."""
     return {name: FINDERS[name].build(rows, thresholds[name], views) for name in FINDERS if name in thresholds}

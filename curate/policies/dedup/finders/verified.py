@@ -1,4 +1,4 @@
-"""Rows that annotators would call near-duplicates: close pairs, verified from all columns of the table."""
+"""Finder of near-duplicates by a model of annotators' judgements, from embeddings and signatures."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,15 +17,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Weights:
-    """The log odds are a weighted sum of closenesses plus the intercept.
+    """Weights of the log odds of near-duplicates: a sum of weighted closenesses and the intercept.
 
     Attributes:
         content: at least 0.
         signature: at least 0.
-        denser: at most 0: a pair counts by how it stands out from what lies around it.
+        denser: at most 0, so that a pair must be closer than its neighbourhood.
         sparser: at most 0.
-        part: of the best fit of one image as a part of the other, at least 0; 0 where nothing was fitted.
-        intercept: added.
+        part: for the best fit of one image as a part of the other, at least 0; 0 without a fit.
+        intercept: constant.
     """
 
     content: float
@@ -39,10 +39,9 @@ class Weights:
         """Return the log odds of P pairs, shape (P,).
 
         Args:
-            evidence: shape (P, 4): the cosine of the embeddings less the mean of the dataset; the cosine of the
-                signatures, the best over the views requested; and ``Side.crowding`` of either row, the larger and the
-                smaller one.
-            part: the cosine of the best fit of one as a part of the other, where there is one, shape (P,).
+            evidence: shape (P, 4): the centred cosine of the embeddings; the largest cosine of the signatures over the
+                views; and ``Side.crowding`` of both rows, the larger one first.
+            part: cosine of the best fit of one image as a part of the other, if any, shape (P,).
         """
         weights = np.array([self.content, self.signature, self.denser, self.sparser])
         odds = closeness(evidence) @ weights + self.intercept
@@ -56,7 +55,7 @@ LEAST_TO_FIT = 0.005  # probability by ``FIRST`` from which one image is fitted 
 
 
 def closeness(cosine: NDArray) -> Floats:
-    """Return -log(1.02 - cosine): 3.9 for equal rows, 0 for rows with almost nothing in common.
+    """Return -log(1.02 - cosine): 3.9 for equal rows, 0 for almost unrelated rows.
 
     >>> closeness(np.array([1.0, 0.98, 0.52])).round(2).tolist()
     [3.91, 3.22, 0.69]
@@ -65,43 +64,43 @@ def closeness(cosine: NDArray) -> Floats:
 
 
 def probability_of(log_odds: Floats) -> Floats:
-    """Return 1 / (1 + exp(-x)), in 0 to 1."""
+    """Return 1 / (1 + exp(-x))."""
     return 0.5 * (1 + np.tanh(log_odds / 2))
 
 
 class Verified(NearPairs[Side]):
-    """Pairs whose probability of being near-duplicates, by the verifier, reaches the threshold."""
+    """Finder of pairs whose predicted probability of being near-duplicates reaches the threshold."""
 
     @cached_property
     def parts(self) -> PartOf:
-        """The fit of parts of images."""
+        """The measure of fit between parts of images."""
         return PartOf(self.signatures, ALIKE, self.views)
 
     @cached_property
     def surroundings(self) -> Surroundings:
-        """The dataset around the rows."""
+        """The dataset of the rows."""
         return Surroundings(self.vectors, self.signatures, self.compared, self.graph.index, self.views)
 
     @property
     def side(self) -> Side:
-        """The rows of this table in their dataset."""
+        """The rows of this table, for ``judge``."""
         return self.surroundings.side
 
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
-        """Return rows of another table next to this dataset."""
+        """Return rows of another table relative to this dataset."""
         return self.surroundings.other(vectors, signatures, near)
 
     def judge(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the probabilities and transformations of pairs of a row of a side and a row of this table."""
+        """Return the probabilities and codes of pairs of a row of a side and a row of this table."""
         odds, view = self._odds(query, row, side)
         return probability_of(odds).astype(np.float32), view
 
     def _odds(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
     ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Return log odds and views of pairs; parts are fitted only if that may change the result."""
+        """Return log odds and codes of pairs; parts are only fitted if they may change the result."""
         evidence, seen = self.surroundings.evidence(side, query, self.surroundings.side, row)
         odds, view = FIRST.log_odds(evidence), seen.astype(np.int32)
         may = np.flatnonzero(probability_of(odds) >= LEAST_TO_FIT)

@@ -1,1 +1,1 @@
-"""The choice of the image to keep, and the rows dropped for it."""
+"""Grouping of copies: the kept image of each group, and the rows dropped for it."""

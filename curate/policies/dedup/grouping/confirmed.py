@@ -1,4 +1,4 @@
-"""Confirm copies by their thumbnails, since images of one template have close signatures and differ in a part."""
+"""Confirmation of copies by thumbnails, since images of one template have close signatures but differ in a part."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,14 +43,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Confirmation:
-    """Checks the pairs that the signature links in a table.
+    """Checks the pairs linked by signature in a table.
 
     Attributes:
-        table: with thumbnails, or an older one without them.
-        rows: read of it.
+        table: with or without thumbnails.
+        rows: of the table.
         search: the finder ``signature``.
-        threshold: of its cosine.
-        views: of an image, by which pairs were looked at.
+        threshold: minimal cosine.
+        views: of an image.
         place: rank of each row in the order of keeping, shape (N,).
     """
 
@@ -74,10 +74,9 @@ class Confirmation:
         return _marked(rows[self._differ(stars, rows, changes, side)], len(stars.owner))
 
     def apply(self, stars: Stars) -> Marked:
-        """Detach rows that are other images than their owners, in place, and return the undecided ones, shape (N,).
+        """Detach rows that are not copies of their owners, in place; return a mask of the undecided ones, shape (N,).
 
-        A row that is no copy of its owner may be one of another kept row, or of another such row: it is assigned to
-        that instead.
+        A detached row may be a copy of another kept or detached row, and is then assigned to it.
         """
         rows = _linked(stars)
         rows = rows[np.argsort(self.place[rows])]
@@ -124,7 +123,7 @@ class Confirmation:
         return changes
 
     def _kept(self, stars: Stars, rows: Places) -> Links:
-        """Return confirmed pairs of kept rows and copies of them among these rows."""
+        """Return the confirmed pairs of kept rows and these rows."""
         is_kept = (stars.owner == np.arange(len(stars.owner))) & (stars.finder < 0)
         parts = []
         for some in chunks(rows, least=1):
@@ -139,9 +138,9 @@ class Confirmation:
         return self._confirmed(links.row, links.query, mine)
 
     def _each_other(self, owner: Places, rows: Places, mine: Thumbnails) -> Iterator[Links]:
-        """Yield confirmed pairs among rows, in the order of keeping, that differ from their owners.
+        """Yield the confirmed pairs among rows, in the order of keeping, that differ from their owners.
 
-        What they show and their owner does not is compared first, so that few of their pairs are.
+        Their differences from the owner are compared first, which leaves few pairs to check.
         """
         if not len(rows):
             return
@@ -168,7 +167,7 @@ class Confirmation:
             left &= ~np.isin(rows, confirmed.row)
 
     def _confirmed(self, query: Places, row: Places, mine: Thumbnails) -> Links:
-        """Return the pairs, of a row to keep and a later one, that the signature and the thumbnails call copies."""
+        """Return the pairs of a kept and a later row that are copies by signature and thumbnail."""
         later = self.place[query] < self.place[row]
         measured = self.search.measure(query[later], row[later])
         links = measured.take((measured.similarity >= np.float32(self.threshold)) & (measured.view == 0))
@@ -181,7 +180,7 @@ class Confirmation:
         return links.take(np.unique(links.row, return_index=True)[1])
 
     def _assign(self, stars: Stars, rows: Places, parts: Iterable[Links]) -> Places:
-        """Assign the later rows of pairs to the earlier ones; return the rows that are left."""
+        """Assign the later rows of pairs to the earlier ones; return the remaining rows."""
         for links in parts:
             stars.drop(links, stars.names.index(SIGNATURE))
             rows = rows[~np.isin(rows, links.row)]
@@ -189,7 +188,7 @@ class Confirmation:
 
 
 def unconfirmed_note(rows: Marked, *tables: Table | None) -> list[str]:
-    """Return a note on near copies that are kept until reviewed, which are rows of these tables."""
+    """Return a note on near copies that are kept until reviewed, from a mask of rows of these tables."""
     count = int(rows.sum())
     if not count:
         return []
@@ -205,7 +204,7 @@ def unconfirmed_note(rows: Marked, *tables: Table | None) -> list[str]:
 
 
 def different_note(count: int) -> list[str]:
-    """Return a note on rows that are kept since they differ in a part from those with close signatures."""
+    """Return a note on rows that are kept although similar, since they differ in a part."""
     if not count:
         return []
     rows = counted(count, "row is kept whose signature is", "rows are kept whose signatures are")
@@ -216,13 +215,13 @@ def different_note(count: int) -> list[str]:
 
 
 def _assign_equal(stars: Stars, rows: Places, equal: Places, moved: Marked) -> None:
-    """Assign rows to the first with the same bytes, or where that one has a new owner, to this owner.
+    """Assign rows to the first row with the same bytes, or to its new owner, in place.
 
     Args:
         stars: changed in place.
-        rows: numbers, shape (P,).
-        equal: the first of them with the same bytes, as a place among them, shape (P,).
-        moved: which of them have a new owner, shape (P,).
+        rows: indices, shape (P,).
+        equal: index among them of the first row with the same bytes, shape (P,).
+        moved: mask of rows with a new owner, shape (P,).
     """
     same = np.flatnonzero(equal != np.arange(len(rows)))
     first, gone = rows[equal[same]], moved[equal[same]]
@@ -237,7 +236,7 @@ def _assign_equal(stars: Stars, rows: Places, equal: Places, moved: Marked) -> N
 
 
 def _linked(stars: Stars) -> Places:
-    """Return the rows that the signature links."""
+    """Return the rows that the signature links to an owner."""
     return np.flatnonzero(stars.finder == stars.names.index(SIGNATURE))
 
 

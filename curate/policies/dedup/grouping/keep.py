@@ -1,4 +1,4 @@
-"""Which of several duplicates is kept: criteria in order, then the shorter key."""
+"""Criteria for the kept image among duplicates, in order; ties go to the shorter key."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -36,11 +36,11 @@ class Criterion:
 
     Attributes:
         typed: as on the command line.
-        numbers: columns of numbers.
-        facts: columns of ``loss`` that the table has.
-        present: columns of which only matters whether there is a value.
+        numbers: numeric columns.
+        facts: columns of ``loss`` in the table.
+        present: columns checked for missing values only.
         value: rows -> shape (N,) float64.
-        is_score: whether a model computed it, whose last digits differ between runs also for equal files.
+        is_score: whether it is a model's score, whose last digits may differ between runs even for equal files.
     """
 
     typed: str
@@ -86,15 +86,12 @@ OF_NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[Rows], NDArray[np.float64
 
 
 def parse_keep(text: str, table: Table, *, label: str | None) -> list[Criterion]:
-    """Return the criteria named in ``text``, separated by commas.
+    """Return the criteria in ``text``, separated by commas; InputError for an unknown one or a missing column.
 
     Args:
-        text: such as ``largest,certain,min:year``. The default takes only what the table has columns for.
-        table: where the columns are.
+        text: such as ``largest,certain,min:year``. The default skips criteria whose columns the table lacks.
+        table: with the columns.
         label: column of the labels, or None.
-
-    Raises:
-        InputError: for an unknown criterion, or a column that the table lacks.
     """
     default = text == DEFAULT
     criteria = []
@@ -116,7 +113,7 @@ def parse_keep(text: str, table: Table, *, label: str | None) -> list[Criterion]
 
 
 def _possible(name: str, table: Table, label: str | None) -> bool:
-    """Whether the table has what a criterion of the default needs."""
+    """Return whether the table has the columns of a default criterion."""
     names = table.schema.names
     if name == "labelled":
         return label is not None and label in names
@@ -154,7 +151,7 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
 
 
 def _score(table: Table) -> str | None:
-    """The kappa column of a table, else its score; None if it has none, or several without a default."""
+    """Return the kappa column of a table, else its default score; None if there is none."""
     try:
         return kappa_of(table) or default_column(table)
     except InputError:
@@ -180,14 +177,10 @@ def keep_order(
 ) -> NDArray[np.int64]:
     """Return all rows, the one to keep before its copies.
 
-    Rows that were judged to be no copies, ``apart``, come first, then protected rows, then those that are preferred,
-    shape (N,), lower before higher. Then the criteria decide in their order, rows without a value last in each, then
-    ``ties``, such as ranks of the keys, shape (N,): so it is the same order on any machine and in whatever
-    order the rows come. ``large``, shape (N,), marks enlarged rows, of which more was lost.
-    Rows of one number in ``files``, shape (N,), are equal files and have the best of their scores.
-
-    Returns:
-        Shape (N,) int64, a permutation.
+    Rows judged to be no copies, ``apart``, come first, then protected rows, then lower values of ``preferred``. Then
+    the criteria decide in order, missing values last, then ``ties``, such as ranks of the keys, so that the order does
+    not depend on machine or row order. ``large`` marks enlarged rows, which have lost more. Rows with the same number
+    in ``files`` are equal files and get the best of their scores. All have shape (N,).
     """
     keys: list[NDArray] = [ties]  # the last key of lexsort is the first to decide
     for criterion in reversed(criteria):
@@ -207,15 +200,15 @@ def keep_order(
 
 
 def equal_files(rows: Rows) -> NDArray[np.int64] | None:
-    """Return the first row with the same sha256 for each row, shape (N,); None where that was not read."""
+    """Return the first row with the same sha256 for each row, shape (N,); None if not read."""
     return first_equal(rows.texts[SHA256]) if SHA256 in rows.texts else None
 
 
 def links_last(table: Table, ranks: NDArray[np.int64], files: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Return ranks in which a link comes after all files, if the table holds its target.
+    """Return ranks that put a link after all files, if the table contains its target.
 
     Args:
-        table: of rows of one ``uri``, the one whose key is the longest end of it is the file, and others are links.
+        table: among rows of one ``uri``, the row whose key is its longest suffix is the file; others are links.
         ranks: of the keys, shape (N,).
         files: first row with the same sha256 for each, shape (N,); None where unknown.
     """
@@ -234,14 +227,11 @@ def links_last(table: Table, ranks: NDArray[np.int64], files: NDArray[np.int64] 
 
 
 def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | None:
-    """Return for each row the position of the first pattern that matches its key; the last if none does.
+    """Return the index of the first pattern that matches each key, shape (N,); the last if none; None without patterns.
 
     Args:
         table: with ``key``.
-        globs: patterns such as ``sorted/*``, in which ``*`` matches slashes too and case counts; most preferred first.
-
-    Returns:
-        Shape (N,), or None without patterns.
+        globs: patterns such as ``sorted/*``, case-sensitive, with ``*`` matching slashes too; most preferred first.
 
     Raises:
         InputError: for a pattern that matches no key.
@@ -268,12 +258,12 @@ def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | No
 
 
 def equal_elsewhere(table: Table, stars: Stars, outside: NDArray[np.bool_]) -> list[str]:
-    """Return how many rows are dropped for an equal file of another folder, in words; empty if none is.
+    """Return a note on rows dropped for an equal file in another folder; empty if there are none.
 
     Args:
         table: with ``key``.
-        stars: who belongs to whom.
-        outside: rows whose owner is a row of another table, which do not count, shape (N,) bool.
+        stars: the groups.
+        outside: mask of rows with owners in another table, which are not counted, shape (N,).
     """
     equal = [number for number, name in enumerate(stars.names) if name == "bytes"]
     rows = np.flatnonzero(np.isin(stars.finder, equal) & ~outside)

@@ -1,4 +1,4 @@
-"""Large groups just above a threshold: copies of one image lie far above it, images of one template do not."""
+"""Large groups just above a threshold: copies of one image are far above it, images of one template are not."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ Marked = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of near and certain similarities of a finder.
+    """Bounds on the similarity of a finder.
 
     Attributes:
         name: of the finder.
-        least: threshold of the groups that are looked at: the finder's own, or a looser one that was chosen.
-        near: similarity below which a pair is just above it.
-        sure: similarity from which a pair is surely the same.
+        least: threshold of the groups: the finder's default, or a looser chosen one.
+        near: similarities below it are just above the threshold.
+        sure: similarities from it on are certain copies.
     """
 
     name: str
@@ -55,11 +55,11 @@ class Bounds:
         )
 
     def is_near(self, similarity: NDArray) -> Marked:
-        """Return which similarities are just above the threshold."""
+        """Return a mask of the similarities just above the threshold."""
         return ~FINDERS[self.name].holds(similarity, self.near)
 
     def is_sure(self, similarity: NDArray) -> Marked:
-        """Return which similarities are certain to be of the same image."""
+        """Return a mask of the similarities that are certain copies."""
         return FINDERS[self.name].holds(similarity, self.sure)
 
 
@@ -73,9 +73,9 @@ class Crowds:
     """Finds large groups most of whose pairs are just above the threshold.
 
     Attributes:
-        bounds: by finder, of those with a threshold.
+        bounds: by finder, if it has a threshold.
         search: builds a finder for a threshold.
-        ok: rows that can be compared, shape (N,).
+        ok: mask of comparable rows, shape (N,).
     """
 
     bounds: Mapping[str, Bounds]
@@ -83,12 +83,11 @@ class Crowds:
     ok: Marked
 
     def loose(self, stars: Stars) -> Marked:
-        """Return the rows of such groups that are not certainly the same as the kept row, shape (N,) bool.
+        """Return a mask of the rows in such groups that are not certain copies of the kept row, shape (N,).
 
-        A kept row has such a group where it is linked with four rows or more, of any owner, and most of
-        these links are just above the threshold. A row at the edge, whose kept row has fewer links, has it by its own.
-        Where these are most of the rows of a finder that are not surely the same, as of slices of a volume or frames of
-        a film, so are the others.
+        A kept row has such a group if it is linked with at least four rows, of any owner, mostly just above the
+        threshold. The same holds for a dropped row by its own links. If these are most of a finder's uncertain rows, as
+        with slices of a volume or frames of a film, all its uncertain rows count.
         """
         loose = np.zeros(len(stars.owner), bool)
         for bounds, rows in self._unsure(stars):
@@ -103,7 +102,7 @@ class Crowds:
         return loose
 
     def loose_leaks(self, foreign: Stars, other: Others) -> Marked:
-        """Return the same for rows that also occur in another table; links in both tables count together."""
+        """Return the same for rows that also occur in another table; links in both tables are added."""
         loose = np.zeros(len(foreign.owner), bool)
         for bounds, rows in self._unsure(foreign):
             search = self.search(bounds.name, bounds.least)
@@ -135,7 +134,7 @@ class Crowds:
 
 
 class _Counts:
-    """The number of links of some rows, ascending, and how many of these are just above the threshold."""
+    """The number of links of some ascending rows, and of links just above the threshold."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
@@ -149,10 +148,10 @@ class _Counts:
 
     @property
     def large(self) -> Marked:
-        """Whether a row and those that are linked with it are a large group."""
+        """Return a mask of the rows that have a large group with their linked rows."""
         return self.n >= LARGE - 1
 
     @property
     def near(self) -> Marked:
-        """Whether most links are just above the threshold."""
+        """Return a mask of the rows with most links just above the threshold."""
         return 2 * self.n_near > self.n

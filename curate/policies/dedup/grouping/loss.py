@@ -1,7 +1,6 @@
 """The quality loss of an image relative to its copies: pixels, colours, grey levels, and compression.
 
-The table shows it: by sizes, formats and image quality. A table without a column is read as if no image had lost
-what that column would show.
+It is computed from sizes, formats and image quality. A missing column is treated as no loss.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,13 +39,13 @@ Values = NDArray[np.float64]
 
 
 def facts_in(table: Table, columns: Iterable[str]) -> tuple[str, ...]:
-    """Return which of some columns a table has, of the type that is read: text for the format, else numbers."""
+    """Return the given columns that a table has with the required type: text for the format, else numbers."""
     kinds = {field.name: field.type for field in table.schema}
     return tuple(name for name in columns if name in kinds and (is_text if name == FORMAT else is_number)(kinds[name]))
 
 
 def numbers(rows: Rows, name: str) -> Values:
-    """Return a column of rows as float64, shape (N,), NaN where there is no value; all NaN where it was not read."""
+    """Return a column of rows as float64, shape (N,), NaN if missing; all NaN if not read."""
     column = rows.exact.get(name)
     if column is None:
         return rows.numbers.get(name, np.full(len(rows), np.nan))
@@ -54,7 +53,7 @@ def numbers(rows: Rows, name: str) -> Values:
 
 
 def has_format(rows: Rows, formats: Iterable[str]) -> NDArray[np.bool_]:
-    """Return which rows are of one of some formats, shape (N,); none where the format was not read."""
+    """Return a mask of the rows with one of the formats, shape (N,); all False if the format was not read."""
     codes = rows.names.get(FORMAT)
     if codes is None:
         return np.zeros(len(rows), bool)
@@ -72,18 +71,18 @@ def bits(rows: Rows) -> NDArray[np.int64]:
 
 
 def detail(rows: Rows, large: NDArray[np.bool_] | None = None) -> Values:
-    """Return the visible bits of each row: pixels x bits, a quarter if it is ``spoilt``.
+    """Return the visible bits of each row: pixels x bits, a quarter if ``spoilt``; NaN without a size.
 
-    NaN for a row whose size is not known. Rows that ``enlarged`` marked, ``large``, come after all others.
+    Rows in the mask ``large`` (see ``enlarged``) come after all others.
     """
     shown = numbers(rows, WIDTH) * numbers(rows, HEIGHT) * bits(rows) * np.where(spoilt(rows), LEFT, 1.0)
     return shown if large is None else np.where(large, -1 / (1 + shown), shown)
 
 
 def spoilt(rows: Rows) -> NDArray[np.bool_]:
-    """Return which rows show heavy compression, or noise that was added, shape (N,).
+    """Return a mask of the rows with strong compression or added noise, shape (N,).
 
-    Noise counts in files that would have lost a sensor's noise: in others the original may have it, and no copy.
+    Noise is only used in lossy formats, which would have removed a sensor's noise: in others the original may have it.
     """
     quality = numbers(rows, JPEG)
     is_noisy = (quality <= HALVED) & (numbers(rows, NOISE) >= NOISY)
@@ -93,7 +92,8 @@ def spoilt(rows: Rows) -> NDArray[np.bool_]:
 def fidelity(rows: Rows) -> Values:
     """Return how closely the file of each row follows its pixels: 101 lossless, JPEG's quality, 75 for other formats.
 
-    An image of 17 to 256 colours counts as 60: it was most likely reduced to a palette. One of fewer may be a drawing.
+    Images of 17 to 256 colours get 60, since they were most likely reduced to a palette; with fewer they may be
+    drawings.
     """
     colours, jpeg = numbers(rows, COLOURS), numbers(rows, JPEG)
     closeness = np.where(np.isnan(jpeg), np.where(has_format(rows, LOSSLESS), EXACT, UNKNOWN), jpeg)
@@ -102,11 +102,11 @@ def fidelity(rows: Rows) -> Values:
 
 
 def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which rows were enlarged: a smaller row of their group and depth has more detail, shape (N,).
+    """Return a mask of the enlarged rows: a smaller row of their group and depth has more detail, shape (N,).
 
     Args:
         rows: N rows.
-        owner: the row that stays of the group of each, shape (N,); negative for none.
+        owner: the kept row of each row's group, shape (N,); negative for none.
     """
     pixels, resolution = numbers(rows, WIDTH) * numbers(rows, HEIGHT), numbers(rows, RESOLUTION)
     known = np.flatnonzero((owner >= 0) & (pixels > 0) & (resolution > 0))
@@ -127,7 +127,7 @@ def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _groups(
     known: NDArray[np.int64], names: NDArray[np.int64], marked: NDArray[np.bool_]
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield the known rows of each name shared by two or more rows, one of them marked."""
+    """Yield the known rows of each name with at least two rows, if one of them is marked."""
     order = known[np.argsort(names[known], kind="stable")]
     for group in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
         if len(group) > 1 and marked[group].any():

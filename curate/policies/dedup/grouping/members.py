@@ -1,4 +1,4 @@
-"""Groups as a table: their rows, similarities, and whether their labels agree."""
+"""Groups as a table: rows, similarities, and agreement of labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,12 +61,12 @@ class Members:
     """Rows by group.
 
     Attributes:
-        group: of each row, shape (N,) int64; -1 for a row that is like no other. Larger groups have lower numbers.
-        rows: rows in groups, group by group, in each in the order of keeping, shape (M,).
-        start: where each group begins in ``rows``, shape (G + 1,).
+        group: of each row, shape (N,) int64; -1 for none. Larger groups have lower numbers.
+        rows: rows sorted by group, then order of keeping, shape (M,).
+        start: first position of each group in ``rows``, shape (G + 1,).
         size: rows of this table in each group, shape (G,).
-        stars: who belongs to whom.
-        outside: rows whose owner is a row of the other table, shape (N,) bool.
+        stars: the groups.
+        outside: mask of rows whose owner is a row of the other table, shape (N,).
     """
 
     group: NDArray[np.int64]
@@ -90,9 +90,9 @@ class Members:
         texts: pa.ChunkedArray | None = None,
         ranks: NDArray[np.int64] | None = None,
     ) -> pa.Table:
-        """Return one row for each group; see ``SCHEMA``.
+        """Return one row per group, in ``SCHEMA``.
 
-        ``texts`` are the labels of all rows, null for none; ``ranks`` are lower the more a row has lost.
+        ``texts`` are the labels of all rows, null for none; lower ``ranks`` mean a larger loss.
         """
         number, names = self.group[self.rows], pa.array(self.stars.names, pa.string())
         measure = next(name for name in MEASURES if name in searches)
@@ -111,14 +111,14 @@ class Members:
         return pa.table({field.name: columns[field.name] for field in SCHEMA}, schema=SCHEMA)
 
     def _kept_keys(self, table: Table, kept_key: pa.Array) -> pa.Array:
-        """The key of the kept row: the first of the group, or the other table's."""
+        """Return the key of each group's kept row: its first row, or a row of the other table."""
         outside = self.outside[self.first]
         mine = keys_at(table, np.where(outside, -1, self.first))
         other_keys = kept_key.take(pa.array(self.first)).to_numpy(zero_copy_only=False)
         return pa.array(np.where(outside, other_keys, mine), pa.string())
 
     def _lower(self, ranks: NDArray[np.int64] | None) -> pa.Array:
-        """Whether the kept row is of lower quality than another of its group; null if unknown."""
+        """Return whether the kept row has lower quality than another row of its group; null if unknown."""
         first = self.first
         if ranks is None or not len(first):
             return pa.nulls(len(first), pa.bool_())
@@ -126,9 +126,9 @@ class Members:
         return pa.array(ranks[first] < most, mask=self.outside[first])
 
     def _smallest(self, searches: Mapping[str, Search], measure: str) -> NDArray[np.float64]:
-        """The least similarity of a group's pairs; of a large group, of the pairs with its first row and some others.
+        """Return the smallest similarity of each group's pairs, in large groups only of some pairs.
 
-        Equal bytes are as alike as can be, also where the image has nothing that the finder could measure.
+        Equal bytes count as equal, even if the finder cannot compare the image.
         """
         search, same, finder = searches[measure], searches.get("bytes"), FINDERS[measure]
         sign, best = (1.0, finder.highest) if finder.higher else (-1.0, finder.lowest)
@@ -148,7 +148,7 @@ class Members:
         return np.where(np.isinf(worst), np.nan, sign * worst)
 
     def _margin(self, thresholds: Mapping[str, float]) -> NDArray[np.float64]:
-        """The most doubtful pair of a group: 0 has just reached its threshold, 1 is equal."""
+        """Return the smallest margin of each group: 0 is at the threshold, 1 is equality."""
         margin = np.full(len(self.size), np.inf)
         for number, name in enumerate(self.stars.names):
             rows = self.rows[self.stars.finder[self.rows] == number]
@@ -157,7 +157,7 @@ class Members:
         return margin
 
     def _labels(self, texts: pa.ChunkedArray | None) -> tuple[pa.Array, pa.Array]:
-        """The different labels of each group, and whether there is more than one; null is no label."""
+        """Return the distinct labels of each group, and whether there is more than one; null is no label."""
         n = len(self.size)
         if texts is None:
             return pa.array([None] * n, pa.list_(pa.string())), pa.array(np.zeros(n, bool))
@@ -168,13 +168,13 @@ class Members:
 
 
 def count_lower(groups: pa.Table) -> int | None:
-    """Return how many groups keep a row of lower quality than a dropped one; None if unknown."""
+    """Return the number of groups whose kept row has lower quality than a dropped one; None if unknown."""
     lower = groups.column("lower_quality")
     return int(pc.sum(lower).as_py() or 0) if not len(lower) or lower.null_count < len(lower) else None
 
 
 def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which pairs of a group are measured, by their index in it."""
+    """Return the pairs of a group to measure, as indices in the group."""
     if size <= ALL_PAIRS:
         first, second = np.triu_indices(size, 1)
         return first, second
@@ -185,7 +185,7 @@ def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> pa.Array:
-    """The different names of each group, as lists; negative codes are no names."""
+    """Return the distinct names of each group, as lists; negative codes are ignored."""
     has_name = code >= 0
     width = max(1, len(names))
     pairs = np.unique(group[has_name] * width + code[has_name].astype(np.int64))
@@ -195,7 +195,7 @@ def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> 
 
 
 def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64], rows: Rows) -> Members:
-    """Number the groups: larger ones first, then by the hash of the key of the first row."""
+    """Return the groups: larger ones first, then by the key hash of the first row."""
     n, place = len(stars.owner), np.argsort(order)
     owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table have their own numbers
     in_table = np.flatnonzero(~outside & (stars.owner >= 0))

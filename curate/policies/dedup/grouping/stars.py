@@ -1,13 +1,13 @@
-"""Groups in which every dropped row is a copy of the kept row, without chains.
+"""Grouping of copies into stars: every dropped row is a copy of its kept row, without chains.
 
-The definition. Rows come in the order of keeping, the best first. A row is kept if it is the same as no row before it
-that stays; else it goes, and belongs to the first of those. What counts is that the kept row, queried, finds
-the other: a crop is the same as its whole image, not the whole the same as its crop.
+Definition: rows are sorted in the order of keeping, best first. A row is kept if it is no copy of an earlier kept row;
+else it is dropped and assigned to the first of those. What counts is that querying the kept row finds the other: a crop
+is a copy of its whole image, but not vice versa.
 
-How it stays cheap. Rows that are dropped decide nothing any more, so most pairs of a large group never have to be
-looked at. Rows are taken in rounds; a round is settled within itself, and its kept rows take away what is the
-same among all the rest. No search is requested more than the first match of each row, but among at most ``FEW`` rows: n
-copies of one image cost n links and not n^2, wherever they are in the order.
+Efficiency: dropped rows are not queried, so most pairs of a large group are never compared. Rows are processed in
+rounds; each round is first decided within itself, then its kept rows are queried among all remaining rows. Searches
+only return the first match of each row, except among at most ``FEW`` rows: n copies of one image give n links instead
+of n^2, in any order.
 
 Source: rounds over a prefix give the greedy result in few steps (Blelloch, Fineman, Shun 2012, arXiv:1202.3205).
 """
@@ -33,10 +33,10 @@ class Stars:
     """Groups of rows: the kept row of each, and the similarity to it.
 
     Attributes:
-        owner: the kept row instead, shape (N,) int64; itself where it stays, -1 where it took no part.
-        finder: which finder said so, shape (N,) int8, an index into ``names``; -1 where the row is kept.
-        similarity: to the owner, in the finder's unit, shape (N,) float64; NaN where the row is kept.
-        view: which view of the owner matched, as ``Links.view`` shows it, shape (N,) int32.
+        owner: the kept row of each row, shape (N,) int64; itself if kept, -1 if not compared.
+        finder: the finder that linked it, shape (N,) int8, an index into ``names``; -1 if kept.
+        similarity: to the owner, in the finder's unit, shape (N,) float64; NaN if kept.
+        view: matching view of the owner, as ``Links.view``, shape (N,) int32.
         names: of the finders.
     """
 
@@ -74,14 +74,14 @@ def find_stars(
     *,
     compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> Stars:
-    """Return the groups of the definition above.
+    """Return the groups as defined by this module.
 
     Args:
         order: rows in the order of keeping, shape (N,).
-        searches: finder by name, in the order in which they show a pair that several link.
-        open_rows: rows that take part, shape (N,) bool; it becomes all False.
-        protected: rows that never go, shape (N,) bool; they are first in ``order``.
-        compared: called with the rows that are settled, of all, now and then.
+        searches: finder by name; the first one that links a pair is recorded.
+        open_rows: mask of rows to compare, shape (N,); set to all False.
+        protected: mask of rows that are never dropped, shape (N,); they are first in ``order``.
+        compared: called with the numbers of decided and all rows.
     """
     stars = Stars.empty(len(open_rows), tuple(searches))
     place = np.argsort(order)
@@ -105,7 +105,7 @@ def find_stars(
 def _next_open(
     order: NDArray[np.int64], open_rows: NDArray[np.bool_], at: int, size: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Return the next ``size`` rows that are open, and where to go on."""
+    """Return the next ``size`` open rows, and the position after them."""
     parts: list[NDArray[np.int64]] = []
     n = 0
     while at < len(order) and n < size:
@@ -127,10 +127,10 @@ class _Round:
     free: NDArray[np.bool_]
 
     def settle(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return which of some rows, in order of preference, are kept; the others are assigned to one of these.
+        """Return the kept rows among rows in order of preference; the others are assigned to one of them.
 
-        Rows that are the same as none before them stay. Without them and what they take away few are left as a rule;
-        where many are, half of them are settled first and take away from the other half.
+        Rows without an earlier match are kept, and their copies assigned, which usually leaves few rows. If many are
+        left, the first half is decided first, and its copies in the other half are assigned.
         """
         if len(rows) <= FEW:
             return self._later_of_few(rows)
@@ -145,10 +145,10 @@ class _Round:
         return together[np.argsort(self.place[together])]
 
     def take_away(self, stay: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
-        """Assign every marked row, shape (N,), that is a copy of a kept row to the first such row.
+        """Assign every row in the mask (N,) that is a copy of a kept row to the first such row.
 
-        Of several finders that link the two the first one shows. A row that has an owner keeps it unless this one
-        is before it.
+        The first of several finders that link the pair is recorded. An earlier owner is only replaced by a preferred
+        row.
         """
         for number, search in enumerate(self.searches):
             links = search.first(stay, among)
@@ -166,7 +166,7 @@ class _Round:
         return left[self.stars.owner[left] == NOBODY]
 
     def _later(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which rows may be dropped and are copies of an earlier one, shape (R,)."""
+        """Return a mask of the rows (R,) that may be dropped and are copies of an earlier one."""
         later = np.zeros(len(self.place), bool)
         for search in self.searches:
             links = search.first(rows, self._mask(rows))
@@ -174,7 +174,7 @@ class _Round:
         return (later & self.free)[rows]
 
     def _later_of_few(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Do the same for few rows, from all their pairs."""
+        """Return the same for few rows, from all their pairs."""
         among = self._mask(rows)
         linked = np.zeros((len(rows), len(rows)), bool)  # by place among these
         local = np.empty(len(self.place), np.int64)

@@ -1,1 +1,1 @@
-"""Recall and precision of a deduplication."""
+"""Measurement of recall and precision of a deduplication."""

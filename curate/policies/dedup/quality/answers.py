@@ -1,4 +1,4 @@
-"""An audit with its verdicts: read, checked, and every pair accounted for."""
+"""Sampled pairs with the reviewers' verdicts."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _STRATUM = re.compile(
 
 @dataclass(frozen=True)
 class Judged:
-    """A pair, and the verdicts: ``same``, ``different``, ``unsure``, or None if it counts as not sampled."""
+    """A pair and its verdict: ``same``, ``different``, ``unsure``, or None if it counts as not sampled."""
 
     pair: Drawn
     answer: str | None
@@ -30,9 +30,9 @@ class Answers:
     """An audit with answers.
 
     Attributes:
-        path: where they were read.
-        judged: every pair that was drawn, in the order of the audit.
-        unfinished: pairs with verdicts that do not count, as their block is not judged whole.
+        path: of the file.
+        judged: all sampled pairs, in order.
+        unfinished: pairs whose verdicts are ignored, since their block is not completely judged.
     """
 
     path: str
@@ -43,11 +43,11 @@ class Answers:
 def read_answers(path: str | Path) -> Answers:
     """Return the pairs of an audit with the reviewers' verdicts from ``curate review``.
 
-    A pair of which a copy was dropped is the same, one of which both were kept is different. Where reviewers differ,
-    it is unsure. Pairs behind the last block that is judged whole count as not drawn.
+    A pair is ``same`` if a copy was dropped, ``different`` if both were kept, and ``unsure`` if reviewers differ. Pairs
+    after the last completely judged block count as not sampled.
 
     Raises:
-        InputError: as ``read_pairs``, or for verdicts that cannot be read.
+        InputError: as ``read_pairs``, or for unreadable verdicts.
     """
     pairs, verdicts = read_pairs(path), verdicts_on(Path(path))
     answers = [_answer(verdicts, pair) for pair in pairs]
@@ -60,22 +60,17 @@ def read_answers(path: str | Path) -> Answers:
 
 
 def shown(pair: Drawn) -> tuple[str, str]:
-    """Return the judged image of a pair and the one next to it; the dropped one is judged."""
+    """Return the judged image of a pair, the one to be dropped, and the image to compare it with."""
     return (pair.key_a, pair.key_b) if pair.stratum.side == NEAR else (pair.key_b, pair.key_a)
 
 
 def read_pairs(path: str | Path) -> list[Drawn]:
-    """Return the pairs of an audit, in the order drawn.
-
-    Raises:
-        InputError: for a file that cannot be read, or a column, row or number that is missing or wrong; all bad lines
-            are counted, and the first is named.
-    """
+    """Return the sampled pairs in order; InputError for an unreadable file, or malformed columns and lines."""
     return drawn_rows(Path(path), COLUMNS, "NAME.audit.csv of curate dedup --audit", _parsed, most=MOST_DRAWN)
 
 
 def _answer(verdicts: Sampled, pair: Drawn) -> str | None:
-    """The answer of reviewers on a pair, in either order."""
+    """Return the verdict of reviewers on a pair, in either order."""
     lines = [
         line
         for keys in ((pair.key_a, pair.key_b), (pair.key_b, pair.key_a))

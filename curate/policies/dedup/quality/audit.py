@@ -1,4 +1,4 @@
-"""Pairs near the threshold for a reviewer to judge: drawn by strata of similarity, with known weights."""
+"""Sampling of pairs near the threshold for review, stratified by similarity."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,11 @@ class StratumName:
     """A stratum: pairs of one finder, on one side of its threshold, in one range of similarity.
 
     Attributes:
-        finder: that linked them.
+        finder: of the pairs.
         side: ``dropped`` or ``near``.
-        number: 1 next to the threshold, and outward from there.
-        least: the least alike similarity in it, in the unit of the finder.
-        most: the most alike one.
+        number: from 1 next to the threshold outward.
+        least: the similarity of its least similar pair, in the finder's unit.
+        most: the similarity of its most similar pair.
     """
 
     finder: str
@@ -47,7 +47,7 @@ class StratumName:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One pair of an audit: its keys, similarity and stratum, and how many pairs it represents."""
+    """A sampled pair: keys, similarity and stratum, and the number of pairs it represents."""
 
     key_a: str
     key_b: str
@@ -57,16 +57,17 @@ class Drawn:
 
 
 def pair_of_each_row(links: Links, place: NDArray[np.int64], *, higher: bool = True) -> Links:
-    """Return which pairs near a threshold to audit: for each row, that with the row it would be dropped for.
+    """Return the pairs near a threshold to audit: each row with the row it would be dropped for.
 
-    That is what a looser threshold would drop, about: a row, for the most alike of the rows that are kept and come
-    before it. Each pair is left once, whichever side requested, and where only a random part of the rows requested, the
-    pairs of those are a random part of all (``draw_pairs`` with ``looked_for``).
+    This approximates what a looser threshold would drop: a row, for the most similar earlier kept row. Each pair occurs
+    once; if only a random part of the rows was queried, their pairs are a random sample (``looked_for`` of
+    ``draw_pairs``).
 
     Args:
-        links: P pairs.
-        place: of each row of the table in the order of keeping, shape (N,).
-        higher: whether a larger similarity is more alike.
+        links: P pairs
+    .
+        place: rank of each row in the order of keeping, shape (N,).
+        higher: whether larger values are more similar.
 
     Returns:
         At most one pair for each ``query``.
@@ -80,23 +81,22 @@ def pair_of_each_row(links: Links, place: NDArray[np.int64], *, higher: bool = T
 def draw_pairs(
     pairs: pa.Table, thresholds: Mapping[str, float], n: int, *, seed: int = 0, looked_for: float = 1.0
 ) -> list[Drawn]:
-    """Draw pairs for a reviewer to judge, more of them near the threshold.
+    """Sample pairs for review, more of them near the threshold.
 
-    Each finder's pairs are cut into strata by similarity: on the side of what was dropped up to four, which hold an
-    eighth, an eighth, a quarter and half of the pairs going outward from the threshold; on the other side up to three.
-    Equal similarities stay together. Half of the draw is spread over strata by their size and half evenly; within a
-    stratum it is a simple random sample. Which pairs are drawn depends on their keys and the seed alone, not on the
-    order of the rows. They come in a random order, so the first hundred answers are a sample like all of them.
+    Each finder's pairs are split into strata by similarity: up to four of dropped pairs, with an eighth, an eighth, a
+    quarter and half of the pairs from the threshold outward, and up to three on the other side. Ties stay together.
+    Half of the sample is allocated by size, half evenly; within a stratum it is simple random. It depends on keys and
+    seed only, not on the row order. The order is random, so the first hundred verdicts are a random sample too.
 
     Args:
         pairs: P rows with ``key_a`` and ``key_b`` (text), ``similarity`` (number) and ``finder`` (text): every dropped
-            row with the row kept instead, and pairs found at a looser threshold. Each pair once; leave out
-            pairs of equal bytes, which need no judging.
-        thresholds: finder -> its threshold, on which the side of a pair depends.
-        n: pairs to draw, >= 1; all where there are fewer.
-        seed: another seed draws others.
-        looked_for: of the rows that could have a pair just short of a threshold, the share that was requested, at
-            random, in (0, 1]; each such pair represents that many more. The number of pairs beyond is an estimate then.
+            row with the row kept instead, and pairs found at a looser threshold. Each pair once, without pairs of equal
+            bytes.
+        thresholds: finder -> its threshold, for the side of a pair.
+        n: sample size, >= 1; all if there are fewer.
+        seed: of the sample.
+        looked_for: random share of the rows that was queried for pairs just short of a threshold, in (0, 1]; the weight
+            of these pairs is divided by it.
 
     Raises:
         InputError: if there are no pairs.
@@ -121,12 +121,12 @@ def draw_pairs(
 
 
 def _shortest(value: np.floating | np.integer) -> float:
-    """The decimal that a reviewer would write: 0.95, where a float32 as a double reads 0.949999988079071."""
+    """Return the shortest decimal: 0.95 for a float32 that as a double is 0.949999988079071."""
     return float(str(value)) if isinstance(value, np.floating) else float(value)
 
 
 def _pair_hashes(pairs: pa.Table, seed: int) -> NDArray[np.uint64]:
-    """A hash of each pair, independent of the order of its keys."""
+    """Return a hash of each pair, independent of the order of its keys."""
     salt = seed.to_bytes(8, "little", signed=True)
     first, second = (key_bytes(plain(pairs.column(name).combine_chunks())) for name in ("key_a", "key_b"))
     digests = bytearray()
@@ -158,7 +158,7 @@ def _strata(
 
 
 def _cut(values: NDArray[np.float64], most: int) -> list[slice]:
-    """Cut ascending values into at most ``most`` parts, each half as large as the next; ties stay together."""
+    """Return up to ``most`` slices of ascending values, each half as large as the next, without splitting ties."""
     n = len(values)
     parts = min(most, 1 + max(0, int(np.log2(max(n, 1) / FEWEST)))) if n else 0
     cuts = {0, n}
@@ -171,7 +171,7 @@ def _cut(values: NDArray[np.float64], most: int) -> list[slice]:
 def _draw(
     strata: Sequence[tuple[StratumName, NDArray[np.int64]]], ties: NDArray[np.uint64], n: int, looked_for: float
 ) -> list[tuple[int, StratumName, float]]:
-    """Return the pairs that are drawn: number, stratum and weight."""
+    """Return index, stratum and weight of the sampled pairs."""
     sizes = {side: [len(rows) for name, rows in strata if name.side == side] for side in (DROPPED, NEAR)}
     n_near = min(round(n * NEAR_SHARE), sum(sizes[NEAR]))
     n_near = max(n_near, min(n - sum(sizes[DROPPED]), sum(sizes[NEAR])))  # what the other side cannot use
@@ -193,7 +193,7 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
 
     Args:
         sizes: members of each stratum, >= 1.
-        n: to draw in all; everything where that is more than there are. Each stratum gets one while there are enough.
+        n: total sample size; all members if it is larger. Each stratum gets at least one if possible.
 
     >>> allocate([10, 10, 20, 40], 40)
     [8, 7, 10, 15]
@@ -223,7 +223,7 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
 
 
 def audit_text(drawn: Sequence[Drawn]) -> bytes:
-    """Return an audit as CSV."""
+    """Return sampled pairs as CSV."""
     lines = [
         (
             f"{number} of {len(drawn)}",

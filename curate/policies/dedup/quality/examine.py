@@ -1,4 +1,4 @@
-"""Quality of a deduplication: recall on planted copies with its own finders, and pairs for review."""
+"""Quality of a deduplication: recall on planted copies, and sampled pairs for review."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,8 +41,8 @@ class Hits(NamedTuple):
 
     Attributes:
         finder: its name.
-        copy: position of a copy, shape (L,), int64.
-        row: of the table, that it is the same as, shape (L,), int64.
+        copy: index of a copy, shape (L,), int64.
+        row: matching row of the table, shape (L,), int64.
     """
 
     finder: str
@@ -52,16 +52,16 @@ class Hits(NamedTuple):
 
 @dataclass(frozen=True)
 class KindRecall:
-    """How many copies of one kind of edit were found.
+    """The recall on one kind of edit.
 
     Attributes:
         name: of the edit.
-        strength: what was done, in words.
-        n: copies.
-        detected: of them, by any finder.
-        low: Wilson's lower bound of the share found, at 95 %.
-        high: the same, the upper one.
-        by_finder: finder -> how many it found.
+        strength: description of the edit.
+        n: number of copies.
+        detected: number of copies found by any finder.
+        low: Wilson's lower 95 % bound of the share found.
+        high: the upper bound.
+        by_finder: finder -> number of copies found.
     """
 
     name: str
@@ -75,17 +75,17 @@ class KindRecall:
 
 @dataclass(frozen=True)
 class RecallReport:
-    """The planted copies, and those that were found again.
+    """The recall on planted copies.
 
     Attributes:
         kinds: one for each edit, in the order of ``EDITS``.
-        overall: over all kinds alike; its interval allows for copies of one image being found or missed together.
-        images: that were edited.
-        elsewhere: copies that were linked, but with none that their original is the same as.
-        failed: copies that could not be scored; they count as missed.
-        unread: key -> why an image that was drawn could not be used.
-        shrunk: images that were made smaller before they were edited.
-        seed: of the draw.
+        overall: over all kinds; the interval accounts for the dependence of copies of one image.
+        images: number of edited images.
+        elsewhere: number of copies linked only with images outside of their original's group.
+        failed: number of copies that could not be scored, which count as missed.
+        unread: key -> why a sampled image could not be used.
+        shrunk: number of images that were reduced before editing.
+        seed: of the sample.
     """
 
     kinds: list[KindRecall]
@@ -112,14 +112,13 @@ def count_recalled(
 ) -> RecallReport:
     """Count which planted copies were found, by kind of edit and by finder.
 
-    A copy is found if it is linked with its original, or with a row of its original's group; so the search may leave
-    out rows that were dropped.
+    A copy is found if it is linked with a row of its original's group, so the search may exclude dropped rows.
 
     Args:
         planted: copies of I images, each edited in the same K ways: ``kinds``.
-        hits: of each finder; a finder may come more than once.
+        hits: of each finder; a finder may occur several times.
         kinds: names of edits, in the order of each image's copies.
-        groups: of each row of the table, shape (N,), int64; -1 for a row that is in none.
+        groups: of each row of the table, shape (N,), int64; -1 for none.
         seed: for the report.
     """
     from curate.policies.dedup.quality.planted import EDIT, ORIGINAL
@@ -168,8 +167,8 @@ def _kind(name: str, strength: str, grid: NDArray[np.bool_], finders: dict[str, 
 def effective_size(grid: NDArray[np.bool_]) -> float:
     """Return the effective sample size of dependent copies.
 
-    Copies of one image are found or missed together, so I x K of them count as fewer: as many as would give the mean
-    the variance that it has between images. Never fewer than I nor more than I x K.
+    Results for copies of one image are dependent, so I x K copies count as fewer: as many as give the mean the observed
+    variance between images, in [I, I x K].
 
     Args:
         grid: whether found, shape (I, K): images by kinds of edit.
@@ -203,17 +202,17 @@ def planted_recall(
     """Return the recall of the finders on edited copies of the table's images, by kind of edit.
 
     Args:
-        table: that was deduplicated.
-        request: what counts as the same.
-        duplicates: as decided; copies are looked for among the rows that are kept, and their originals.
+        table: the deduplicated table.
+        request: with the finders.
+        duplicates: the decisions; copies are searched among the kept rows and their originals.
         group: of each row, shape (N,), -1 for none.
-        n: images that are edited, >= 1.
-        seed: of the images that are drawn, and of what is random in the edits.
-        model: that scored the table, if it does not ship.
-        report: called with images done, of all.
+        n: number of images to edit, >= 1.
+        seed: of the sampled images and random edits.
+        model: the model of the table, if it is not shipped.
+        report: called with the numbers of finished and all images.
 
     Raises:
-        InputError: if the images or the model is not available, or no image can be read.
+        InputError: if the images or the model are not available.
     """
     from curate.policies.dedup.quality.planted import Copier, plant  # runs the model
     from curate.retrieval.images import scorer_of
@@ -230,7 +229,7 @@ def planted_recall(
 
 
 def _hits(table: Table, request: DedupRequest, duplicates: Duplicates, copies: pa.Table) -> Iterator[Hits]:
-    """Yield what each finder links copies with."""
+    """Yield the links of each finder with the copies."""
     from curate.policies.dedup.quality.planted import ORIGINAL
 
     needs, original = request.needs_of_other(), copies.column(ORIGINAL).to_numpy()
@@ -245,20 +244,20 @@ def _hits(table: Table, request: DedupRequest, duplicates: Duplicates, copies: p
 
 
 def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, n: int, seed: int = 0) -> list[Drawn]:
-    """Draw pairs for a reviewer to judge: dropped ones, ones kept for review, and near misses.
+    """Sample pairs for review: dropped ones, ones kept for review, and near misses.
 
-    What nearly was: rows that are kept and would go for another at a looser threshold; beyond 20,000 that stay, those
-    among 20,000 that the hash of their keys draws, and each represents as many more.
+    Near misses are kept rows that a looser threshold would drop; of more than 20,000 kept rows, a random 20,000 are
+    searched, and their pairs weighted accordingly.
 
     Args:
-        table: that was deduplicated.
-        request: what counts as the same.
-        duplicates: as decided; rows whose owner is a row of another table are not judged.
-        n: pairs to draw.
-        seed: another seed draws others.
+        table: the deduplicated table.
+        request: with the finders.
+        duplicates: the decisions; rows with an owner in another table are excluded.
+        n: sample size.
+        seed: of the sample.
 
     Raises:
-        InputError: if no finder with a threshold linked or nearly linked anything.
+        InputError: if no finder with a threshold has a link or a near miss.
     """
     judged = {name: value for name, value in request.thresholds.items() if FINDERS[name].threshold is not None}
     if not judged:

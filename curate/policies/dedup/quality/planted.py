@@ -1,4 +1,4 @@
-"""Edited copies of the user's own images, scored as the table was."""
+"""Edited copies of images of the table, scored as the table was."""
 
 import hashlib
 import os
@@ -29,11 +29,11 @@ class Planted:
     """Edited copies of some rows.
 
     Attributes:
-        copies: every copy as a row of a scored table, with ``original`` (row of the table, int64) and ``edit`` (its
-            name); the copies of a row follow one another, in the order of the edits.
-        rows: those that were copied, in that order.
-        unread: key -> why an image that was drawn could not be used; another was drawn instead.
-        shrunk: originals that were made smaller before they were edited.
+        copies: the copies as rows of a scored table, with ``original`` (row of the table, int64) and ``edit`` (name),
+            sorted by original and edit.
+        rows: the copied rows, in order.
+        unread: key -> why a sampled image could not be used and was replaced.
+        shrunk: number of originals that were reduced before editing.
     """
 
     copies: pa.Table
@@ -51,18 +51,15 @@ def plant(
     kinds: Sequence[str],
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Planted:
-    """Make every edit of the first n rows whose image can be read, and score the copies.
+    """Apply every edit to the first n rows with a readable image, and score the copies.
 
     Args:
-        originals: where the images are.
+        originals: the images.
         rows: candidates in the order drawn.
         copier: makes the copies.
-        n: originals wanted.
+        n: number of originals; fewer if not enough can be read.
         kinds: names of edits.
-        report: called with originals done, of all.
-
-    Returns:
-        Copies of up to n rows, fewer where there are not so many that can be read.
+        report: called with the numbers of finished and all originals.
 
     Raises:
         InputError: if none can be read.
@@ -111,12 +108,12 @@ Job = tuple[_Original, Image.Image, str]
 
 @dataclass(frozen=True)
 class Copier:
-    """Makes copies, and rows of a scored table of them.
+    """Makes edited copies, and their rows of a scored table.
 
     Attributes:
         runner: the model.
         settings: as the table was scored.
-        seed: of what is random in the edits.
+        seed: of random edits.
     """
 
     runner: Runner
@@ -124,7 +121,7 @@ class Copier:
     seed: int
 
     def original(self, encoded: Encoded) -> _Original:
-        """Return the image to edit, and release its bytes."""
+        """Return the image to edit, and release its encoded bytes."""
         row, key, data = encoded.row, encoded.key, encoded.data
         if data is None:
             return _Original(row, key, encoded.problem)
@@ -136,7 +133,7 @@ class Copier:
         return _Original(row, key, *shrunk(pixels))
 
     def copy(self, job: Job) -> DecodedImage:
-        """Make a copy and decode it, as a scored image is."""
+        """Return a copy, decoded as when scoring."""
         original, source, name = job
         text = original.key.encode("utf-8", "surrogateescape")
         of_key = int.from_bytes(hashlib.blake2b(text, digest_size=6).digest())
@@ -144,7 +141,7 @@ class Copier:
         return decode(data, self.runner.model.spec.preprocessing, DecodeOptions(self.settings.max_pixels))
 
     def scored(self, jobs: Sequence[Job], copies: Sequence[DecodedImage]) -> pa.Table:
-        """Return rows of a scored table, one for each copy."""
+        """Return one row of a scored table per copy."""
         columns = {
             KEY: pa.array([f"{original.key}#{name}" for original, _, name in jobs], pa.string()),
             URI: pa.nulls(len(jobs), pa.string()),

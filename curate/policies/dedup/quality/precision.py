@@ -1,4 +1,4 @@
-"""Precision from verdicts: the share of dropped pairs that are the same, and the threshold for a target precision."""
+"""Precision of a deduplication from verdicts, and the threshold for a target precision."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,15 +20,15 @@ _MOST_TIMES = 1 << 20  # as many answers that are tried before giving up
 
 @dataclass(frozen=True)
 class Counted:
-    """A stratum and the verdicts on the pairs drawn from it.
+    """A stratum and the verdicts on its sampled pairs.
 
     Attributes:
         name: of the stratum.
-        size: pairs in it.
-        drawn: of them.
-        same: answers; the same the next two.
-        different: see ``same``.
-        unsure: see ``same``.
+        size: number of pairs.
+        drawn: number of sampled pairs.
+        same: number of verdicts ``same``.
+        different: number of verdicts ``different``.
+        unsure: number of verdicts ``unsure``.
     """
 
     name: StratumName
@@ -40,20 +40,19 @@ class Counted:
 
     @property
     def blank(self) -> int:
-        """Pairs without an answer."""
+        """Number of sampled pairs without a verdict."""
         return self.drawn - self.same - self.different - self.unsure
 
     def sample(self, *, unsure: str) -> Stratum:
-        """Return the sample; ``unsure`` says how an unsure answer is read: ``same`` or ``different``."""
+        """Return the sample, with unsure verdicts counted as ``same`` or ``different``."""
         yes = self.same + (self.unsure if unsure == SAME else 0)
         return Stratum(self.size, self.same + self.different + self.unsure, yes)
 
 
 def count_answers(answers: Answers) -> list[Counted]:
-    """Return the strata of an audit: by finder, dropped ones first, from the threshold outward.
+    """Return the strata of an audit: by finder, dropped pairs first, from the threshold outward.
 
-    Raises:
-        InputError: if weights of a stratum disagree: a line was changed, or belongs to another audit.
+    Raises InputError for inconsistent weights in a stratum: a line was changed, or belongs to another audit.
     """
     strata: dict[StratumName, list[Judged]] = {}
     for answer in answers.judged:
@@ -78,11 +77,10 @@ class Precision:
     """The precision of a run, by an audit.
 
     Attributes:
-        dropped: share of the dropped pairs that are the same: the precision; None where none was drawn.
+        dropped: share of copies among the dropped pairs: the precision; None if none was sampled.
         by_finder: the same for each finder's pairs.
-        near: share of the pairs just short of the threshold that are the same: what is missed; None where none was
-            drawn.
-        strata: every stratum and its answers; they add up to the pairs drawn.
+        near: share of copies among the pairs just short of the threshold, which are missed; None if none was sampled.
+        strata: all strata with their verdicts.
     """
 
     dropped: Share | None
@@ -101,14 +99,13 @@ class Precision:
 
 
 def precision(answers: Answers) -> Precision:
-    """Return the precision of a run's drops, each drawn pair weighted by the pairs that it represents.
+    """Return the precision of a run, with each sampled pair weighted by the number of pairs that it represents.
 
-    The interval holds 95 % whatever the shares of the strata are, for each reading: it comes from tests whose error is
-    bounded for every population (see ``p_value_at_most``), not from a normal approximation, which promises too much
-    where all answers are yes. It is for the pairs of this run, not for pairs in general.
+    The intervals come from tests that are valid for every population (see ``p_value_at_most``), not from a normal
+    approximation, which is too narrow if all verdicts agree. They are for the pairs of this run only.
 
     Raises:
-        InputError: if there is no answer that counts, or the lines are not of one audit.
+        InputError: if there is no usable verdict, or lines belong to different audits.
     """
     strata = count_answers(answers)
     if all(stratum.blank == stratum.drawn for stratum in strata):
@@ -130,7 +127,7 @@ def _share(strata: Sequence[Counted]) -> Share:
 
 @dataclass(frozen=True)
 class Tested:
-    """A threshold that was tested, and the lower bound of its precision."""
+    """A tested threshold, and the lower bound of its precision."""
 
     threshold: float
     pairs: int
@@ -140,18 +137,16 @@ class Tested:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The loosest threshold of a finder that keeps a target precision.
+    """The loosest threshold of a finder with a target precision.
 
     Attributes:
-        finder: whose pairs were judged.
+        finder: name of the finder.
         target_precision: in (0, 1).
-        confidence: that the threshold keeps it.
-        threshold: the loosest that does; None where none is shown to.
-        tested: from strict to loose, up to the first that failed.
-        more: answers that would be needed if those to come are like those there are; None where a threshold was found,
-            or no number of answers would do.
-        share: precision that the answers show at the first threshold that failed, or at the run's own where none could
-            be tested; NaN where unknown.
+        confidence: that the threshold has the precision.
+        threshold: the loosest one shown to have it; None for none.
+        tested: tested thresholds from strict to loose, up to the first that failed.
+        more: number of additional similar verdicts needed; None if a threshold was found, or no number suffices.
+        share: estimated precision at the first failed threshold, or the run's if none was tested; NaN if unknown.
     """
 
     finder: str
@@ -170,12 +165,11 @@ class Suggestion:
 def suggest_threshold(answers: Answers, target_precision: float, confidence: float = 0.95) -> list[Suggestion]:
     """Return for each finder the loosest threshold whose precision is shown to reach a target.
 
-    Thresholds at the edges of strata are tested from the strict end on, each at the full confidence, and the first
-    that fails ends it: with a sequence fixed beforehand the probability of choosing any threshold that does not keep
-    the target precision is at most 1 - confidence. The sequence begins at the first threshold that could pass at all,
-    which the number of answers decides and not the answers. An unsure pair counts as different.
-
-    The precision is of pairs: a looser threshold also makes other groups. The confidence is for each finder.
+    Thresholds at the edges of strata are tested from strict to loose, each at the full confidence, up to the first
+    failure. Since the sequence is fixed in advance, the probability of choosing a threshold below the target precision
+    is at most 1 - confidence, for each finder. The sequence starts at the first threshold that can pass with this
+    number of verdicts. Unsure pairs count as different. The precision is for pairs: a looser threshold also changes
+    groups.
 
     Args:
         answers: of an audit.
@@ -223,7 +217,7 @@ def _suggest(finder: str, strata: Sequence[Counted], target_precision: float, co
 
 
 def _edge(strict_first: Sequence[Counted], number: int) -> float:
-    """Return the shortest number that divides a stratum from the next: a pair at it is in the stricter one."""
+    """Return the shortest number between a stratum and the next; a pair at it belongs to the stricter one."""
     least = strict_first[number].name.least
     if number + 1 == len(strict_first):
         return least
@@ -240,7 +234,7 @@ def _edge(strict_first: Sequence[Counted], number: int) -> float:
 def _more_answers(
     samples: Sequence[Stratum], share: float, target_precision: float, passes: Callable[[Sequence[Stratum]], bool]
 ) -> int | None:
-    """Return how many more answers like these would suffice; None if no number does."""
+    """Return the number of additional verdicts like these that would suffice; None if no number does."""
     answered = sum(sample.n for sample in samples)
     if not isnan(share) and share <= target_precision:
         return None
