@@ -1,1 +1,1 @@
-"""Scored tables: reading, writing, digests, columns as arrays, and the images behind rows."""
+"""Scored tables: reading, writing, digests, columns as arrays, and the images of rows."""

@@ -12,7 +12,7 @@ AMOUNTS = "a fraction above 0 up to 1.0 (0.8), a percentage (80%) or a count of 
 
 @dataclass(frozen=True)
 class Amount:
-    """An amount of rows: a share of the remaining ones, or a count. The text decides: ``1`` is one row, ``1.0`` all."""
+    """An amount of rows: a share of the remaining rows, or a count; typed ``1`` is one row, ``1.0`` all."""
 
     text: str
     count: int | None
@@ -20,11 +20,7 @@ class Amount:
 
     @classmethod
     def parse(cls, value: str | int | float, flag: str) -> "Amount":
-        """Read ``0.8``, ``80%`` or ``5000`` exactly, without binary rounding.
-
-        Raises:
-            InputError: for anything else, 0, or a share above 1.
-        """
+        """Parse ``0.8``, ``80%`` or ``5000`` exactly, without binary rounding; InputError for 0 or a share above 1."""
         text = str(value).strip()
         match = re.fullmatch(r"([0-9]+)|([0-9]*\.[0-9]+|[0-9]+\.)|([0-9]+\.?[0-9]*|\.[0-9]+)\s*%", text)
         if match is None or len(text) > 30:
@@ -38,7 +34,7 @@ class Amount:
         return amount
 
     def of(self, n: int, *, up: bool) -> int:
-        """Return how many of ``n`` rows: a count (at most n), or a share rounded up or down."""
+        """Return the number of rows out of ``n``: a count (at most n), or a share rounded up or down."""
         if self.count is not None:
             return min(self.count, n)
         share = self.share or Fraction(0)
@@ -50,8 +46,8 @@ class Amount:
 
         Args:
             flag: the option, such as ``--budget``.
-            taken: rows that it came to.
-            n: rows that they are of.
+            taken: resulting number of rows.
+            n: number of all rows.
 
         >>> Amount.parse("0.8%", "--keep-top").other_reading("--keep-top", 4, 500)
         '--keep-top 0.8% is 4 of 500 rows; 0.8 (or 80%) is 100 times as many'

@@ -1,4 +1,4 @@
-"""One column of a batch as an array: numbers, codes, text, whether there is a value; and as types to compare."""
+"""Conversion of a column of a batch to an array: numbers, codes, text, missing values, and comparable types."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,10 +20,9 @@ TRUE, FALSE, UNKNOWN = 1, 0, -1  # of a condition on a row
 
 
 def exact_numbers(column: pa.Array, name: str = "a column") -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return values in the column's own precision (float32 for float16), and which of them are neither null nor NaN.
+    """Return values in the column's precision (float32 for float16), and a mask of those neither null nor NaN.
 
-    Raises:
-        InputError: for decimals of more than 15 digits: different ones may be equal as float64.
+    Raises InputError for decimals of more than 15 digits, since distinct ones may be equal as float64.
     """
     if pa.types.is_decimal(column.type):
         column = _as_double(column, name)
@@ -69,14 +68,14 @@ def coded(
 
 
 def is_ok(status: pa.Array) -> NDArray[np.bool_]:
-    """Return which statuses are ``ok``, shape (N,); null is not."""
+    """Return a mask of the statuses that are ``ok``, shape (N,); False for null."""
     is_coded = pa.types.is_dictionary(status.type)
     same = pc.equal(status.dictionary, OK).take(status.indices) if is_coded else pc.equal(status, OK)
     return np.asarray(pc.fill_null(same, False).to_numpy(zero_copy_only=False), bool)
 
 
 def has_value(column: pa.Array) -> pa.BooleanArray:
-    """Return whether there is a value: not null, NaN or blank text, such as an empty CSV cell."""
+    """Return a mask of the values that are not null, NaN or blank text, such as an empty CSV cell."""
     values = plain(column)
     if is_text(values.type):
         return pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(values), ""), False)
@@ -84,14 +83,14 @@ def has_value(column: pa.Array) -> pa.BooleanArray:
 
 
 def texts(column: pa.Array) -> pa.Array:
-    """Return values as text; null if absent, so that two rows without a value are not equal."""
+    """Return values as text; null if missing, so that two missing values are not equal."""
     return pc.if_else(has_value(column), plain(column).cast(pa.large_string()), pa.scalar(None, pa.large_string()))
 
 
 def unequal(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray, *, close: float = 0.0) -> list[int]:
-    """Return the rows in which two columns of one length differ, lists by all their values; NaN equals NaN.
+    """Return the rows in which two columns differ, lists by all their values; NaN equals NaN.
 
-    Numbers of floating columns may be apart by ``close``, or by that share of the second.
+    Floating numbers may differ by ``close``, absolutely or relative to the second.
     """
     if close and pa.types.is_floating(left.type):
         same = np.isclose(np.asarray(left), np.asarray(right), rtol=close, atol=close, equal_nan=True)
@@ -105,7 +104,7 @@ MOST_DIGITS = 38  # of a decimal
 
 
 def decimal_of(value: float | Decimal, scale: int) -> pl.Expr | None:
-    """Return a value as a decimal of some places after the point, or None if it has more digits."""
+    """Return a value as a decimal with ``scale`` decimal places, or None if it has more digits."""
     try:
         exact = Context(prec=MOST_DIGITS).quantize(Decimal(value), Decimal(1).scaleb(-scale))
     except InvalidOperation:
@@ -114,7 +113,7 @@ def decimal_of(value: float | Decimal, scale: int) -> pl.Expr | None:
 
 
 def common_type(*kinds: pa.DataType) -> Any:
-    """Return the type in which two columns of numbers compare: exact for integers and decimals if possible."""
+    """Return the type for comparing two numeric columns: exact for integers and decimals if possible."""
     if all(map(pa.types.is_integer, kinds)):
         return pl.Int128
     if all(pa.types.is_integer(kind) or is_exact(kind) for kind in kinds):
@@ -126,12 +125,12 @@ def common_type(*kinds: pa.DataType) -> Any:
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Return whether values of an Arrow type are compared as decimals, all digits of which count."""
+    """Return whether values of an Arrow type are compared as decimals, with all digits."""
     return bool(pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind)) and 0 <= kind.scale <= MOST_DIGITS
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """Return the type as which values of an Arrow type compare."""
+    """Return the type by which values of an Arrow type are compared."""
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return NUMBER
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
@@ -142,10 +141,9 @@ def kind_of(kind: pa.DataType) -> str:
 
 
 def values_of(column: pa.Array) -> pa.Array:
-    """Return values for Polars: null instead of NaN and of blank text, and times as numbers of their units.
+    """Return values for Polars: null for NaN and blank text, and times as integers in their units.
 
-    Raises:
-        InputError: for a decimal of more digits than Polars holds.
+    Raises InputError for a decimal with more digits than Polars supports.
     """
     values = nan_as_null(column)
     kind = kind_of(values.type)
@@ -169,6 +167,6 @@ def values_of(column: pa.Array) -> pa.Array:
 
 
 def numbers_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
-    """Return a column of numbers, NaN for null."""
+    """Return a numeric column, NaN for null."""
     wide = pc.fill_null(pc.cast(column, pa.float64(), safe=False), float("nan"))
     return np.asarray(wide.to_numpy() if isinstance(wide, pa.ChunkedArray) else wide.to_numpy(zero_copy_only=False))

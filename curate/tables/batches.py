@@ -1,4 +1,4 @@
-"""Batches of one Parquet file: checked, bounded in memory, and with errors that name the file."""
+"""Batches of a Parquet file: validated, bounded in memory, and with errors that name the file."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ LEAST_BUFFER = 1 << 14  # of a column, where they are thousands
 
 @contextmanager
 def named_errors(file: Path | StorePath) -> Iterator[None]:
-    """Turn errors of pyarrow and the system into one line that names the file."""
+    """Turn errors of pyarrow and the system into an InputError that names the file."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -35,7 +35,7 @@ def named_errors(file: Path | StorePath) -> Iterator[None]:
 
 
 def open_parquet(file: Path | StorePath, *, dictionary: Sequence[str] = (), n_columns: int = 1) -> pq.ParquetFile:
-    """Return the open file with page checksums verified, some text columns as dictionaries, and buffers for columns."""
+    """Return the open file with page checksums verified, and text columns ``dictionary`` as dictionaries."""
     share = max(LEAST_BUFFER, BATCH_BYTES // max(1, n_columns))
     return pq.ParquetFile(
         file if isinstance(file, Path) else file.open(),
@@ -55,15 +55,15 @@ def file_batches(
     *,
     compact: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of one file, with dictionary pages kept compact until their decoded size is known.
+    """Yield batches of a file, with dictionary pages kept compact until their decoded size is known.
 
     Args:
         file: to read.
         schema: of the columns to read.
-        rows: the most a batch may have.
-        groups: numbers of the row groups to read, ascending; None for all.
-        known: text column -> whether the file has a dictionary of it; what is found out of the whole file is added.
-        compact: leave text as a dictionary where it is stored so, unless all of a batch could unfold to 64 MB.
+        rows: maximal rows per batch.
+        groups: row groups to read, ascending; None for all.
+        known: text column -> whether it has a dictionary in the file; extended by what is found.
+        compact: keep text as dictionaries if stored so, unless a batch could decode to 64 MB.
     """
     known = known if known is not None and groups is None else {}
     with named_errors(file):
@@ -89,7 +89,7 @@ def file_batches(
 def _checked_batches(
     parquet: pq.ParquetFile, schema: pa.Schema, rows: int, groups: Sequence[int], *, compact: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield checked batches: without page checksums, damage only shows as text that is not UTF-8."""
+    """Yield validated batches: without page checksums, damage only shows as text that is not UTF-8."""
     n = 0
     for batch in parquet.iter_batches(
         batch_size=rows, row_groups=list(groups), columns=schema.names, use_threads=False
@@ -110,7 +110,7 @@ def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int], known: dict[str, bool]) -> int:
-    """Return the bytes per row of the fullest row group; note in ``known`` which text has a dictionary."""
+    """Return the bytes per row of the largest row group, and add to ``known`` which text has a dictionary."""
     texts = [field.name for field in schema if is_flat_text(field.type) and field.name not in known]
     has_dictionary = dict.fromkeys(texts, False)
     row_bytes = 0
@@ -128,7 +128,7 @@ def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int], k
 
 
 def _leaves(parquet: pq.ParquetFile, names: Sequence[str]) -> dict[str, int]:
-    """The numbers of the Parquet columns that hold these flat Arrow columns."""
+    """Return the indices of the Parquet columns of these flat Arrow columns."""
     paths = {parquet.schema.column(number).path: number for number in range(len(parquet.schema))}
     return {name: paths[name] for name in names if name in paths}
 
@@ -143,7 +143,7 @@ def _is_coded_text(kind: pa.DataType) -> bool:
 
 
 def _unfold(batch: pa.RecordBatch, schema: pa.Schema, *, compact: bool) -> Iterator[pa.RecordBatch]:
-    """Slices of ``batch`` with the types of ``schema``, cut so that repeated text does not outgrow memory."""
+    """Yield slices of ``batch`` with the types of ``schema``, small enough that decoded text fits in memory."""
     other = [i for i, field in enumerate(schema) if batch.column(i).type != field.type]
     encoded = [batch.column(i) for i in other if pa.types.is_dictionary(batch.column(i).type)]
     lengths = [pc.binary_length(column.dictionary) for column in encoded]

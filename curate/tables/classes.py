@@ -1,4 +1,4 @@
-"""The classes of a column: listed in the table's metadata, so that a class has the same number in every subset."""
+"""The classes of a column: listed in the table's metadata, so that class numbers are equal in every subset."""
 
 import math
 from collections.abc import Collection, Iterable, Sequence
@@ -29,12 +29,12 @@ FILES = (".txt", ".csv", ".names", ".parquet", ".pq")  # what the name of a file
 
 
 def lists_of(table: Table) -> ClassLists:
-    """Return the names of the classes by column, as the metadata of a table lists them."""
+    """Return the names of the classes by column, from the metadata of a table."""
     return class_lists(table.schema.with_metadata(table.file_metadata), table.path)
 
 
 def lists_for_subset(table: Table) -> ClassLists:
-    """Return the lists that a subset of the table records: its metadata's, else its rows'."""
+    """Return the class lists that a subset of the table records: from its metadata, else from its rows."""
     if CLASSES in table.metadata:
         return lists_of(table)
     columns = class_columns(table.schema, lists_of(table))
@@ -58,10 +58,9 @@ def _holds_classes(kind: pa.DataType) -> bool:
 
 
 def lists_from_values(pieces: Iterable[pa.Table]) -> ClassLists:
-    """Return the values of columns with few enough values to be classes: text and numbers in their natural order.
+    """Return the distinct values of columns with few enough to be classes, in natural order.
 
-    Args:
-        pieces: of the columns that ``class_columns`` names, in the order of the rows.
+    ``pieces`` are the columns of ``class_columns``, in row order.
     """
     seen: dict[str, pa.Array] = {}
     rows: dict[str, int] = {}
@@ -86,7 +85,7 @@ def lists_from_values(pieces: Iterable[pa.Table]) -> ClassLists:
 
 
 def _may_be_classes(values: pa.Array) -> bool:
-    """Return whether values can be classes: floats only if they are whole numbers."""
+    """Return whether values can be classes: floats only if they are integers."""
     if not pa.types.is_floating(values.type):
         return True
     numbers = values.cast(pa.float64()).drop_null()
@@ -94,16 +93,13 @@ def _may_be_classes(values: pa.Array) -> bool:
 
 
 def refuse_measured(column: str, values: Iterable[object], rows: int, path: object) -> None:
-    """Refuse numbers as classes if more than half of the rows have different ones, and not all are whole.
+    """Raise InputError for numbers as classes if over half of the rows have distinct ones, not all integers.
 
     Args:
         column: of floats.
-        values: that differ, as numbers or text.
-        rows: of the table.
+        values: distinct values, as numbers or text.
+        rows: number of rows.
         path: of the table, for the message.
-
-    Raises:
-        InputError: with the column and a number of it.
     """
     numbers = [float(str(value)) for value in values if value not in (None, "")]
     if 2 * len(numbers) <= rows:
@@ -122,11 +118,7 @@ def ordered_names(values: pa.Array) -> tuple[str, ...]:
 
 
 def in_order(names: Iterable[str], kind: pa.DataType) -> tuple[str, ...]:
-    """Return names in the order of the values that they represent.
-
-    Args:
-        names: of values of a column.
-        kind: type of the column: numbers are sorted as numbers.
+    """Return names in the order of their values: numerically if ``kind`` is numeric.
 
     >>> in_order(["10", "2"], pa.int64()), in_order(["10", "2"], pa.string())
     (('2', '10'), ('10', '2'))
@@ -141,9 +133,9 @@ class ClassList:
 
     Attributes:
         column: of the labels.
-        names: all of them, in the order that numbers them; empty where nothing lists them.
-        source: what lists them, for messages.
-        numbered: names that the numbers in the column represent, from 0; empty for a column that holds names.
+        names: all names, in the order of their numbers; empty if not listed.
+        source: origin of the list, for messages.
+        numbered: names of the numbers in the column, from 0; empty for a column of names.
     """
 
     column: str
@@ -152,21 +144,16 @@ class ClassList:
     numbered: tuple[str, ...] = ()
 
     def texts(self, values: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Return the class of each row as text; null where it has none."""
+        """Return the class of each row as text; null for none."""
         array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         if self.numbered:
             return named(plain(array), self.numbered, self.column, self.source or "the table").cast(pa.large_string())
         return texts(array)
 
     def complete(self, names_in_rows: Collection[str], kind: pa.DataType) -> tuple[str, ...]:
-        """Return all names in their order: the listed ones, or those found.
+        """Return all names in order: the listed ones, or those in the rows.
 
-        Args:
-            names_in_rows: classes of the rows at hand.
-            kind: type of the column.
-
-        Raises:
-            InputError: for a class that is not in the list; numbers of others would shift.
+        Raises InputError for a class that is not listed, since it would shift the numbers of others.
         """
         if not self.names:
             return in_order(names_in_rows, kind)
@@ -186,15 +173,15 @@ NO_CLASSES = ClassList("")
 def class_list(table: Table, column: str, classes: str | Path | Sequence[str] | None = None) -> ClassList:
     """Return the classes of a column of a table.
 
-    Names that are given for a column of whole numbers are its numbers', from 0, unless they are numbers.
+    Names for a column of integers refer to 0, 1, ..., unless they are numbers.
 
     Args:
-        table: that holds the column.
+        table: with the column.
         column: of labels.
-        classes: their names, as ``read_classes`` takes them; None for those in the table's metadata.
+        classes: their names, as for ``read_classes``; None for those in the table's metadata.
 
     Raises:
-        InputError: if ``classes`` names none.
+        InputError: if ``classes`` is empty.
     """
     numbered = class_labels(table.schema.with_metadata(table.file_metadata))
     if classes is None:
@@ -207,15 +194,15 @@ def class_list(table: Table, column: str, classes: str | Path | Sequence[str] | 
 
 
 def read_classes(classes: str | Path | Sequence[str], column: str = LABEL) -> tuple[str, ...]:
-    """Return the names of classes, in the order that numbers them.
+    """Return the names of classes in the order of their numbers.
 
     Args:
-        classes: names with commas between them; a text file with a name a line; a table, for all classes of its column;
-            or the names themselves in a sequence.
+        classes: names separated by commas; a text file with a name per line; a table, for all classes of its column; or
+            a sequence of names.
         column: of the table.
 
     Raises:
-        InputError: for a name that is empty or comes twice, a file that is missing, or a table without the column.
+        InputError: for an empty or repeated name, a missing file, or a table without the column.
 
     >>> read_classes("cat, dog")
     ('cat', 'dog')

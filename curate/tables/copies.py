@@ -1,4 +1,4 @@
-"""Rows of a table that show the same image: equal bytes, or nearly equal for eye and model."""
+"""Detection of rows with the same image: equal bytes, or near copies by signature and embedding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ FEWEST_SHARE = 0.01  # of rows that are copies, below which nothing is reported
 
 @dataclass(frozen=True)
 class Copies:
-    """Groups of M rows that show the same image.
+    """Groups of M rows with the same image.
 
     Attributes:
-        first: the first row of the group of each, shape (M,): itself for one without copies.
-        unique: rows that are the first of their group, shape (U,), ascending.
-        place: of each row, which of ``unique`` represents it, shape (M,).
-        count: rows in the group of each, shape (M,).
+        first: first row of each row's group, shape (M,).
+        unique: first rows of the groups, shape (U,), ascending.
+        place: index into ``unique`` for each row, shape (M,).
+        count: size of each row's group, shape (M,).
     """
 
     first: NDArray[np.int64]
@@ -43,7 +43,7 @@ class Copies:
         return cls(first, unique, place, size[place])
 
     def words(self) -> str:
-        """Return how many rows are copies of how many images; empty for very few."""
+        """Return a note on the number of copies; empty for very few."""
         sizes = self.count[self.unique]
         several = sizes[sizes >= LEAST_NAMED]
         n_rows = int(several.sum())
@@ -57,7 +57,7 @@ class Copies:
 
 
 def columns_for_copies(names: list[str]) -> frozenset[str]:
-    """Return the columns of a table by which copies can be found."""
+    """Return the columns of a table that identify copies."""
     from curate.columns import EMBEDDING, SIGNATURE
 
     looks = {PHASH, SIGNATURE, EMBEDDING}
@@ -67,12 +67,12 @@ def columns_for_copies(names: list[str]) -> frozenset[str]:
 def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
     """Return the groups of rows that show the same image: equal digests, then nearly equal signatures.
 
-    Near copies have close hashes, confirmed by signatures and by embeddings: a blurred or noisy version of an image
-    looks the same at 32 pixels, but not to the model, and is its own image quality.
+    Near copies have close hashes, similar signatures and similar embeddings: a blurred or noisy version of an image
+    looks the same at 32 pixels, but not to the model, and is not a copy.
 
     Args:
-        rows: with what ``columns_for_copies`` names; without embeddings only equal digests are copies.
-        at: which rows to group, shape (M,), ascending; positions in the result count among them.
+        rows: with the columns of ``columns_for_copies``; without embeddings only equal digests are copies.
+        at: rows to group, shape (M,), ascending; the result has indices into them.
     """
     first = np.arange(len(at))
     if SHA256 in rows.texts:
@@ -87,7 +87,7 @@ def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
 
 
 def first_equal(values: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return the first row with the same text; a row without text is its own."""
+    """Return the first row with the same text for each row; the row itself without text."""
     rows = pl.DataFrame({"text": pl.Series(values), "row": np.arange(len(values))})
     first = pl.when(pl.col("text").is_null()).then("row").otherwise(pl.col("row").first().over("text"))
     return rows.select(first).to_series().to_numpy(writable=True)
@@ -100,8 +100,8 @@ def _first_near(
 
     Args:
         phash: shape (S,).
-        looks: vectors of all rows of the table, shape (N, D), and the least cosine of copies.
-        at: which of them these are, shape (S,).
+        looks: pairs of vectors of all rows of the table, shape (N, D), and the minimal cosine of copies.
+        at: the rows in the table, shape (S,).
     """
     first = np.arange(len(phash))
     if len(phash) < LEAST_NAMED:
@@ -117,7 +117,7 @@ def _first_near(
 
 
 def _cosine(vectors: NDArray, rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the cosine of each row's vector to the other's; 0 where either has no length."""
+    """Return the cosine of pairs of rows; 0 for a zero row."""
     a, b = vectors[rows].astype(np.float32), vectors[others].astype(np.float32)
     length = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     return np.divide((a * b).sum(1), length, out=np.zeros(len(a), np.float32), where=length > 0)

@@ -1,4 +1,4 @@
-"""The distinct images of a table that a score is fitted to, their columns, and groups unlike the rest."""
+"""The distinct images of a table for fitting a score, the fitted columns, and groups unlike the rest."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,15 +28,15 @@ SAMPLE = 4_000  # images by which the junk classifier and the groups unlike the 
 
 @dataclass(frozen=True)
 class Dataset:
-    """The M different images of a table that have an embedding, in the order of the hashes of their keys.
+    """The M distinct images of a table with an embedding, sorted by the hashes of their keys.
 
     Attributes:
-        rows: of the table, all N.
+        rows: all N rows of the table.
         at: rows with an embedding, shape (A,), ascending.
-        copies: groups of these rows that show the same image; M groups.
+        copies: the M groups of these rows with the same image.
         embeddings: of the first row of each group, shape (M, D), float16 or float32.
-        junk: their log odds of junk, shape (M,), NaN for none; None where the table has no column of it.
-        missing: what is wrong with other rows' embeddings -> how many.
+        junk: log odds of junk, shape (M,), NaN if unknown; None without the column.
+        missing: fault of embeddings -> number of rows.
         once: whether copies count once; otherwise every row is an image.
     """
 
@@ -53,29 +53,29 @@ class Dataset:
 
     @property
     def first(self) -> NDArray[np.int64]:
-        """The row of ``rows`` that represents each image, shape (M,)."""
+        """The row that represents each image, shape (M,)."""
         return self.at[self.copies.unique]
 
     def places(self, images: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of the table, in its order, for some images."""
+        """Return the indices in the table of the given images."""
         return self.rows.place[self.first[images]]
 
     def in_table(self, columns: Mapping[str, NDArray]) -> dict[str, pa.Array]:
-        """Return columns of the M images as columns of the table, in its order; copies get the value of the first.
+        """Return columns of the M images as columns of the table; copies get the value of the first.
 
-        Null for rows without embedding, for NaN, and for whole numbers below 0.
+        Null for rows without embedding, for NaN, and for negative integers.
         """
         absent = self.rows.in_table(np.zeros(len(self.at), bool), self.at, True)
         full = {name: self.rows.in_table(values[self.copies.place], self.at) for name, values in columns.items()}
         return {name: column_array(values, absent) for name, values in full.items()}
 
     def n_copies(self) -> dict[str, pa.Array]:
-        """Return the column with the number of rows that show the same image."""
+        """Return the column with the number of rows with the same image."""
         return self.in_table({COPIES: self.copies.count[self.copies.unique].astype(np.int32)})
 
 
 def column_array(values: NDArray, absent: NDArray[np.bool_]) -> pa.Array:
-    """Return values as a column: null where absent, NaN or a whole number below 0."""
+    """Return values as a column: null where absent, NaN or a negative integer."""
     unknown = values < 0 if np.issubdtype(values.dtype, np.integer) else np.isnan(values)
     return pa.array(values, mask=absent | unknown)
 
@@ -83,16 +83,16 @@ def column_array(values: NDArray, absent: NDArray[np.bool_]) -> pa.Array:
 def read_dataset(
     table: Table, *, names: tuple[str, ...] = (), numbers: tuple[str, ...] = (), once: bool = True
 ) -> Dataset:
-    """Read the data that a score is fitted to, independent of the order of the table.
+    """Read the data for fitting a score, independent of the row order.
 
     Args:
         table: scored, with embeddings.
-        names: columns of classes to read as well, into ``rows.names``.
-        numbers: columns of numbers to read as well, into ``rows.numbers``.
-        once: whether rows that show the same image count once; otherwise every row is an image.
+        names: class columns to read too, into ``rows.names``.
+        numbers: numeric columns to read too, into ``rows.numbers``.
+        once: whether copies count once; otherwise every row is an image.
 
     Raises:
-        InputError: for a table without embeddings, or a column that it lacks.
+        InputError: for a table without embeddings, or a missing column.
     """
     column_names = table.schema.names
     if EMBEDDING not in column_names:
@@ -112,13 +112,13 @@ def read_dataset(
 
 
 def sample_of(dataset: Dataset, table: Table) -> JunkInputs:
-    """Return the appearance of a sample of the images: the first 4,000 in the order of the hashes of their keys."""
+    """Return the features of a sample of the images: the first 4,000 by the hashes of their keys."""
     images = np.arange(min(SAMPLE, len(dataset)))
     return JunkInputs(columns_at(table, dataset.places(images)), dataset.embeddings[images])
 
 
 def columns_at(table: Table, rows: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
-    """Return the quality columns and columns of trained heads of some rows of a table, NaN for null."""
+    """Return the quality columns and columns of trained heads for rows of a table, NaN for null."""
     names = [name for name in columns_read(table.schema.names) if not is_fitted(name)]
     Needs(numbers=tuple(names), keys=False, advice="rename it, or score the images again").columns(table)  # or refuse
     taken = table.take(rows, names) if names else None
@@ -126,14 +126,14 @@ def columns_at(table: Table, rows: NDArray[np.int64]) -> dict[str, NDArray[np.fl
 
 
 def is_fitted(name: str) -> bool:
-    """Return whether a column compares images of the table with one another, and so is not from a trained head."""
+    """Return whether a column is relative to the dataset, in contrast to columns of trained heads."""
     from scoring.relative.columns import CLASS, COLUMNS
 
     return name in COLUMNS or name == CLASS
 
 
 def log_odds_of(probability: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the log odds of probabilities, NaN for NaN; at most 13.8 either way."""
+    """Return the log odds of probabilities, within [-13.8, 13.8]; NaN for NaN."""
     p = np.clip(np.asarray(probability, np.float64), 1e-6, 1 - 1e-6)
     return np.log(p / (1 - p))
 
@@ -144,8 +144,8 @@ def with_groups(
     """Return a fit and its columns with the groups of images unlike the rest.
 
     Args:
-        dataset: the different images of the table.
-        table: whose quality columns say what images look like.
+        dataset: the distinct images of the table.
+        table: with quality columns.
         fit: to the dataset.
         scores: of its images.
     """
@@ -160,12 +160,7 @@ def with_groups(
 
 
 def group_facts(groups: Sequence[UnlikeGroup], column: pa.Array) -> list[dict[str, Any]]:
-    """Return the facts of a table's groups, as plain JSON.
-
-    Args:
-        groups: in the order of their numbers.
-        column: ``unlike_group`` of every row.
-    """
+    """Return the facts on a table's groups, as plain JSON; ``column`` is ``unlike_group`` of every row."""
     return [
         {"group": number, "rows": pc.sum(pc.equal(column, number)).as_py() or 0, **group.to_json()}
         for number, group in enumerate(groups, 1)

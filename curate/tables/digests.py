@@ -1,4 +1,4 @@
-"""Hashes of rows that do not depend on their order, on the machine or on the version of a library."""
+"""Hashes of rows that do not depend on row order, machine or library version."""
 
 import hashlib
 import json
@@ -22,15 +22,9 @@ Keys: TypeAlias = "Sequence[bytes] | pa.LargeBinaryArray"
 
 
 def key_array(keys: pa.Array, where: object = "the table", first_row: int = 0) -> pa.LargeBinaryArray:
-    """Return keys (text or whole numbers, N) as UTF-8 bytes in an Arrow array.
+    """Return keys (N texts or integers) as UTF-8 bytes in an Arrow array; InputError for null or other types.
 
-    Args:
-        keys: of some rows.
-        where: the file they are from, for messages.
-        first_row: the number of the first of them there, from 0.
-
-    Raises:
-        InputError: for a null key, or keys of another type.
+    ``where`` and ``first_row`` are the file and the index of the first row, for messages.
     """
     if keys.null_count:
         row = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
@@ -53,19 +47,15 @@ def key_bytes(keys: pa.Array, where: object = "the table", first_row: int = 0) -
 
 
 def key_texts(keys: pa.Array | pa.ChunkedArray, where: object = "the table", first_row: int = 0) -> list[str]:
-    """Return keys as text; raises as ``key_bytes``."""
+    """Return keys as text; InputError as ``key_array``."""
     array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
     return [key.decode() for key in key_bytes(array, where, first_row)]
 
 
 def tie_breaks(keys: Keys, *, seed: int | None = None) -> NDArray[np.uint64]:
-    """Return the 64-bit ``HASH`` of each key, shape (N,) uint64, which decides ties of scores, and draws.
+    """Return the 64-bit ``HASH`` of each key, shape (N,) uint64, which breaks ties and draws samples.
 
-    It is no secret: who makes up keys can choose ones that win, or whose hashes are equal.
-
-    Args:
-        keys: as bytes.
-        seed: of 64 bits, for a draw; another seed gives other hashes.
+    It is not cryptographic: keys can be crafted to win, or to collide. Samples use a 64-bit ``seed``.
     """
     return xxh64(_array(keys), seed or 0)
 
@@ -80,16 +70,10 @@ def _array(keys: Keys) -> pa.LargeBinaryArray:
 
 
 def redrawn(hashes: np.ndarray, seed: int, purpose: str) -> np.ndarray:
-    """Return new hashes by a seed; different inputs stay different.
+    """Return new hashes (N,) uint64 by a 64-bit seed; distinct inputs stay distinct.
 
-    Args:
-        hashes: shape (N,) uint64.
-        seed: of 64 bits.
-        purpose: what is drawn; two commands that draw for the same would draw the same rows, and the second, from what
-            the first left, would not draw at random.
-
-    Returns:
-        Shape (N,) uint64.
+    ``purpose`` names the sample: two commands with the same purpose would draw the same rows, so the second sample,
+    from the rest of the first, would not be random.
     """
     return mixed(hashes ^ tie_breaks([purpose.encode()], seed=seed)[0])
 
@@ -128,7 +112,7 @@ def is_vector(kind: pa.DataType) -> bool:
 
 
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
-    """Return NumPy's type of such values; ``to_pandas_dtype`` would need pandas in pyarrow 25."""
+    """Return NumPy's type for such values; ``to_pandas_dtype`` would need pandas in pyarrow 25."""
     dtype: np.dtype[Any] = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
     return dtype
 
@@ -141,13 +125,13 @@ def plain(array: pa.Array) -> pa.Array:
 class RowDigest:
     """A digest of a set of rows: two sums, modulo 2^64, of 64-bit hashes of every row.
 
-    The order of the rows does not matter; every value, every missing or repeated row does. A row's hash starts with
-    the hash of its key and takes in each column by name: the bits of a number as stored, the ``HASH`` of text or bytes.
-    It finds accidents: who makes up rows can make up others with equal sums, and not another file of equal SHA-256.
+    It is independent of the row order, and changes with every value, missing or repeated row. A row's hash combines the
+    hash of its key with each column by name: the stored bits of a number, the ``HASH`` of text or bytes. It detects
+    accidents, not forgery.
 
     Args:
-        schema: types of the columns that count, in addition to the key.
-        full_lists: lists that count with all their numbers; other nested columns count by whether there is a value.
+        schema: types of the included columns, in addition to the key.
+        full_lists: lists included with all their numbers; other nested columns are included as present or missing.
     """
 
     def __init__(self, schema: pa.Schema, full_lists: Collection[str] = ()) -> None:
@@ -159,7 +143,7 @@ class RowDigest:
         self.n_rows = 0
 
     def update(self, keys: NDArray[np.uint64], batch: pa.RecordBatch) -> None:
-        """Add rows: the hashes of their keys (``tie_breaks``, N) and a batch that holds the columns."""
+        """Add rows: the hashes of their keys (``tie_breaks``, N) and a batch with the columns."""
         with np.errstate(over="ignore"):
             self._sums = [
                 old + lane.sum() for old, lane in zip(self._sums, self._lanes(keys, batch, LANES), strict=True)
@@ -167,13 +151,13 @@ class RowDigest:
         self.n_rows += len(keys)
 
     def hashes(self, keys: NDArray[np.uint64], batch: pa.RecordBatch) -> NDArray[np.uint64]:
-        """Return a hash of each row, shape (N,), and add nothing; arguments as of ``update``."""
+        """Return a hash of each row, shape (N,), without adding it; arguments are as in ``update``."""
         return self._lanes(keys, batch, LANES[:1])[0]
 
     def _lanes(
         self, keys: NDArray[np.uint64], batch: pa.RecordBatch, first: Sequence[np.uint64]
     ) -> list[NDArray[np.uint64]]:
-        """Return hashes of N rows that begin with different numbers, shape (N,) each."""
+        """Return hashes of N rows for several initial values, shape (N,) each."""
         if len(keys) != batch.num_rows:
             raise ValueError(f"{len(keys)} keys for {batch.num_rows} rows")
         lanes = [mixed(keys ^ number) for number in first]
@@ -189,7 +173,7 @@ class RowDigest:
 
 
 def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
-    """Return 64 bits for each value of a column, shape (N,): numbers themselves, otherwise a hash."""
+    """Return 64 bits for each value of a column, shape (N,): the number itself, otherwise a hash."""
     if pa.types.is_dictionary(column.type) and not column.null_count and len(column.dictionary) <= len(column):
         return _hashed(column.dictionary, full=full)[column.indices.to_numpy(zero_copy_only=False)]
     column = plain(column)
@@ -210,7 +194,7 @@ def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
 
 
 def _of_texts(texts: pa.LargeBinaryArray) -> NDArray[np.uint64]:
-    """Return the ``HASH`` of each text, shape (N,): once per distinct text if a first sample shows few."""
+    """Return the ``HASH`` of each text, shape (N,), once per distinct text if a sample shows few."""
     if len(texts) <= LOOKED_AT or len(texts[:LOOKED_AT].unique()) > LOOKED_AT // 2:
         return xxh64(texts)
     codes = texts.dictionary_encode()
@@ -242,7 +226,7 @@ def _list_bytes(column: pa.Array) -> pa.LargeBinaryArray:
 
 
 def _counted(column: pa.Array) -> pa.Array:
-    """A nested column counts only by whether it has a value, as in conditions."""
+    """Return a nested column as present or missing."""
     return pc.if_else(column.is_valid(), pa.scalar("value"), pa.scalar(None, pa.string()))
 
 

@@ -1,4 +1,4 @@
-"""Rows whose scores were fitted separately, since scores relative to a dataset are not comparable across two."""
+"""Warnings on rows whose scores were fitted separately: scores relative to different datasets are not comparable."""
 
 import json
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ def fitted_apart(table: Table, columns: Iterable[str]) -> list[str]:
 
     Args:
         table: one file, or parts that may come from several tables.
-        columns: that rows are judged by.
+        columns: the ranking scores.
     """
     relative = [name for name in columns if name in RELATIVE or name == CLASS]
     if not relative:

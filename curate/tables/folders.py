@@ -1,4 +1,4 @@
-"""The folder that each image is in, by its key, as a column: classes of a table that was scored without labels."""
+"""The folder of each image, by its key, as a class column for tables without labels."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,15 +18,9 @@ def has_text_keys(schema: pa.Schema) -> bool:
 
 
 def folders_of(keys: pa.Array) -> pa.Array:
-    """Return the name of the folder right above each image; null at the top and in a folder such as `train`.
+    """Return the name of the innermost folder of each of N keys; null at the top and in a folder such as `train`.
 
     The same as ``manifest.folder.folder_label``, for a whole column.
-
-    Args:
-        keys: text, N.
-
-    Returns:
-        string, N.
 
     >>> folders_of(pa.array(["train/cats/1.jpg", "train/1.jpg", "1.jpg", "https://a.b/c/1.jpg"])).to_pylist()
     ['cats', None, None, None]

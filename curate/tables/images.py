@@ -1,4 +1,4 @@
-"""The reader of the images behind rows of a table: from their URIs, or from the scored source."""
+"""Reading of the images of rows, from their URIs or the scored source."""
 
 import hashlib
 from collections import deque
@@ -34,11 +34,11 @@ class Encoded:
     """The image of a row.
 
     Attributes:
-        row: its number.
+        row: its index.
         key: as text.
-        data: encoded bytes; None if they cannot be read.
-        problem: why not, as ``status: sentence``; empty where ``data`` is there.
-        white: the value of 16-bit images that is white.
+        data: encoded bytes; None if unreadable.
+        problem: the error, as ``status: sentence``; empty with ``data``.
+        white: white level of 16-bit images.
     """
 
     row: int
@@ -49,18 +49,15 @@ class Encoded:
 
 
 def drawn_rows(table: Table, n: int, *, seed: int, scored: bool = True) -> NDArray[np.int64]:
-    """Return up to n rows: those whose keys hash lowest, lowest first; without keys their numbers.
+    """Return up to n rows with the lowest key hashes, lowest first; without keys, by row index.
 
-    The same keys are drawn in whatever order the table has them; fewer are the first of more.
+    The sample does not depend on the row order, and a smaller one is a prefix of a larger one.
 
     Args:
-        table: to draw from.
+        table: to sample.
         n: >= 1.
-        seed: another seed draws other rows.
-        scored: whether rows are left out whose ``status`` is not ok, which takes keys.
-
-    Returns:
-        Row numbers, shape (min(n, rows that are ok),).
+        seed: of the sample.
+        scored: whether to exclude rows whose ``status`` is not ok; needs keys.
     """
     table.require([KEY] if scored else [])
     names = [name for name in (KEY, *([STATUS] if scored else [])) if name in table.schema.names]
@@ -80,11 +77,7 @@ def drawn_rows(table: Table, n: int, *, seed: int, scored: bool = True) -> NDArr
 
 
 def require_images(table: Table, source: str | None) -> None:
-    """Refuse a table without paths to images, if no source is given either, before the work.
-
-    Raises:
-        InputError: naming ``--source``.
-    """
+    """Raise InputError for a table without paths of images, if no source is given, before the work."""
     if source is None and table.n_rows and not holds_paths(table):
         raise InputError(f"{table.path} holds no path to any image; pass what was scored as --source")
 
@@ -98,16 +91,13 @@ class Images:
     """Reads the images of some rows: from their URIs, or by key from the scored source.
 
     Args:
-        rows: their ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
-        name: of what they are rows of, for messages.
-        numbers: of the rows, by which they are requested; 0, 1, ... by default.
-        source: what was scored: a folder, list, table or tar file; or the folder that the files are in now.
-        options: how to read the source, as when it was scored.
-        partial: some rows may have no image, which reading them says; else that is an error now.
-        white: the value of 16-bit images that is white, as when they were scored.
-
-    Attributes:
-        white: as given.
+        rows: with ``key``, and ``uri`` unless a source is given; with ``sha256`` changed images are detected.
+        name: of the table, for messages.
+        numbers: indices for requesting the rows; 0, 1, ... by default.
+        source: the scored folder, list, table or tar file; or the present folder of the files.
+        options: for reading the source, as when it was scored.
+        partial: rows may lack an image, which is reported on reading; else it is an error now.
+        white: white level of 16-bit images, as when they were scored.
 
     Raises:
         InputError: if the source cannot be opened or has none of the keys, or a row has neither a path nor a source.
@@ -151,7 +141,7 @@ class Images:
         source: str | None = None,
         partial: bool = False,
     ) -> "Images":
-        """Return the images of some rows of a table, by their numbers; a source is read as recorded in the table."""
+        """Return the images of rows of a table, by index; a source is read as recorded in the table."""
         table.require([KEY] if source is not None else [])
         numbers = np.unique(np.asarray(rows, np.int64))
         taken = table.take(numbers, [name for name in (KEY, URI, SHA256) if name in table.schema.names])
@@ -169,15 +159,11 @@ class Images:
 
     @property
     def named(self) -> bool:
-        """Whether any of the rows has a path to its image, or a source is given."""
+        """Whether any of the rows has a path, or a source is given."""
         return self._source is not None or bool(self._uri)
 
     def data(self, row: int) -> bytes:
-        """Return the encoded image of a row, whether or not it is the one that was scored.
-
-        Raises:
-            ReadError: if it cannot be read.
-        """
+        """Return the encoded image of a row, even if it has changed since it was scored; ReadError if unreadable."""
         if self._manifest is None:
             if row not in self._uri:
                 raise ReadError("missing", "the table names no file for it")
@@ -188,7 +174,7 @@ class Images:
         return next(self._manifest.readers(place, place + 1))()
 
     def read(self, rows: Sequence[int]) -> Iterator[Encoded]:
-        """Yield each row's image, in the order of the source; one that changed since it was scored is a problem."""
+        """Yield each row's image, in the order of the source; an image that has changed is a problem."""
         pairs, numbers = self._readers(rows), deque[int]()
 
         def readers() -> Iterator[Reader]:
@@ -227,12 +213,7 @@ class Images:
 
 
 def readers_in_order(manifest: Manifest, places: NDArray[np.int64]) -> Iterator[Reader]:
-    """Yield a reader of each of some rows of a source.
-
-    Args:
-        manifest: the source.
-        places: its rows, increasing, shape (N,).
-    """
+    """Yield a reader of each of the given rows of a source; ``places`` (N,) must increase."""
     cuts = [0, *(np.flatnonzero(np.diff(places) > WIDEST_GAP) + 1).tolist(), len(places)]
     for first, last in pairwise(cuts):
         if first == last:
@@ -253,11 +234,11 @@ def images_by_key(
 
     Args:
         rows: with ``key`` and, unless a source is given, ``uri``.
-        source: what was scored.
+        source: the scored source.
         options: how to read the source.
 
     Raises:
-        InputError: if the source cannot be opened, or has none of the keys.
+        InputError: if the source cannot be opened, or has no key of the table.
     """
     images = Images(rows, "the batch", source=source, options=options, partial=True)
     row = {key: number for number, key in images.key.items()}
@@ -265,7 +246,7 @@ def images_by_key(
 
 
 def _keys(rows: pa.Table, numbers: Sequence[int], name: object) -> list[str]:
-    """The keys as text; numbers if absent."""
+    """Return the keys as text; row indices if absent."""
     if KEY not in rows.column_names:
         return [str(number) for number in numbers]
     keys = rows.column(KEY).combine_chunks()
@@ -276,7 +257,7 @@ def _keys(rows: pa.Table, numbers: Sequence[int], name: object) -> list[str]:
 
 
 def _texts(rows: pa.Table, column: str, numbers: Sequence[int], name: object) -> dict[int, str]:
-    """The values of a column by row, if present."""
+    """Return the values of a text column by row, if present."""
     if column in rows.column_names and not is_text(kind := rows.column(column).type) and not pa.types.is_null(kind):
         raise InputError(f"expected text in column {column!r} of {name}, got {kind}; cast it, or remove the column")
     values = rows.column(column).to_pylist() if column in rows.column_names else []
@@ -284,7 +265,7 @@ def _texts(rows: pa.Table, column: str, numbers: Sequence[int], name: object) ->
 
 
 def _places(manifest: Manifest, keys: Sequence[str]) -> dict[str, int]:
-    """The row of each key in a source; keys that it lacks are left out."""
+    """Return the row of each key in a source, without missing keys."""
     key_set = pa.array(keys, pa.string())
     place: dict[str, int] = {}
     for start in range(0, manifest.n_rows, STEP):

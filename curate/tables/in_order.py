@@ -1,4 +1,4 @@
-"""Decoding in threads, in order: a bounded number of images and encoded bytes at a time."""
+"""Threaded decoding in order, with a bounded number of images and encoded bytes at a time."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,14 +14,14 @@ R = TypeVar("R")
 def in_order(
     pool: Executor, work: Callable[[T], R], items: Iterable[T], most: int, n_bytes: Callable[[T], int]
 ) -> Iterator[R]:
-    """Yield the results of threads, in order; an item larger than the bound passes alone.
+    """Yield the results of threads in the order of the items; an item larger than the bound is processed alone.
 
     Args:
-        pool: of the threads.
-        work: what they do.
-        items: taken as they are needed.
-        most: how many are in hand at once, at least 1.
-        n_bytes: how many encoded bytes a thing, or what is made of it, holds; ``ENCODED`` of them are in hand at once.
+        pool: of threads.
+        work: function of an item.
+        items: consumed on demand.
+        most: maximal number of items in progress, >= 1.
+        n_bytes: encoded bytes of an item, or its result; at most ``ENCODED`` in progress.
     """
     waiting: deque[tuple[Future[R], int]] = deque()
     held = 0

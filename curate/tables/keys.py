@@ -1,4 +1,4 @@
-"""Keys of a table: their hashes, the keys of some rows, the rows of some keys, and their uniqueness."""
+"""Keys of a table: hashes, uniqueness, and lookup in both directions."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,7 @@ SORTED_AT_ONCE = 1 << 26  # hashes, of 8 bytes each
 
 
 def key_hashes(table: Table) -> NDArray[np.uint64]:
-    """Return the hash of each key, in the order of the table, shape (N,).
-
-    Raises:
-        InputError: for a null key, keys that are neither text nor whole numbers, or a table that is replaced meanwhile.
-    """
+    """Return the hash of each key, in table order, (N,); InputError for null or types other than text and integer."""
     hashes = np.empty(table.n_rows, np.uint64)
     for start, batch in table.numbered([KEY]):
         if start + batch.num_rows > table.n_rows:
@@ -30,9 +26,9 @@ def key_hashes(table: Table) -> NDArray[np.uint64]:
 
 
 def key_ranks(table: Table) -> NDArray[np.int64]:
-    """Return the rank of each key, from 0, shape (N,): fewer bytes of UTF-8 first, then the order of these bytes.
+    """Return the rank of each key, from 0, shape (N,): by number of UTF-8 bytes, then by bytes.
 
-    So ``x.jpg`` comes before ``x (1).jpg`` and ``Copy of x.jpg``, in whatever order the rows come.
+    So ``x.jpg`` comes before ``x (1).jpg`` and ``Copy of x.jpg``, independent of the row order.
     """
     import polars as pl
 
@@ -45,7 +41,7 @@ def key_ranks(table: Table) -> NDArray[np.int64]:
 
 
 def check_unique(table: Table, hashes: NDArray[np.uint64]) -> None:
-    """Refuse a table with repeated keys; equal hashes are only a suspicion, so the keys behind them are read again."""
+    """Raise InputError for a table with repeated keys; keys with equal hashes are read again to compare them."""
     suspects = _repeated(hashes)
     if not len(suspects):
         return
@@ -65,7 +61,7 @@ def check_unique(table: Table, hashes: NDArray[np.uint64]) -> None:
 
 
 def places(sought: NDArray[np.integer], known: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the place of each hash or number among the known ones, the first of equal ones, shape (M,); else -1."""
+    """Return the index of each value among the known ones, the first of equal ones, shape (M,); else -1."""
     import polars as pl
 
     rows, some = pl.LazyFrame({"hash": sought}), pl.LazyFrame({"hash": known}).with_row_index("place")
@@ -76,7 +72,7 @@ def places(sought: NDArray[np.integer], known: NDArray[np.integer]) -> NDArray[n
 
 
 def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the hashes that occur more than once, by ranges of their first bits."""
+    """Return the hashes that occur more than once, computed by ranges of their first bits."""
     bits = min(8, (len(hashes) // SORTED_AT_ONCE).bit_length())
     first_bytes = hashes.astype("<u8", copy=False).view(np.uint8)[7::8] >> np.uint8(8 - bits)
     repeated = [np.zeros(0, np.uint64)]
@@ -90,7 +86,7 @@ def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Return the key of a row of the table for each entry, as text; None if the entry is negative."""
+    """Return the key at each row index as text; None for negative ones."""
     has_row = rows >= 0
     keys = np.full(len(rows), None, object)
     keys[has_row] = key_texts(table.take(rows[has_row], [KEY]).column(KEY), table.path)
@@ -98,17 +94,13 @@ def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
 
 
 def named(table: Table, rows: NDArray[np.int64]) -> list[str]:
-    """Return the keys of some rows as text for display, whatever bytes they are."""
+    """Return the keys of rows as text for display, for any bytes."""
     keys = key_bytes(table.take(rows, [KEY]).column(KEY).combine_chunks(), table.path)
     return [key.decode("utf-8", "replace") for key in keys]
 
 
 def rows_with_keys(table: Table, keys: Sequence[str]) -> dict[str, int]:
-    """Return the row of each key; keys that the table lacks are left out.
-
-    Raises:
-        InputError: for a null key, or keys of the table that are neither text nor whole numbers.
-    """
+    """Return the row of each key, without missing ones; InputError for null or other types than text and integers."""
     key_set = pa.array(sorted(set(keys)), pa.string())
     row_of_key: dict[str, int] = {}
     for start, batch in table.numbered([KEY]):

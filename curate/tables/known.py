@@ -1,4 +1,4 @@
-"""Keys in a user's file, with or without labels: which rows are labelled or left out."""
+"""Keys in a user's file, with or without labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,17 +28,17 @@ N_NAMED = 3
 
 @dataclass(frozen=True)
 class Known:
-    """Keys of a file, in its order.
+    """Keys of a file, in order.
 
     Attributes:
         path: of the file.
-        keys: each once.
+        keys: distinct keys.
         hashes: of the keys, shape (M,) uint64.
-        labels: class of each as text, None where it has none; None where the file has no labels.
+        labels: class of each as text, or None; None if the file has no labels.
         digest: of keys and labels, independent of their order.
-        n_in_table: of the keys, in the table; see ``spelling.spelled_as``.
-        note: on keys that were taken in the table's spelling, and on labels that look like none.
-        hint: what a key that no row has may mean.
+        n_in_table: number of keys in the table; see ``spelling.spelled_as``.
+        note: on keys converted to the table's spelling, and on suspicious labels.
+        hint: possible meaning of a key that is not in the table.
     """
 
     path: str
@@ -56,17 +56,17 @@ class Known:
 
 
 def read_known(path: str | AnyPath, label: str | None = None, *, labels: bool = True) -> Known:
-    """Read a CSV, TSV, JSON lines or Parquet file with a column ``key``, or a text file with a key a line.
+    """Read a CSV, TSV, JSON lines or Parquet file with a column ``key``, or a text file with one key per line.
 
-    Rows with a blank label are left out.
+    Rows with a blank label are skipped.
 
     Args:
-        path: of the file, or a folder of ``part-*.parquet``; here or in a store.
-        label: column of labels; None for ``label`` where there is one.
-        labels: whether labels are wanted at all.
+        path: of the file, or a folder of ``part-*.parquet``; on a disk or in a store.
+        label: column of labels; None for ``label``, if it exists.
+        labels: whether to read labels.
 
     Raises:
-        InputError: if the file or a column is missing or cannot be read, or one key has two labels.
+        InputError: if the file or a column is missing or unreadable, or a key has two labels.
     """
     column = label or LABEL
     keys, columns = read_columns(path, [column] if labels else [])
@@ -81,14 +81,14 @@ def read_known(path: str | AnyPath, label: str | None = None, *, labels: bool = 
 def read_columns(
     path: str | AnyPath, text_columns: Sequence[str]
 ) -> tuple[list[bytes], dict[str, list[str | None] | None]]:
-    """Return the keys of a file, and its columns by name: the texts of ``text_columns``, None for the others.
+    """Return the keys of a file, and its columns by name: texts of ``text_columns``, None for the others.
 
     Args:
         path: of a CSV, TSV, JSON lines or Parquet file, or a folder of ``part-*.parquet``, with a column ``key``.
-        text_columns: columns to read where they are there.
+        text_columns: columns to read, if present.
 
     Raises:
-        InputError: if the file or its keys are missing or cannot be read.
+        InputError: if the file or its keys are missing or unreadable.
     """
     path = path_to_read(path)
     if not path.is_dir() and (path.suffix.lower() in TEXT_SUFFIXES or not path.exists()):
@@ -108,11 +108,7 @@ def read_columns(
 
 
 def known(path: str, keys: Sequence[str], labels: Sequence[str | None] | None = None) -> Known:
-    """Return given keys and labels; ``path`` is their origin, for messages.
-
-    Raises:
-        InputError: if one key has two labels.
-    """
+    """Return given keys and labels; ``path`` is their origin for messages; InputError if a key has two labels."""
     return distinct(path, [key.encode("utf-8", "surrogateescape") for key in keys], list(labels) if labels else None)
 
 
@@ -140,11 +136,7 @@ def _texts(path: AnyPath, column: pa.ChunkedArray) -> list[str | None]:
 
 
 def distinct(path: str, keys: list[bytes], labels: list[str | None] | None = None) -> Known:
-    """Return distinct keys with their labels; ``path`` is their origin, for messages.
-
-    Raises:
-        InputError: if one key has two labels.
-    """
+    """Return distinct keys with their labels; ``path`` is their origin; InputError if a key has two labels."""
     seen: dict[bytes, str | None] = {}
     for at, key in enumerate(keys):
         label = labels[at] if labels else None
@@ -165,11 +157,7 @@ def distinct(path: str, keys: list[bytes], labels: list[str | None] | None = Non
 
 
 def refuse_unknown_keys(known: Known, rows: NDArray[np.int64], table: str) -> None:
-    """Refuse labelled keys that a table lacks: under another spelling they would be picked again.
-
-    Raises:
-        InputError: naming some of them, with their number.
-    """
+    """Raise InputError for labelled keys that a table lacks: under another spelling they would be picked again."""
     lost = np.flatnonzero(rows < 0)
     if len(lost):
         named = ", ".join(repr(known.keys[at].decode("utf-8", "replace")) for at in lost[:N_NAMED].tolist())

@@ -1,4 +1,4 @@
-"""Images of a large table in its scored source: every key is found in one pass, at 16 bytes per row."""
+"""Images of a large table in its scored source: all keys are located in one pass, at 16 bytes per row."""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,13 +27,13 @@ class Located:
     """The positions of many keys in a source.
 
     Args:
-        hashes: of the keys (``tie_breaks``), shape (N,) uint64, all different.
-        source: what was scored: a folder, list, table or tar file.
-        options: how to read the source, as when it was scored.
+        hashes: of the keys (``tie_breaks``), shape (N,) uint64, distinct.
+        source: the scored folder, list, table or tar file.
+        options: for reading the source, as when it was scored.
 
     Attributes:
         manifest: the source.
-        missing: keys that it has not.
+        missing: number of keys that it lacks.
 
     Raises:
         InputError: if the source cannot be opened or has none of the keys.
@@ -52,7 +52,7 @@ class Located:
             )
 
     def readers(self, keys: Sequence[str]) -> Iterator[Reader]:
-        """Yield a reader of each key's image, in order; fast if that is the order of the source."""
+        """Yield a reader of each key's image, in order; fast in the order of the source."""
         places = self.places_of(tie_breaks([key.encode() for key in keys]))
         present = places[places >= 0]
         ordered = readers_in_order(self.manifest, present) if (np.diff(present) > 0).all() else None
@@ -65,7 +65,7 @@ class Located:
                 yield next(self.manifest.readers(place, place + 1))
 
     def places_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of the source of each key, by its hash; -1 if it has none."""
+        """Return the row of the source of each key hash; -1 for none."""
         return self._place[np.searchsorted(self._hashes, hashes)]
 
     def _absent(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Images that moved together with their table, at the same place relative to it."""
+"""Images that were moved together with their table, at the same relative path."""
 
 import os
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ class Moved:
     """The present place of a folder's images.
 
     Attributes:
-        before: folder of this machine in which they were, or from which they were seen.
-        now: the folder instead.
+        before: their former folder.
+        now: their present folder.
     """
 
     before: str
     now: str
 
     def current(self, uri: str | None) -> str | None:
-        """Return the present path of an image; its old one if there is none."""
+        """Return the present path of an image; the recorded one if it does not exist."""
         if uri is None or not uri.startswith(self.before + "/"):
             return uri
         place = self.now + uri[len(self.before) :]
@@ -45,11 +45,10 @@ class Moved:
 def moved_with(table: object, uris: Sequence[object], digests: Sequence[object]) -> Moved | None:
     """Return the present location of a table's images, if they moved together with it.
 
-    A folder that was next to the table, below it or above it is next to it now. It counts if an image there has the
-    SHA-256 that was scored, so that no other one is taken for it.
+    A folder is accepted if an image in it has the recorded SHA-256. Tables in a store are not searched.
 
     Args:
-        table: its path; in a store nothing is looked for.
+        table: its path.
         uris: of some rows.
         digests: SHA-256 of their images.
     """

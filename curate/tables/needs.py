@@ -1,4 +1,4 @@
-"""The columns of a table that a policy, a strategy or a measure needs, with their types; checked before reading."""
+"""The columns of a table that a policy, strategy or measure needs, with their types; checked before reading."""
 
 import re
 from collections.abc import Iterable
@@ -26,17 +26,17 @@ class Needs:
     """Columns by name, and how they are read.
 
     Attributes:
-        exact: numbers in the column's own precision.
+        exact: numbers in the column's precision.
         numbers: numbers as float64.
-        groups: names or numbers, whose rows belong together; null is one of them.
-        names: values as text, such as classes; null and empty text are not counted.
-        texts: text kept whole.
-        present: of which only counts whether there is a value.
-        conditions: pairs of an option, such as ``--where``, and the condition that was typed there.
+        groups: names or numbers that group rows; null is a group.
+        names: values as text, such as classes; null and empty text are missing.
+        texts: text.
+        present: columns only checked for missing values.
+        conditions: pairs of an option, such as ``--where``, and its condition.
         representations: of sha256, phash, signature and embedding.
-        flat: whether it counts which images are flat, by their signatures, where the table has these.
-        keys: whether rows are known by their keys: the digest and the hashes need them.
-        advice: what to do about a column without numbers; ends its message.
+        flat: whether to find flat images, by their signatures, if the table has these.
+        keys: whether keys are needed, for digest and hashes.
+        advice: what to do about a column without numbers; ends the message.
     """
 
     exact: tuple[str, ...] = ()
@@ -52,11 +52,7 @@ class Needs:
     advice: str = "name another column"
 
     def parsed(self, schema: pa.Schema) -> "list[Condition]":
-        """Return the conditions, parsed.
-
-        Raises:
-            InputError: naming the option, for one that cannot be understood.
-        """
+        """Return the parsed conditions; InputError, naming the option, for an invalid one."""
         if not self.conditions:
             return []
         from curate.tables.where import parse_condition  # loads Polars
@@ -64,11 +60,7 @@ class Needs:
         return [parse_condition(text, schema, flag=flag) for flag, text in dict.fromkeys(self.conditions)]
 
     def columns(self, table: Table) -> list[str]:
-        """Return the columns to read, each once, key first.
-
-        Raises:
-            InputError: for a column that the table lacks, one of the wrong type, or a condition that cannot be used.
-        """
+        """Return the distinct columns to read, key first; InputError for missing columns, wrong types or conditions."""
         names = [KEY] if self.keys else []
         names += [STATUS] if STATUS in table.schema.names else []
         names += [SIGNATURE] if self.flat and SIGNATURE in table.schema.names else []
@@ -89,11 +81,9 @@ class Needs:
         return names
 
     def refuse_unread_embeddings(self, table: Table, readers: str) -> None:
-        """Refuse a column of user embeddings if none are read, because it would have no effect.
+        """Raise InputError for a column of user embeddings if embeddings are not read, since it would have no effect.
 
-        Args:
-            table: that may have one.
-            readers: what reads embeddings, for the message.
+        ``readers`` are the options that read embeddings, for the message.
         """
         if table.embedding_column is not None and EMBEDDING not in self.representations:
             raise InputError(
@@ -115,7 +105,7 @@ class Needs:
 
 
 def require_numbers(table: Table, names: Iterable[str], advice: str) -> None:
-    """Raise InputError for the first of some columns that holds no numbers; `advice` says what to do instead."""
+    """Raise InputError for the first column that is not numeric; ``advice`` is added to the message."""
     numeric = [field.name for field in table.schema if is_number(field.type)]
     for name in names:
         if name not in numeric:
@@ -126,7 +116,7 @@ def require_numbers(table: Table, names: Iterable[str], advice: str) -> None:
 
 
 def refuse_other_status(schema: pa.Schema, path: object) -> None:
-    """Raise InputError for a table whose column `status` is not text, and so not of a scored table."""
+    """Raise InputError for a table whose column ``status`` is not text, so that it is not a scored table."""
     if STATUS in schema.names and not is_text(schema.field(STATUS).type):
         raise InputError(
             f"expected text in column {STATUS!r} of {path}, got {schema.field(STATUS).type}; rename it ('ok' or the "
@@ -140,7 +130,7 @@ def _refuse(table: Table, name: str, expected: str, advice: str) -> None:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type holds numbers that are read: whole, floating or decimal of at most 38 digits."""
+    """Return whether an Arrow type is a supported number: integer, floating or decimal of at most 38 digits."""
     is_decimal = bool(pa.types.is_decimal(kind)) and kind.precision <= MOST_DIGITS
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_decimal)
 

@@ -1,4 +1,4 @@
-"""Numbers as texts of six digits, many at a time, and texts as exact numbers."""
+"""Vectorised formatting of numbers with six digits, and parsing of exact numbers."""
 
 from fractions import Fraction
 from functools import cache
@@ -28,8 +28,8 @@ def exact_number(text: str) -> Fraction:
 def six_digits(values: NDArray[np.float64], before: str = "", after: str | pa.StringArray = "") -> pa.StringArray:
     """Return ``before``, ``format(value, ".6g")`` and ``after`` as one text for each of N numbers.
 
-    A number is rounded to six digits here. The text of the first three, with sign and zeros, and of the last three come
-    from tables. Numbers with an exponent, and ties, are left to Python.
+    The first three digits, with sign and zeros, and the last three are looked up in tables. Numbers with an exponent,
+    and ties, are formatted by Python.
 
     >>> six_digits(np.array([0.1234567, 12.0, 1e-9])).to_pylist()
     ['0.123457', '12', '1e-09']
@@ -59,9 +59,8 @@ def six_digits(values: NDArray[np.float64], before: str = "", after: str | pa.St
 def _digit_texts(before: str) -> tuple[pa.StringArray, pa.StringArray]:
     """Return the texts of the first three of six digits, after ``before``, and of the last three.
 
-    Returns:
-        Texts by power of ten, whether the last three digits are more than 0, sign and first three digits; and texts by
-        power of ten and last three digits, the first of them empty.
+    Indexed by power of ten, whether the last three digits are above 0, sign and first three digits; and by power of ten
+    and last three digits.
     """
     high, low = np.arange(THOUSAND + 1), np.arange(THOUSAND)
     heads: list[pa.Array] = []

@@ -1,4 +1,4 @@
-"""The model and code behind a table's embeddings and signatures: numbers of two cannot be compared."""
+"""The model and code of a table's embeddings and signatures: values of different ones are not comparable."""
 
 from dataclasses import fields
 from typing import Any
@@ -16,12 +16,9 @@ WHITE = 65535  # of 16 bits: what tables were scored by that do not say
 
 
 def model_of(table: Table) -> str:
-    """Return the digest of the model that made a table's embeddings, or an empty text if unknown.
+    """Return the digest of the model of a table's embeddings, empty if unknown; ``column NAME`` for user embeddings.
 
-    For a column of the user's embeddings: ``column NAME``.
-
-    Raises:
-        InputError: if parts of the table come from two models; the text names both.
+    Raises InputError, with both models, if parts of the table differ.
     """
     if table.embedding_column is not None:
         return f"column {table.embedding_column}"
@@ -39,11 +36,7 @@ def model_of(table: Table) -> str:
 
 
 def signature_of(table: Table) -> str:
-    """Return the kind of a table's signatures, or an empty text if unknown.
-
-    Raises:
-        InputError: if parts of the table hold two kinds; the text names both.
-    """
+    """Return the kind of a table's signatures, empty if unknown; InputError, with both kinds, if parts differ."""
     seen: dict[str, AnyPath] = {}
     for file in table.files:
         seen.setdefault(str(_part(noted_of(file), "settings").get("signature", "")), file)
@@ -82,15 +75,9 @@ def reading_of(table: Table) -> NotedOptions:
 
 
 def same_model(first: Table, second: Table, *, instead: str = "leave embeddings out with --finder") -> None:
-    """Refuse two tables whose embeddings are of different models.
+    """Raise InputError, with both models, for two tables whose embeddings differ in model, or only one is known.
 
-    Args:
-        first: one table.
-        second: the other.
-        instead: what else would do, for the message.
-
-    Raises:
-        InputError: naming both; also where one table says which model and the other does not.
+    ``instead`` is an alternative, for the message.
     """
     a, b = model_of(first), model_of(second)
     if a != b:
@@ -104,16 +91,13 @@ def same_model(first: Table, second: Table, *, instead: str = "leave embeddings 
 
 
 def require_same_model(table: Table, other: Table, option: str, *, what: str = "embeddings") -> None:
-    """Refuse two tables that record different models; user embeddings are not compared.
+    """Raise InputError, with both models, for two tables of different models; user embeddings are not compared.
 
     Args:
         table: one table.
         other: the other, from ``option``.
         option: for the message.
-        what: is compared, ``embeddings`` or ``scores``.
-
-    Raises:
-        InputError: naming both models.
+        what: compared data for the message, ``embeddings`` or ``scores``.
     """
     if what == "embeddings" and table.embedding_column is not None:
         return
@@ -131,11 +115,7 @@ def digest_of_model(table: Table) -> str:
 
 
 def same_signature(first: Table, second: Table) -> None:
-    """Refuse two tables whose signatures are of different kinds.
-
-    Raises:
-        InputError: naming both; also where one table says which kind and the other does not.
-    """
+    """Raise InputError, with both kinds, for two tables whose signatures differ in kind, or only one is known."""
     a, b = signature_of(first), signature_of(second)
     if a != b:
         raise InputError(
@@ -145,7 +125,7 @@ def same_signature(first: Table, second: Table) -> None:
 
 
 def noted_of(file: AnyPath) -> dict[str, Any]:
-    """Return curate's own metadata of a file of a table."""
+    """Return curate's metadata of a file of a table."""
     with named_errors(file), open_parquet(file) as parquet:
         return noted_in(file, parquet.metadata.metadata or {})
 

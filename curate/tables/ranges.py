@@ -16,13 +16,13 @@ ALARM = 0.01  # of as many rows outside, where all are drawn alike
 
 @dataclass(frozen=True)
 class FittedRange:
-    """The least and greatest value of a column among the rows that were judged.
+    """The range of a column among the judged rows.
 
     Attributes:
-        column: of the score.
-        low: least.
-        high: greatest.
-        rows: that were judged.
+        column: the score.
+        low: lowest value.
+        high: highest value.
+        rows: number of judged rows.
     """
 
     column: str
@@ -31,30 +31,26 @@ class FittedRange:
     rows: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the range as plain JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """Return the range of ``to_json``.
-
-        Raises:
-            KeyError, TypeError, ValueError: if it is invalid.
-        """
+        """Return the range of ``to_json``; KeyError, TypeError or ValueError if invalid."""
         fitted = cls(str(record["column"]), float(record["low"]), float(record["high"]), int(record["rows"]))
         if not (np.isfinite([fitted.low, fitted.high]).all() and fitted.low < fitted.high and fitted.rows >= 2):
             raise ValueError(f"a range from {fitted.low} to {fitted.high} of {fitted.rows} rows")
         return fitted
 
     def outside(self, values: NDArray) -> "Outside":
-        """Return how many values lie outside, without NaN and infinite ones."""
+        """Return the number of finite values outside of the range."""
         finite = values[np.isfinite(values)]
         return Outside(len(finite), int((finite < self.low).sum()), int((finite > self.high).sum()))
 
 
 @dataclass(frozen=True)
 class Outside:
-    """Number of rows with a score, and of those below and above a range."""
+    """Number of rows with a score, and numbers of rows below and above a range."""
 
     rows: int = 0
     below: int = 0
@@ -64,13 +60,13 @@ class Outside:
         return Outside(self.rows + other.rows, self.below + other.below, self.above + other.above)
 
     def probability(self, fitted: FittedRange) -> float:
-        """Return the probability of as many rows outside, if these rows and the judged ones have one distribution."""
+        """Return the probability of at least as many rows outside, if these and the judged rows are drawn alike."""
         from curate.statistics.calibrators import outside_by_chance  # loads torch
 
         return outside_by_chance(fitted.rows, self.rows, self.below + self.above)
 
     def words(self, fitted: FittedRange) -> str:
-        """Return it in one sentence, with a warning if significant."""
+        """Return the numbers as a sentence, with a warning if significant."""
         n = self.below + self.above
         where = f"the range that was judged ({fitted.column} from {fitted.low:.4g} to {fitted.high:.4g})"
         if not n:
@@ -82,11 +78,7 @@ class Outside:
 
 
 def fitted_range(table: Table) -> FittedRange | None:
-    """Return the range that a table's columns of probabilities were fitted on; None where it has none.
-
-    Raises:
-        InputError: for metadata that cannot be used.
-    """
+    """Return the range that a table's probabilities were fitted on; None without any; InputError if malformed."""
     record = table.metadata.get(CALIBRATION)
     if record is None:
         return None

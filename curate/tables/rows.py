@@ -1,4 +1,4 @@
-"""The reader of columns: a table of any size in one pass, as the few arrays needed."""
+"""Reading of columns: a table of any size in one pass, as the few arrays needed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,12 +27,12 @@ NO_NUMBER = "no value (null, NaN or infinite)"
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers in its own precision, float32 for float16 and float64 for decimals of at most 15 digits.
+    """A numeric column in its precision; float32 for float16, float64 for decimals of at most 15 digits.
 
     Attributes:
-        values: shape (N,); without meaning where not ``valid``.
+        values: shape (N,); undefined if not ``valid``.
         valid: shape (N,) bool: neither null nor NaN.
-        places: after the point of a decimal; None for other numbers.
+        places: number of decimal places; None for other numbers.
     """
 
     values: NDArray[Any]
@@ -45,7 +45,7 @@ class Codes:
     """A column whose values represent groups or classes.
 
     Attributes:
-        codes: shape (N,) int32, a place in ``names``; -1 for none.
+        codes: shape (N,) int32, an index into ``names``; -1 for none.
         names: the values, as text.
     """
 
@@ -53,7 +53,7 @@ class Codes:
     names: list[str] = field(default_factory=list)
 
     def largest(self, none: str = "") -> list[tuple[int, str, int]]:
-        """Return code, name and rows of each value, the most rows first; -1 and ``none`` for rows without a value."""
+        """Return code, name and number of rows of each value, most rows first; -1 and ``none`` for missing values."""
         counts, names = np.bincount(self.codes + 1, minlength=len(self.names) + 1), [none, *self.names]
         order = np.argsort(-counts, kind="stable").tolist()
         return [(at - 1, names[at], int(counts[at])) for at in order if counts[at]]
@@ -61,28 +61,27 @@ class Codes:
 
 @dataclass
 class Rows:
-    """N rows of a table as arrays, in its order or by the hashes of their keys; by column what was requested.
+    """N rows of a table as arrays, in table order or sorted by key hash; requested columns by name.
 
     Attributes:
-        ok: shape (N,) bool, whether the image was scored; all where the table has no status.
-        hashes: of the keys, shape (N,) uint64; who wins where scores are equal.
-        place: row of the table, shape (N,) int64; none are noted of rows in the table's own order.
-        exact: numbers in their own precision.
-        numbers: shape (N,) float64, NaN where there is no value.
-        groups: single values, in the order in which they come; null has its own group.
-        names: values as text, in their own order; -1 where there is none, as for null and blank text.
-        texts: text, N values, null if absent.
-        present: shape (N,) bool, whether there is a value.
-        truths: by condition as typed, shape (N,) int8: 1 true, 0 false, -1 where it has no value.
-        phash: shape (N,) uint64, of value only where ``has_phash``, shape (N,) bool; None where not read.
-        signature: shape (N, 255) int8, zero if absent; None where not read.
-        chroma: shape (N, 32) int8, colours that go with the signatures; None where not read, or in an older table.
-        flat: shape (N,) bool, whether a scored image has a signature of zeros: it shows nothing; None where not read.
-        embedding: shape (N, D) float16 or float32, zero without one to compare; None where not read.
-        embedding_problem: what is wrong with an embedding, shape (N,) uint8: 0 nothing, else 1 + a place in
-            ``vectors.EMBEDDING_PROBLEMS``.
-        model: digest of the model that made the embeddings; empty where the table does not say.
-        digest: of key, status and all columns that were read; it does not depend on the order of the rows.
+        ok: shape (N,) bool, whether the image was scored; all True without a status column.
+        hashes: of the keys, shape (N,) uint64; break ties.
+        place: row in the table, shape (N,) int64; empty in table order.
+        exact: numbers in their precision.
+        numbers: shape (N,) float64, NaN if missing.
+        groups: values in order of appearance; null is a group.
+        names: values as text, in natural order; -1 for null and blank text.
+        texts: N texts, null if missing.
+        present: shape (N,) bool, False for missing values.
+        truths: by condition as typed, shape (N,) int8: 1 true, 0 false, -1 null.
+        phash: shape (N,) uint64, valid where ``has_phash``, shape (N,) bool; None if not read.
+        signature: shape (N, 255) int8, zero if absent; None if not read.
+        chroma: shape (N, 32) int8, colours of the signatures; None if not read, or in an older table.
+        flat: shape (N,) bool, whether a scored image has a zero signature; None if not read.
+        embedding: shape (N, D) float16 or float32, zero if absent; None if not read.
+        embedding_problem: shape (N,) uint8: 0, or 1 + an index into ``vectors.EMBEDDING_PROBLEMS``.
+        model: digest of the model of the embeddings; empty if unknown.
+        digest: of key, status and all columns read, independent of the row order.
     """
 
     ok: NDArray[np.bool_]
@@ -109,7 +108,7 @@ class Rows:
         return len(self.ok)
 
     def holds(self, condition: str | None) -> NDArray[np.bool_] | None:
-        """Return where a condition is true, shape (N,); None without one."""
+        """Return a mask of the rows where a condition is true, shape (N,); None without a condition."""
         return self.truths[condition] == TRUE if condition else None
 
     def array(self, name: str) -> NDArray[Any]:
@@ -120,12 +119,12 @@ class Rows:
         return array
 
     def compared(self) -> NDArray[np.int64]:
-        """Return the rows whose embeddings can be compared: of scored images, and not zero; ascending."""
+        """Return the rows with comparable (scored, non-zero) embeddings, ascending."""
         self.array(EMBEDDING)
         return np.flatnonzero(self.ok & (self.embedding_problem == 0))
 
     def not_compared(self) -> dict[str, int]:
-        """Return each fault of embeddings, and how many scored images have it."""
+        """Return fault of embeddings -> number of scored images."""
         counts = (
             np.bincount(self.embedding_problem[self.ok], minlength=1 + len(EMBEDDING_PROBLEMS))[1:]
             if len(self.embedding_problem)
@@ -134,13 +133,7 @@ class Rows:
         return {what: int(n) for what, n in zip(EMBEDDING_PROBLEMS, counts, strict=False) if n}
 
     def in_table(self, values: NDArray[Any], at: NDArray[np.int64] | None = None, empty: float = 0) -> NDArray[Any]:
-        """Return values of the rows ``at``, or of all, as an array of all rows in the order of the table.
-
-        Args:
-            values: of these rows.
-            at: which they are; None for all.
-            empty: value of the others.
-        """
+        """Return values of rows ``at`` (None for all) as an array of all rows in table order, ``empty`` elsewhere."""
         spread = np.full(len(self), empty, values.dtype)
         spread[self.place if at is None else self.place[at]] = values
         return spread
@@ -148,8 +141,7 @@ class Rows:
     def first_lacking(self, lacking: Mapping[str, NDArray[np.bool_]]) -> NDArray[np.int8]:
         """Return the index of the first reason why each row is incomplete, -1 for none, shape (N,).
 
-        Args:
-            lacking: reason -> rows that lack it, shape (N,).
+        ``lacking``: reason -> mask of rows, shape (N,).
         """
         first = np.full(len(self), -1, np.int8)
         for number, rows in reversed([*enumerate(lacking.values())]):
@@ -157,7 +149,7 @@ class Rows:
         return first
 
     def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of each hash of a key, shape (M,), of rows sorted by hash; -1 if absent."""
+        """Return the row of each key hash, shape (M,), among rows sorted by hash; -1 if absent."""
         if not len(self.hashes):
             return np.full(len(hashes), -1)
         nearest = np.searchsorted(self.hashes, hashes).clip(max=len(self.hashes) - 1)
@@ -167,17 +159,17 @@ class Rows:
 def read_rows(table: Table, needs: Needs, *, by_hash: bool = False, unique: bool = True) -> Rows:
     """Read the needed columns of a table, in batches.
 
-    Memory: the arrays requested, of which signatures and embeddings of more than 2 GB are in a file.
+    Memory: the requested arrays; signatures and embeddings of more than 2 GB are in a file.
 
     Args:
-        table: without ``status`` all its rows are ok.
-        needs: what to read.
-        by_hash: rows in the order of the hashes of their keys, instead of the table's; costs a second pass over keys.
-        unique: whether repeated keys are refused.
+        table: without ``status`` all rows are ok.
+        needs: columns to read.
+        by_hash: sort rows by key hash; costs a second pass over keys.
+        unique: whether to refuse repeated keys.
 
     Raises:
-        InputError: for a column that is missing or of the wrong type, a null key or one that is there twice, or
-            embeddings or signatures of more than one kind.
+        InputError: for a missing column or one of the wrong type, a null or repeated key, or embeddings or signatures
+            of several kinds.
     """
     names = needs.columns(table)
     hashes = key_hashes(table) if by_hash else None
@@ -203,16 +195,16 @@ def collect(
     path: AnyPath,
     hashes: NDArray[np.uint64] | None = None,
 ) -> Rows:
-    """Return the columns of ``needs`` for n rows that come in batches with at least the columns ``names``.
+    """Return the columns of ``needs`` for n rows from batches.
 
     Args:
-        batches: n rows in all.
+        batches: n rows in total, with at least the columns ``names``.
         schema: of the batches.
-        n: rows.
-        needs: what to read.
-        names: columns that count in the digest, with the key.
+        n: number of rows.
+        needs: columns to read.
+        names: columns included in the digest, with the key.
         path: of the table, for messages.
-        hashes: of the keys, shape (n,), by which the rows are put in order; None for the order in which they come.
+        hashes: of the keys, shape (n,), to sort the rows by; None for the order of the batches.
     """
     reading = _Reading(schema, n, needs, names, path, hashes)
     for batch in batches:
@@ -221,7 +213,7 @@ def collect(
 
 
 class _Reading:
-    """Arrays under construction; each row is written at its position."""
+    """Arrays under construction; each row is written at its final position."""
 
     def __init__(
         self,
@@ -335,7 +327,7 @@ class _Reading:
             is_present[to] = has_value(batch.column(name)).to_numpy(zero_copy_only=False)
 
     def done(self) -> Rows:
-        """Return the rows."""
+        """Return the finished rows."""
         self._check_length(self.start, is_last=True)
         rows = self.rows
         for name in self.floats:
@@ -373,7 +365,7 @@ def _group_name(value: Any) -> str:
 
 
 def _in_order(codes: NDArray[np.int32], names: list[str | None]) -> Codes:
-    """Number names in their natural order, independent of the rows; -1 if absent."""
+    """Return codes renumbered by the natural order of the names; -1 stays."""
     ordered = sorted(name for name in names if name)
     place = {name: code for code, name in enumerate(ordered)}
     again = np.array([place.get(name or "", -1) for name in names], np.int32)

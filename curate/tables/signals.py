@@ -1,4 +1,4 @@
-"""Columns of a table that score rows, and their direction."""
+"""Score columns of a table, and their direction."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ MAX, MIN = "max:", "min:"
 
 @dataclass(frozen=True)
 class Signal:
-    """A column of numbers, and whether its high values come first (1) or its low ones (-1)."""
+    """A numeric column, and whether high values come first (1) or low ones (-1)."""
 
     column: str
     sign: int
@@ -24,13 +24,13 @@ def signal(text: str, table: Table, *, certain_first: bool, flag: str) -> Signal
     """Return the column and direction of ``COLUMN``, ``max:COLUMN`` or ``min:COLUMN``.
 
     Args:
-        text: as typed; without ``max:`` or ``min:`` the direction must be known, as of ``kappa_*`` and ``unc_*``.
-        table: has the column.
-        certain_first: whether a known column has its most certain values first, or its least certain ones.
+        text: as typed; without ``max:`` or ``min:`` the direction must be known, as for ``kappa_*`` and ``unc_*``.
+        table: with the column.
+        certain_first: whether the most certain values of a known column come first.
         flag: of the option, for messages.
 
     Raises:
-        InputError: for a column that the table lacks, or one whose direction is not known.
+        InputError: for a missing column, or one of unknown direction.
     """
     for prefix, sign in ((MAX, 1), (MIN, -1)):
         if text.startswith(prefix):
@@ -47,29 +47,24 @@ def signal(text: str, table: Table, *, certain_first: bool, flag: str) -> Signal
 
 
 def quality_signal(text: str | None, table: Table) -> Signal:
-    """Return the column of image quality: as typed, or the model's own score.
-
-    Raises:
-        InputError: as ``signal``; also if none is named and the table has none, or several.
-    """
+    """Return the column of image quality: as typed, or the model's score; InputError if there is no unique one."""
     named = text or default_column(table, flag="--quality")
     return signal(named, table, certain_first=True, flag="--quality")
 
 
 def default_column(table: Table, *, flag: str = "--column", fitted: bool = True) -> str:
-    """Return the score of a table: the fitted one, else its model's own method's, else the only one.
+    """Return the default score of a table: the fitted one, else that by the model's method, else the only one.
 
-    A score that was fitted to the dataset goes before all others. A table may hold several scores, from a model with
-    several heads: then the method that the model was trained for last, which its card names, decides. Kappa goes
-    before the uncertainty of the same method, and before others.
+    If a model has several heads, the method in its card, which it was trained for last, is used. Kappa takes precedence
+    over uncertainties.
 
     Args:
         table: scored.
-        flag: of the option that names another, for messages.
-        fitted: whether the fitted score counts, which no image has that is not a row of the table.
+        flag: option for another column, for messages.
+        fitted: whether to allow the fitted score, which only rows of the table have.
 
     Raises:
-        InputError: if absent, or several and none is the model's own; the text lists the candidates.
+        InputError: if there is none, or several without the model's; the text lists the candidates.
     """
     if fitted and FITTED in table.schema.names:
         return FITTED
@@ -94,17 +89,17 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
 
 
 def amount_column(table: Table) -> str:
-    """Return the column that an amount is ranked by; by default one that keeps an even share of every region.
+    """Return the default column for amounts, one that drops an even share of every region of the dataset.
 
-    Cut by a score of ambiguity as it is, a dataset loses the parts in which all is hard to recognise, and what is kept
-    trains worse than as many rows at random (docs/fit.md).
+    Dropping by a score of ambiguity itself removes the parts in which everything is hard to recognise, and the rest
+    trains worse than as many random rows (docs/fit.md).
     """
     return LOCAL if LOCAL in table.schema.names else default_column(table)
 
 
 @dataclass(frozen=True)
 class Signals:
-    """Columns of numbers that a plan uses: ``score`` ranks, ``quality`` guards; losses for small-loss."""
+    """Numeric columns of a selection: ``score`` ranks, ``quality`` guards; losses for small-loss."""
 
     score: Signal | None = None
     quality: Signal | None = None
@@ -121,9 +116,9 @@ BEST = "kappa_visimsiam"  # of several, the one that reported copies and origina
 
 
 def kappa_of(table: Table) -> str | None:
-    """Return the kappa of a table: of the model's own method, else the most accurate one measured, else the only one.
+    """Return the kappa of a table: by the model's method, else the most accurate one measured, else the only one.
 
-    None if absent, or several of which none is better than the others.
+    None if absent, or if several are equally good.
     """
     kappas = [name for name in table.schema.names if name.startswith("kappa_")]
     for name in (f"kappa_{table.noted('model').get('method')}", BEST):

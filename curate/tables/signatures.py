@@ -1,4 +1,4 @@
-"""The `signature` column: images' signatures as fixed-size binary, and back as a matrix."""
+"""The `signature` column: signatures as fixed-size binary, and conversion to a matrix."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,7 @@ WIDTHS = (STORED_WIDTH, WIDTH)  # with the colours, and as tables had it before 
 
 
 def signature_array(signatures: Sequence[NDArray[np.int8] | None]) -> pa.FixedSizeBinaryArray:
-    """Return signatures, each int8 of shape (287,), as a column; None becomes null.
-
-    Raises:
-        ValueError: if one has another length.
-    """
+    """Return signatures, int8 of shape (287,) each, as a column; None becomes null; ValueError for another length."""
     try:
         return pa.array(
             [None if signature is None else signature.tobytes() for signature in signatures], SIGNATURE_TYPE
@@ -30,28 +26,17 @@ def signature_array(signatures: Sequence[NDArray[np.int8] | None]) -> pa.FixedSi
 
 
 def signature_matrix(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int8]:
-    """Return the grey part of a signature column as a matrix; a null row becomes zeros, which match nothing.
+    """Return the grey part of a signature column, (N, 255) int8; null becomes zeros; InputError for another type.
 
-    Args:
-        column: N values of 287 or 255 bytes, of fixed or of varying size (as other tools may have written them).
-
-    Returns:
-        int8, shape (N, 255).
-
-    Raises:
-        InputError: if the column holds something else.
+    Values have 287 or 255 bytes, of fixed or variable size (as other tools may have written them).
     """
     return stored_matrix(column)[:, :WIDTH]
 
 
 def stored_matrix(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int8]:
-    """Return a signature column whole: the grey part, followed by the colours if present.
+    """Return a whole signature column, int8, (N, 287), or (N, 255) without colours; InputError for another type.
 
-    Returns:
-        int8, shape (N, 287) or (N, 255); of one fixed-size chunk without nulls a read-only view.
-
-    Raises:
-        InputError: if the column holds something else.
+    A read-only view if it is one fixed-size chunk without nulls.
     """
     chunks = [_fixed(chunk) for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])]
     widths = {chunk.type.byte_width for chunk in chunks if len(chunk)} or {STORED_WIDTH}

@@ -1,4 +1,4 @@
-"""Keys spelled differently in a file and a table: in another form of Unicode, or with a folder."""
+"""Keys spelled differently in a file and a table: in another Unicode form, or with a folder."""
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ class _Candidates:
     """Rows of the table that a key could mean, by their keys.
 
     Attributes:
-        same: the same name, in another form.
-        in_folder: named with folders before it, and the uri of the row has these folders.
-        elsewhere: the same, but the uri does not say so.
+        same: equal names in another form.
+        in_folder: keys without the typed folders, where the row's uri has these folders.
+        elsewhere: keys without the typed folders, where the uri differs.
     """
 
     same: list[str] = field(default_factory=list)
@@ -47,11 +47,7 @@ class _Candidates:
 
 
 def refuse_unmatched(known: Known, option: str, table: Table) -> None:
-    """Refuse a file of keys that has none in common with the table.
-
-    Raises:
-        InputError: naming a key of both, and how to go on all the same.
-    """
+    """Raise InputError, with a key of both and a remedy, for a file of keys that has none in common with the table."""
     if not known.keys or known.n_in_table:
         return
     example = known.keys[0].decode("utf-8", "replace")
@@ -67,20 +63,19 @@ def refuse_unmatched(known: Known, option: str, table: Table) -> None:
 def spelled_as(known: Known, table: Table) -> Known:
     """Return keys of a file as spelled in a table, if unambiguous.
 
-    A key that the table has not is compared again without regard to the form of Unicode (NFC or NFD), `./` at the
-    start, backslashes instead of slashes, and the mark of a spreadsheet before what looks like a formula. A path with
-    folders before the key is that key where the row's uri ends in the same path. What then names no row, or several,
-    stays as it is. Of a table that has all keys, only the column of keys is read.
+    A missing key is compared again ignoring the Unicode form (NFC or NFD), `./` at the start, backslashes for slashes,
+    and the mark of a spreadsheet before a formula. A path with folders before the key matches if the row's uri ends
+    with the path. Keys without a unique match stay unchanged. If the table has all keys, only its key column is read.
 
     Args:
         known: keys, M.
-        table: with text or whole numbers as keys.
+        table: with text or integer keys.
 
     Returns:
-        The same keys in the table's spelling, with ``note`` on those that changed and ``hint`` on what may be meant.
+        The same keys in the table's spelling, with ``note`` on changed keys and ``hint`` on possible meanings.
 
     Raises:
-        InputError: if two spellings of one key have two labels.
+        InputError: if two spellings of a key have different labels.
     """
     is_in_table = _in_table(known, table)
     forms = _forms(known, np.flatnonzero(~is_in_table).tolist())
@@ -100,7 +95,7 @@ def spelled_as(known: Known, table: Table) -> Known:
 
 
 def key_meant(text: str, table: Table) -> str:
-    """Return the key of a table that a typed key unambiguously means, as in ``spelled_as``; else the text itself."""
+    """Return the table's key that a typed key unambiguously matches, as in ``spelled_as``; else the text itself."""
     known = distinct("what was typed", [text.encode("utf-8", "surrogateescape")])
     if _in_table(known, table).all():
         return text
@@ -108,9 +103,9 @@ def key_meant(text: str, table: Table) -> str:
 
 
 def nearest_key(typed: str, table: Table) -> str:
-    """Return ``"; did you mean 'x'?"`` for the key most similar to a mistyped one, else an example of a key.
+    """Return ``"; did you mean 'x'?"`` with the key most similar to a mistyped one, else an example of a key.
 
-    Similar keys share a long start and end with it. Reads the keys once and holds one batch of them.
+    Similar keys share a long start and end. Keys are read once, in batches.
     """
     lower = typed.lower()[:MOST_COMPARED]
     key = pl.col(KEY).str.to_lowercase()
@@ -126,7 +121,7 @@ def nearest_key(typed: str, table: Table) -> str:
 
 
 def normal(texts: pa.Array) -> pa.Array:
-    r"""Return the form in which keys and paths are compared.
+    r"""Return keys and paths in the form for comparing them.
 
     >>> normal(pa.array([".\\cats\\1.jpg", "././e\u0301.jpg"])).to_pylist() == ["cats/1.jpg", "\u00e9.jpg"]
     True
@@ -136,7 +131,7 @@ def normal(texts: pa.Array) -> pa.Array:
 
 
 def _forms(known: Known, lost: Sequence[int]) -> dict[int, str]:
-    """Return the normal form of some keys of a file, by position; keys that are not UTF-8 have none."""
+    """Return the normal form of keys of a file, by position, without keys that are not UTF-8."""
     decoded: dict[int, str] = {}
     for at in lost:
         with suppress(UnicodeDecodeError):
@@ -145,7 +140,7 @@ def _forms(known: Known, lost: Sequence[int]) -> dict[int, str]:
 
 
 def _in_table(known: Known, table: Table) -> NDArray[np.bool_]:
-    """Return which keys the table has in the same spelling, shape (M,)."""
+    """Return a mask of the keys that the table has in the same spelling, shape (M,)."""
     key_set = pa.array(known.keys, pa.large_binary())
     is_in_table = np.zeros(len(key_set), bool)
     for batch in table.batches([KEY]):
@@ -155,7 +150,7 @@ def _in_table(known: Known, table: Table) -> NDArray[np.bool_]:
 
 
 def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Candidates]:
-    """Return the possible meanings of each form in the table."""
+    """Return the rows of the table that may match each form."""
     ends = [(at, left_out, part) for at, form in forms.items() for left_out, part in enumerate(_ends(form))]
     sought = pl.DataFrame(ends, {"at": pl.Int64, "left_out": pl.Int64, "form": pl.String}, orient="row")
     candidates = {at: _Candidates() for at in forms}
@@ -174,7 +169,7 @@ def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Candidates]:
 
 
 def _ends(path: str) -> Iterator[str]:
-    """Yield a path, then its ends without the first folders."""
+    """Yield a path, and the path without its first folders."""
     yield path
     for _ in range(MOST_FOLDERS):
         _, slash, path = path.partition("/")
@@ -184,7 +179,7 @@ def _ends(path: str) -> Iterator[str]:
 
 
 def _columns(table: Table) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Yield keys and uris (null where the table has none) as text."""
+    """Yield keys and uris (null if the table has none) as text."""
     has_uri = URI in table.schema.names
     for batch in table.batches([KEY, URI] if has_uri else [KEY]):
         keys = texts(batch.column(0))
@@ -213,6 +208,6 @@ def _hint(known: Known, doubtful: Mapping[int, _Candidates]) -> str:
 
 
 def _shown(old: str, new: str) -> str:
-    """Return a key and its other spelling for display, so that the difference is visible."""
+    """Return a key and its other spelling for display, with visible differences."""
     alike = unicodedata.normalize("NFC", old) == unicodedata.normalize("NFC", new)
     return f"{old!a} ({new!a} there)" if alike else f"{old!r} ({new!r} there)"

@@ -1,4 +1,4 @@
-"""Reading a Parquet table: streamed and checked."""
+"""Reading of Parquet tables: streamed and validated."""
 
 import copy
 import json
@@ -45,15 +45,15 @@ class Table:
     """A Parquet file, or a folder of ``part-*.parquet`` that share one schema, read in order.
 
     Attributes:
-        path: what the user named.
+        path: as given by the user.
         files: the Parquet files, sorted by name.
-        schema: Arrow schema without its metadata; views of text and bytes are read as large text and bytes.
-        file_metadata: every key of the first file's metadata, as bytes.
+        schema: Arrow schema without its metadata; text and byte views are read as large text and bytes.
+        file_metadata: metadata of the first file, as bytes.
         metadata: the JSON under the key ``curate``; empty when absent.
         n_rows: rows over all files.
-        embedding_column: the user's column that is read as ``embedding``; None for that itself. ``schema`` and
-            ``batches`` have it under that name then, and ``stored`` is the table as it is in its files: what is
-            written comes from there. The same for ``folder``, once it is requested.
+        embedding_column: the user's column that is read as ``embedding``; None for the stored one. ``schema`` and
+            ``batches`` use that name, and ``stored`` is the table as in its files, from which outputs are written. The
+            same for ``folder``, if requested.
     """
 
     embedding_column: str | None = None
@@ -101,13 +101,9 @@ class Table:
         return value if isinstance(value, dict) else {}
 
     def by(self, embedding_column: str | None) -> "Table":
-        """Return the table with a column of the user's read as ``embedding``, each row at unit length.
+        """Return the table with a user column read as ``embedding``, each row at unit length; InputError if unusable.
 
-        Args:
-            embedding_column: lists of float16, float32 or float64; None, or ``embedding``, for the table as stored.
-
-        Raises:
-            InputError: for a column that is missing, or holds something else.
+        The column has lists of float16, float32 or float64; None, or ``embedding``, for the table as stored.
         """
         if embedding_column is None:
             return self if self.embedding_column is None else self.stored
@@ -123,9 +119,9 @@ class Table:
         return table
 
     def require(self, names: Sequence[str]) -> None:
-        """Raise ``InputError`` for the first name that is not a column; the text holds the closest one.
+        """Raise ``InputError``, with the closest name, for the first name that is not a column.
 
-        ``folder`` becomes a column where the table has none of that name: the folder of each image, by its key.
+        ``folder`` becomes a column if the table has none of that name: the folder of each image, by its key.
         """
         if FOLDER in names:
             self.derive_folder()
@@ -138,10 +134,7 @@ class Table:
                 )
 
     def derive_folder(self) -> None:
-        """Add the folder of each image as a column, if any key has one and no column has that name.
-
-        ``stored`` stays without it.
-        """
+        """Add the folder of each image as a column, if any key has one and the name is free, not to ``stored``."""
         if FOLDER in self.schema.names or not has_text_keys(self.schema):
             return
         if all(folders_of(batch.column(0)).null_count == batch.num_rows for batch in self.batches([KEY])):
@@ -159,19 +152,19 @@ class Table:
         *,
         compact: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the table in order, in pieces of at most ``rows`` rows and about 64 MB.
+        """Yield the table in order, in batches of at most ``rows`` rows and about 64 MB.
 
         Args:
-            columns: which, in this order; all when None; may be empty (batches then only have a length).
-            rows: the most rows a batch may have, >= 1.
-            only: number of a file -> its row groups to read; None for all of all files.
-            compact: leave text as dictionaries where it is stored so; a batch may have them, and the next not.
+            columns: names, in this order; None for all; may be empty (batches then only have a length).
+            rows: maximal rows per batch, >= 1.
+            only: index of a file -> its row groups to read; None for all.
+            compact: keep text as dictionaries if stored so, which may change between batches.
 
         Yields:
             Record batches with the types of ``schema``; none for a table without rows.
 
         Raises:
-            InputError: for an unknown column, or a file that is damaged (page checksums are verified).
+            InputError: for an unknown column, or a damaged file (page checksums are verified).
         """
         names = list(self.schema.names if columns is None else columns)
         self.require(names)
@@ -207,21 +200,21 @@ class Table:
             start += batch.num_rows
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the named columns as one table in memory; raises as ``batches``."""
+        """Return the named columns as one table in memory; InputError as ``batches``."""
         names = list(self.schema.names if columns is None else columns)
         self.require(names)
         schema = pa.schema([self.schema.field(name) for name in names])
         return pa.Table.from_batches(self.batches(names), schema)
 
     def take(self, rows: Sequence[int] | NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-        """Return the named columns of some rows, in the order given; only the row groups that hold them are read.
+        """Return the named columns of rows, in the given order; only their row groups are read.
 
         Args:
-            rows: row numbers, from 0; a row may come twice.
-            columns: which, in this order.
+            rows: indices, from 0; may repeat.
+            columns: names, in this order.
 
         Raises:
-            IndexError: for a row that is missing.
+            IndexError: for a missing row.
             InputError: as ``batches``.
         """
         row_numbers = np.asarray(rows, np.int64)
@@ -246,7 +239,7 @@ class Table:
         return table.take(pa.array(np.searchsorted(distinct, row_numbers)))
 
     def _groups_of(self, rows: NDArray[np.int64]) -> tuple[dict[int, list[int]], NDArray[np.int64]]:
-        """The row groups that hold some rows (M, ascending), by file, and the index of each row in them."""
+        """Return the row groups of M ascending rows, by file, and the index of each row in them."""
         sizes = np.array([n for _, _, n in self._groups], np.int64)
         starts = np.cumsum(sizes) - sizes
         group = np.searchsorted(starts, rows, side="right") - 1
@@ -264,9 +257,9 @@ def open_table(path: str | Path | StorePath, *, require: Sequence[str] = (), emb
     """Open a Parquet file, or a folder of ``part-*.parquet``; only footers are read.
 
     Args:
-        path: file or folder; of a store too, by its URL.
-        require: columns that must exist, such as ``["key"]``.
-        embedding: column of the user's own to read as ``embedding``; see ``Table.by``.
+        path: of a file or folder, on a disk or by URL in a store.
+        require: required columns, such as ``["key"]``.
+        embedding: user column to read as ``embedding``; see ``Table.by``.
 
     Raises:
         InputError: for a path that does not exist, a folder without parts, a file that is not Parquet, parts
@@ -281,7 +274,7 @@ def open_table(path: str | Path | StorePath, *, require: Sequence[str] = (), emb
 
 
 def _local_files(path: Path) -> list[Path]:
-    """Return the files of a table on this machine."""
+    """Return the files of a table on a disk."""
     try:
         is_file = path.is_file()
     except OSError as error:
@@ -316,11 +309,7 @@ def _stored_files(path: StorePath) -> list[StorePath]:
 
 
 def noted_in(file: Path | StorePath, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Return curate's metadata of a Parquet file; empty without any.
-
-    Raises:
-        InputError: if it is not JSON.
-    """
+    """Return curate's metadata of a Parquet file; empty without any; InputError if it is not JSON."""
     try:
         value = json.loads(metadata.get(METADATA_KEY, b"{}"))
     except (ValueError, RecursionError):
@@ -342,17 +331,10 @@ def embedding_field(width: int, dtype: str = "float16") -> pa.Field:
 
 
 def embedding_matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return an embedding column as a matrix; a null row (an image that failed) becomes NaN.
+    """Return an embedding column of N lists of D floats as a matrix (N, D) of its float type; null becomes NaN.
 
-    Args:
-        column: N fixed-size lists of D floats, or lists that all have D.
-
-    Returns:
-        shape (N, D), the float type of the column; a view without copying when it is one chunk of fixed-size
-        lists without nulls (then read-only).
-
-    Raises:
-        InputError: if the column does not hold lists of floats of one length.
+    A read-only view if it is one chunk of fixed-size lists without nulls. Raises InputError if the column does not have
+    lists of floats of one length.
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

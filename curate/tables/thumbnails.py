@@ -1,4 +1,4 @@
-"""The `thumbnail` column, and the thumbnails of some rows of a table."""
+"""The `thumbnail` column, and the thumbnails of rows of a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ class Thumbnails:
     """The thumbnails of K rows of a table.
 
     Attributes:
-        rows: their numbers, ascending, shape (K,).
-        values: shape (K, 4096) uint8, of more than 2 GB in a file; zeros if absent.
-        known: which rows have one, shape (K,) bool.
+        rows: indices, ascending, shape (K,).
+        values: shape (K, 4096) uint8, in a file if above 2 GB; zeros if absent.
+        known: mask of rows with a thumbnail, shape (K,).
     """
 
     rows: Places
@@ -40,11 +40,7 @@ class Thumbnails:
 
     @classmethod
     def read(cls, table: Table, rows: Places) -> Self:
-        """Return the thumbnails of some rows, ascending; a table without the column has none.
-
-        Raises:
-            InputError: if the column holds something else.
-        """
+        """Return the thumbnails of ascending rows, none without the column; InputError if it has another type."""
         has_column = THUMBNAIL in table.schema.names
         values = space((len(rows) if has_column else 0, WIDTH), np.dtype(np.uint8))
         known = np.zeros(len(rows), bool)
@@ -62,5 +58,5 @@ class Thumbnails:
         return cls(rows, values, known)
 
     def at(self, rows: Places) -> Places:
-        """Return the places of rows, which must be among these, shape (P,)."""
+        """Return the indices of rows (P,) among these rows, which must include them."""
         return np.searchsorted(self.rows, rows)

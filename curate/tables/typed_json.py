@@ -1,4 +1,4 @@
-"""From JSON to a dataclass by the types of the fields, and from results to plain JSON."""
+"""Conversion of JSON to dataclasses by type hints, and of results to plain JSON."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -16,19 +16,19 @@ WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or f
 def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[str] = (), complete: bool = False) -> T:
     """Return a dataclass from the JSON object of its fields.
 
-    Every field is checked by its type hint: ``str``, ``int``, ``float`` (which takes whole numbers too), ``bool``,
-    ``None``, ``Literal``, ``list``, ``tuple[..., ...]`` (written as a list), ``dict`` by text, another dataclass,
-    ``Any`` and unions of these. The dataclass checks ranges itself.
+    Every field is checked by its type hint: ``str``, ``int``, ``float`` (integers too), ``bool``, ``None``,
+    ``Literal``, ``list``, ``tuple[..., ...]`` (written as a list), ``dict`` by text, another dataclass, ``Any`` and
+    unions of these. The dataclass checks ranges itself.
 
     Args:
         kind: the dataclass.
-        value: what JSON gave.
-        what: what it is, and of what, for messages: "the rule of the receipt".
-        ignored: names that may be in the object and are no fields.
-        complete: whether fields with a default must be there too.
+        value: parsed JSON.
+        what: description for messages: "the rule of the receipt".
+        ignored: names in the object that are no fields.
+        complete: whether fields with a default are required too.
 
     Raises:
-        InputError: if it is no object, or a field is missing, unknown or of another type; the text names it.
+        InputError: if it is no object, or a field is missing, unknown or of another type.
     """
     if not isinstance(value, Mapping):
         raise InputError(f"expected {what} as a JSON object, got {_short(value)}; restore it from a backup")
@@ -49,10 +49,7 @@ def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[st
 
 
 def read_value(value: object, hint: Any, *, what: str) -> Any:
-    """Return a JSON value as the type of a hint; see ``from_json``.
-
-    Raises:
-        InputError: if it is of another type.
+    """Return a JSON value as the type of a hint, as in ``from_json``; InputError for another type.
 
     >>> read_value([1, 2], tuple[float, ...], what="budgets of the replay")
     (1.0, 2.0)
@@ -75,7 +72,7 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def _fits(value: object, kind: Any) -> bool:
-    """Return whether a value is of the outer type of a hint other than a union."""
+    """Return whether a value has the outer type of a hint other than a union."""
     origin = get_origin(kind) or kind
     if origin is Any:
         return True
@@ -95,7 +92,7 @@ def _fits(value: object, kind: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
-    """A type in words.
+    """Return a type as text.
 
     >>> _words(float | None), _words(list[str])
     ('a number or nothing', 'a list')
@@ -115,7 +112,7 @@ def _short(value: object) -> str:
 
 
 def plain_json(value: Any) -> Any:
-    """Return dataclasses, named tuples and arrays in plain JSON values; a number that does not exist is null.
+    """Return dataclasses, named tuples and arrays as plain JSON values; NaN and infinity become null.
 
     >>> plain_json({"cut": float("nan"), 1: (2, 3)})
     {'cut': None, '1': [2, 3]}

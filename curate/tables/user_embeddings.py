@@ -16,14 +16,9 @@ KINDS = (pa.float16(), pa.float32(), pa.float64())
 
 
 def unit_field(field: pa.Field, where: object) -> pa.Field:
-    """Return the field of a column of embeddings as read: ``embedding``, float32 instead of float64.
+    """Return the field of a user's embedding column as read: ``embedding``, float32 instead of float64.
 
-    Args:
-        field: of the column, lists of float16, float32 or float64, of fixed size or not.
-        where: the table, for messages.
-
-    Raises:
-        InputError: for a column that holds something else.
+    The column has lists of float16, float32 or float64, of fixed size or not; InputError for another type.
     """
     kind = field.type
     if not is_list(kind) or kind.value_type not in KINDS:
@@ -40,17 +35,10 @@ def unit_field(field: pa.Field, where: object) -> pa.Field:
 def as_embeddings(
     batches: Iterator[pa.RecordBatch], names: Sequence[str], column: str, field: pa.Field, where: object
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with the columns requested, ``embedding`` made of the user's column.
+    """Yield batches with the requested columns ``names``, ``embedding`` computed from the user's column.
 
-    Args:
-        batches: with the columns requested, the user's instead of ``embedding``.
-        names: requested.
-        column: the user's column.
-        field: of ``embedding``; see ``unit_field``.
-        where: the table, for messages.
-
-    Raises:
-        InputError: for vectors of several lengths.
+    ``batches`` have the user's column instead of ``embedding``; ``field`` is from ``unit_field``. Raises InputError for
+    vectors of several lengths.
     """
     width = 0
     for batch in batches:
@@ -64,7 +52,7 @@ def as_embeddings(
 
 
 def _as_units(column: pa.Array, kind: pa.DataType, name: str, where: object) -> tuple[pa.Array, int]:
-    """Return lists scaled to unit length, and their length; 0 if no row has any."""
+    """Return lists scaled to unit length, and their number of elements; 0 if all rows are null."""
     lengths = np.unique(column.drop_null().value_lengths().to_numpy(zero_copy_only=False))
     if len(lengths) > 1:
         raise _ragged(lengths.tolist(), name, where)
@@ -81,13 +69,9 @@ def _as_units(column: pa.Array, kind: pa.DataType, name: str, where: object) -> 
 
 
 def units(matrix: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return rows at unit length; zeros, NaN and infinities are unchanged.
+    """Return rows (N, D) at unit length; float16 stays, else float32; zeros, NaN and infinities are unchanged.
 
-    Args:
-        matrix: shape (N, D), float16, float32 or float64.
-
-    Returns:
-        Shape (N, D), float16 for that and else float32; a row that has unit length already to the bit as it was.
+    A row that already has unit length is unchanged to the bit.
 
     >>> units(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]

@@ -1,4 +1,4 @@
-"""Vectors of a table's rows as one array, which may be larger than the memory."""
+"""Vectors of a table's rows as an array, which may be larger than memory."""
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,7 @@ MISSING, ZERO = 1, 2  # 1 + a place in EMBEDDING_PROBLEMS; 0 where nothing is wr
 
 
 def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
-    """Return some rows, in the given order, compacted in blocks; without a copy for all rows in order.
-
-    Args:
-        vectors: shape (N, D).
-        rows: shape (M,).
-    """
+    """Return rows (M,) of vectors (N, D), compacted in blocks; without a copy for all rows in order."""
     if np.array_equal(rows, np.arange(len(vectors))):
         return vectors
     taken = space((len(rows), vectors.shape[1]), vectors.dtype)
@@ -33,10 +28,10 @@ def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
 
 
 class Embeddings:
-    """Embeddings being collected in batches; the first one sets their length.
+    """Embeddings collected in batches; the first one determines their width.
 
     Args:
-        n: rows in all.
+        n: total number of rows.
         path: of the table, for messages.
     """
 
@@ -46,15 +41,7 @@ class Embeddings:
         self.embedding_problem = np.full(n, MISSING, np.uint8)
 
     def add(self, column: pa.Array, to: slice | NDArray[np.int64]) -> None:
-        """Add the embeddings of some rows.
-
-        Args:
-            column: M lists of numbers.
-            to: their rows.
-
-        Raises:
-            InputError: if they are no lists of numbers, or not as long as those before.
-        """
+        """Add embeddings, M lists of numbers, at rows ``to``; InputError for another type or length."""
         part = embedding_matrix(column)
         width = part.shape[1]
         if not width:  # lists of any length, of which this batch has none
@@ -73,22 +60,22 @@ class Embeddings:
         self.matrix[to] = part if part.itemsize < 8 else shortened(part)
 
     def done(self) -> tuple[NDArray[np.floating], NDArray[np.uint8]]:
-        """Return the embeddings, shape (n, D), zero for rows without one (D = 1 if no row has any).
+        """Return the embeddings, shape (n, D), zero if missing (D = 1 if all are), and their faults, shape (n,).
 
-        Also what is wrong with each, shape (n,): 0 nothing, else 1 + a place in ``EMBEDDING_PROBLEMS``.
+        A fault is 0 for none, else 1 + an index into ``EMBEDDING_PROBLEMS``.
         """
         return np.zeros((self.n, 1), np.float32) if self.matrix is None else self.matrix, self.embedding_problem
 
 
 def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Return rows at unit length, shape (N, D), by lengths in float64; a row of zeros stays one."""
+    """Return rows at unit length, shape (N, D), by norms in float64; zero rows stay zero."""
     rows = vectors.astype(np.float32)
     length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))[:, None]
     return np.asarray(rows / np.where(length > 0, length, 1).astype(np.float32))
 
 
 def shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Rows in float32, divided by their largest number, because only directions count."""
+    """Return rows in float32, divided by their largest element, since only directions matter."""
     largest = np.abs(matrix).max(1, keepdims=True)
     short = np.divide(matrix, largest, out=matrix.copy(), where=np.isfinite(largest) & (largest > 0))
     with np.errstate(over="ignore"):
@@ -102,15 +89,9 @@ WORD = 4  # bytes that are one number of the sum
 def vector_hashes(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     """Return a hash of the stored bytes of each row, the same on any machine.
 
-    The sum, modulo 2^64, of the row's 32-bit words times fixed odd numbers of 64 bits, and of its type and width. A
-    row of which one word changed always has another hash; other rows share a hash once in about
-    2^32 to 2^64 pairs. It finds mistakes and damage; it is no seal against a forger.
-
-    Args:
-        vectors: shape (N, D), any float type; may be a memory map.
-
-    Returns:
-        Shape (N,), uint64.
+    The sum, modulo 2^64, of the row's 32-bit words times fixed odd 64-bit numbers, and of its type and width. A change
+    of one word always changes the hash; other rows collide once in about 2^32 to 2^64 pairs. It detects damage, not
+    forgery. Vectors (N, D) have any float type, and may be a memory map; the result is (N,) uint64.
 
     >>> rows = np.eye(2, dtype=np.float32)
     >>> bool(vector_hashes(rows)[0] == vector_hashes(rows[:1])[0])

@@ -1,4 +1,4 @@
-"""Votes for classes by key, of one or many annotators: a file of keys and labels, or a folder of rounds."""
+"""Votes of annotators for classes by key, from a file of keys and labels, or a folder of rounds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ class Votes:
     """M votes, each of an annotator for a class of a key.
 
     Attributes:
-        known: the keys that have votes, each once.
-        place: which of them each vote is for, ascending, shape (M,).
-        who: a place in ``annotators``, shape (M,).
-        code: a place in ``classes``, shape (M,).
-        annotators: names, in their own order.
-        classes: names, in their own order.
-        digest: of all votes, whatever their order.
+        known: the distinct keys with votes.
+        place: index of each vote's key, ascending, shape (M,).
+        who: index into ``annotators``, shape (M,).
+        code: index into ``classes``, shape (M,).
+        annotators: names, sorted.
+        classes: names, sorted.
+        digest: of all votes, independent of their order.
     """
 
     known: Known
@@ -50,16 +50,9 @@ class Votes:
     digest: str
 
     def of(self, rows: Rows, table: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the votes of each row and their annotators, shape (N, V) each: V is the most votes of one row.
+        """Return the votes of each row, and their annotators, shape (N, V) each, V being the largest number of votes.
 
-        Both are -1, and 0, where a row has fewer votes.
-
-        Args:
-            rows: N, in the order of the hashes of their keys.
-            table: whose rows they are, for messages.
-
-        Raises:
-            InputError: for keys that the table lacks.
+        Padded by -1 and 0. Rows are sorted by key hash. Raises InputError for keys that ``table`` lacks.
         """
         row = self.known.rows(rows)
         refuse_unknown_keys(self.known, row, table)
@@ -72,16 +65,15 @@ class Votes:
 
 
 def read_votes(path: str | Path, label: str | None = None) -> Votes:
-    """Read a folder of rounds, or a CSV, TSV, JSON lines or Parquet file of keys, labels and perhaps annotators.
+    """Read a folder of rounds, or a CSV, TSV, JSON lines or Parquet file of keys, labels and optional annotators.
 
     Args:
-        path: a file has the columns ``key`` and ``label``, and may have ``annotator``; a vote without a label is not
-            one.
+        path: a file has the columns ``key`` and ``label``, optionally ``annotator``; rows without a label are ignored.
         label: column of labels of a file; None for ``label``.
 
     Raises:
-        InputError: if the file or a column is missing or cannot be read, one annotator says two things of a key, or
-            there is no vote at all.
+        InputError: if the file or a column is missing or unreadable, an annotator has two labels for a key, or there is
+            no vote.
     """
     path = Path(path)
     of_folder = next((read(path) for name, read in FOLDERS.items() if (path / name).is_file()), None)

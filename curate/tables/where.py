@@ -1,9 +1,9 @@
 """Conditions on columns, as in ``label == "cat" and width * height >= 40000``.
 
-Python's own parser reads a condition, of which it sees signs and placeholders only; its tree becomes a Polars
-expression. No text of a condition is ever run, neither as code nor as SQL.
-Logic is SQL's, with three values: where a column has no value (null, NaN or blank text) a comparison has none either.
-Sums, products and functions of numbers are in double precision; a division by zero has no value.
+Conditions are parsed by Python's parser, which only sees operators and placeholders; the tree becomes a Polars
+expression. No text of a condition is run, neither as code nor as SQL. Logic is three-valued as in SQL: comparisons with
+a missing value (null, NaN or blank text) are null. Sums, products and functions are in double precision; a division by
+zero is null.
 """
 
 import ast
@@ -63,7 +63,7 @@ ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[..., pl.Expr]]] = {
 
 
 def _of_all(choose: np.ufunc) -> Callable[..., pl.Expr]:
-    """Return a function of numbers that is null if one of them is; in Polars it is not."""
+    """Return a function of numbers that is null if any argument is null, unlike in Polars."""
 
     def chosen(values: Sequence[pl.Series]) -> pl.Series:
         return pl.Series(reduce(choose, [np.broadcast_to(each.to_numpy(), len(values[0])) for each in values[1:]]))
@@ -92,8 +92,8 @@ class Condition:
 
     Attributes:
         text: as typed.
-        columns: the columns that it reads, in order of appearance.
-        expression: true, false or null, of columns that are named by their places in ``columns``.
+        columns: its columns, in order of appearance.
+        expression: true, false or null; columns are named by their index in ``columns``.
     """
 
     text: str
@@ -101,7 +101,7 @@ class Condition:
     expression: pl.Expr
 
     def __call__(self, batch: pa.RecordBatch) -> NDArray[np.int8]:
-        """Return 1 (true), 0 or -1 (no value) for each of the N rows; ``batch`` must hold ``columns``."""
+        """Return 1 (true), 0 (false) or -1 (null) for each of the N rows; ``batch`` must have ``columns``."""
         values = {str(at): pl.Series(values_of(batch.column(name))) for at, name in enumerate(self.columns)}
         rows = pl.Series(pa.nulls(batch.num_rows, pa.bool_()))  # from Arrow: Polars takes 20 ms to learn of NumPy's
         frame = pl.DataFrame({"rows": rows, **values})
@@ -110,7 +110,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class _Operand:
-    """A column, a value or a computation: ``type`` is None for a value, ``value`` for the others."""
+    """A column, a value or a computation; ``type`` is None for a value, ``value`` is None for the others."""
 
     kind: str
     name: str
@@ -129,14 +129,12 @@ def parse_condition(text: str, schema: pa.Schema, *, flag: str = "--where") -> C
     Args:
         text: comparisons (``== != < <= > >=``), ``in (...)``, ``like "a%"``, ``is [not] null``, joined by
             ``and``, ``or``, ``not`` and brackets; of columns, values, sums and products (``+ - * /``) and functions
-            (``FUNCTIONS``). Text is in single or double quotes; a column whose name is not a plain word in
-            backticks.
-        schema: the columns that may be named.
+            (``FUNCTIONS``). Text is in single or double quotes; a column name that is no identifier in backticks.
+        schema: the columns.
         flag: of the option, for messages.
 
     Raises:
-        InputError: if the text cannot be understood, names a column that is missing, or compares values of
-            different kinds.
+        InputError: for a syntax error, a missing column, or a comparison of different types.
     """
     if not text.strip():
         raise InputError(f"{flag} is empty: expected a condition; {EXAMPLE}")
@@ -151,7 +149,7 @@ def parse_condition(text: str, schema: pa.Schema, *, flag: str = "--where") -> C
 
 
 class _Reader:
-    """The tokens of a condition, each a line of Python, and the walk through the tree."""
+    """The tokens of a condition, one Python line each, and the conversion of the syntax tree."""
 
     def __init__(self, text: str, schema: pa.Schema, flag: str) -> None:
         self.text, self.flag, self.schema = text, flag, schema
@@ -164,7 +162,7 @@ class _Reader:
         return InputError(f"cannot understand {self.flag} {shown!r}: {what}; {EXAMPLE}")
 
     def tree(self) -> ast.expr:
-        """Return the tree of a condition, in which ``vN`` stands for token N."""
+        """Return the syntax tree of a condition, in which ``vN`` stands for token N."""
         lines: list[str] = []
         at = 0
         while at < len(self.text.rstrip()):
@@ -200,12 +198,12 @@ class _Reader:
         return tree
 
     def _token(self, first: int | None, last: int | None = None) -> str:
-        """Return the text of lines of Python, of which the first token is line 2."""
+        """Return the text of tokens by their Python lines, of which the first is line 2."""
         tokens = self.tokens[max((first or 0) - 2, 0) : (last or first or 0) - 1]
         return self.text[tokens[0].start() : tokens[-1].end()].strip() if tokens else ""
 
     def _where(self, first: int | None, last: int | None = None) -> str:
-        """Return the text of lines for a message."""
+        """Return the position of Python lines for a message."""
         token = self._token(first, last)
         return repr(token) if token else "the end"
 
@@ -213,7 +211,7 @@ class _Reader:
         return self._token(node.lineno, node.end_lineno)
 
     def condition(self, node: ast.expr) -> pl.Expr:
-        """Return where a part of the syntax tree holds."""
+        """Return a part of the syntax tree as a boolean expression."""
         if isinstance(node, ast.BoolOp):
             join = pl.any_horizontal if isinstance(node.op, ast.Or) else pl.all_horizontal
             return join([self.condition(value) for value in node.values])
@@ -277,7 +275,7 @@ class _Reader:
         return compare(left.expression.cast(kind), right.expression.cast(kind))
 
     def _exact(self, column: _Operand, value: _Operand) -> tuple[pl.Expr, pl.Expr]:
-        """Return a column and a value as two expressions that compare in the column's own precision."""
+        """Return a column and a value as two expressions that are compared in the column's precision."""
         kind: Any = column.type
         typed = value.value
         if column.kind == TIME and value.kind == TEXT:
@@ -299,7 +297,7 @@ class _Reader:
         return column.expression.cast(pl.Float64), value.expression
 
     def _operand(self, node: ast.expr, kinds: tuple[str, ...] = (NUMBER, TEXT, BOOL, TIME)) -> _Operand:
-        """Return the computation of a part of the syntax tree, which must have one of the given types."""
+        """Return a part of the syntax tree as a value of one of the given types."""
         if isinstance(node, ast.Name):
             return self._value(self.tokens[int(node.id[1:])], kinds)
         if isinstance(node, ast.BinOp):

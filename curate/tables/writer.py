@@ -1,4 +1,4 @@
-"""Writing a table: sealed, checked, and renamed at the end."""
+"""Writing of Parquet tables: validated, and renamed when complete."""
 
 import base64
 import io
@@ -22,19 +22,19 @@ PLAIN_COLUMNS = frozenset({columns.KEY, columns.URI, "sha256", "reason"})
 
 
 class TableWriter:
-    """Writes one Parquet file: page checksums, fixed settings, its name only once it is complete.
+    """Writes one Parquet file with page checksums and fixed settings, and renames it when complete.
 
-    Equal rows give equal bytes, however they are split over calls, as long as a row group (32,768 rows)
-    stays under 64 MB; larger rows close their group early, at the end of a call.
+    Equal rows give equal bytes, independent of the split into calls, if row groups (32,768 rows) stay under 64 MB;
+    larger ones are closed early, at the end of a call.
 
     Args:
-        path: the final name; missing folders above it are made.
-        schema: Arrow schema; its own metadata is kept next to ours, except pandas' index notes.
+        path: the final name; missing folders above it are created.
+        schema: Arrow schema; its metadata is kept in addition to ours, except pandas' index.
         metadata: JSON values: ``kind`` is required; ``curate`` (version) and ``columns`` are filled in.
-        overwrite: replace a file that is there already.
+        overwrite: replace an existing file.
 
     Raises:
-        InputError: if the path exists or the place refuses; see ``AtomicFile``.
+        InputError: if the path exists or cannot be written; see ``AtomicFile``.
     """
 
     def __init__(
@@ -53,13 +53,10 @@ class TableWriter:
         self._n_waiting = self._bytes_waiting = 0
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Append rows whose columns have the names, order and types of ``schema``.
+        """Append rows whose columns have the names, order and types of ``schema``; ValueError otherwise.
 
-        Text may come as dictionaries, in all calls or in none: it is written sooner, and read as text.
-
-        Raises:
-            ValueError: if they have not.
-            InputError: if the place refuses.
+        Text may be dictionaries, in all calls or in none, which is faster; it is read back as text. Raises InputError
+        if the file cannot be written.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         bare = table.schema.remove_metadata()
@@ -86,7 +83,7 @@ class TableWriter:
         self._n_waiting, self._bytes_waiting = rest.num_rows, rest.nbytes
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
-        """Return Parquet's writer, which must know from the start which text comes as dictionaries."""
+        """Return the Parquet writer, created with the first rows, since it must know which text is in dictionaries."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(self.file, schema.remove_metadata(), **_settings(self.schema))
             plain = base64.b64encode(self.schema.serialize().to_pybytes())
@@ -125,7 +122,7 @@ def _decoded(schema: pa.Schema) -> pa.Schema:
 
 
 def _settings(schema: pa.Schema) -> dict[str, Any]:
-    """Pinned Parquet settings: zstd for all but embeddings, dictionaries only for text that may repeat."""
+    """Return fixed Parquet settings: zstd for all but embeddings, dictionaries only for text that may repeat."""
     buffer = io.BytesIO()
     pq.write_table(schema.empty_table(), buffer)
     leaves = pq.ParquetFile(buffer).schema

@@ -1,4 +1,4 @@
-"""xxHash64 of many texts at once, in NumPy: the same on every machine and version.
+"""Vectorised xxHash64 of many texts in NumPy: the same on every machine and version.
 
 Source: Collet, "xxHash fast digest algorithm", version 0.1.1 of its specification (2018), section XXH64.
 """
@@ -29,12 +29,7 @@ RUN = 512  # texts of one length, from which they are hashed apart from others
 
 
 def xxh64(texts: pa.LargeBinaryArray, seed: int = 0) -> Hashes:
-    """Return the XXH64 of each of N byte strings, shape (N,) uint64.
-
-    Args:
-        texts: without nulls.
-        seed: of 64 bits, signed or not.
-    """
+    """Return the XXH64 of each of N byte strings without nulls, shape (N,) uint64, with a 64-bit seed."""
     lengths = np.diff(_starts(texts)).astype(np.uint16)  # 16 bits sort fast, and need not be exact
     is_mixed = np.count_nonzero(lengths[1:] != lengths[:-1]) >= len(texts) // RUN
     sizes = np.bincount(lengths) if is_mixed else np.zeros(0, np.int64)
@@ -49,12 +44,12 @@ def xxh64(texts: pa.LargeBinaryArray, seed: int = 0) -> Hashes:
 
 
 def _starts(texts: pa.LargeBinaryArray) -> NDArray[np.int64]:
-    """Return the start of each of N texts in their bytes, and the end of the last, shape (N + 1,)."""
+    """Return the start offset of each of N texts, and the end of the last, shape (N + 1,)."""
     return np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
 
 
 def _in_blocks(texts: pa.LargeBinaryArray, cuts: NDArray[np.int64], seed: int) -> Hashes:
-    """Return the hashes of texts in blocks; blocks begin at the cuts, of which the first is 0."""
+    """Return the hashes of texts, computed in blocks that start at ``cuts``, of which the first is 0."""
     start, data = _starts(texts), np.frombuffer(texts.buffers()[2] or b"", np.uint8)
     hashes = np.empty(len(texts), U)
     for first, last in pairwise([*cuts.tolist(), len(texts)]):
@@ -67,7 +62,7 @@ def _in_blocks(texts: pa.LargeBinaryArray, cuts: NDArray[np.int64], seed: int) -
 
 
 def _hashed(data: NDArray[np.uint8], start: NDArray[np.int64], seed: np.uint64) -> Hashes:
-    """Return the hashes of M texts with the given starts (M + 1 positions; the last is the end)."""
+    """Return the hashes of M texts by offsets (M + 1,)."""
     lengths = np.diff(start)
     if lengths.min() == lengths.max():
         return _equal_lengths(data, len(lengths), int(lengths[0]), seed)
@@ -87,7 +82,7 @@ def _hashed(data: NDArray[np.uint8], start: NDArray[np.int64], seed: np.uint64) 
 
 
 def _equal_lengths(data: NDArray[np.uint8], n: int, length: int, seed: np.uint64) -> Hashes:
-    """Return the hashes of n texts of one length, one after another: each position is read as one column."""
+    """Return the hashes of n contiguous texts of equal length: each position is read as one column."""
 
     def column(at: int, kind: str) -> NDArray[Any]:
         return np.ndarray((n,), kind, data, at, (length,))
@@ -110,7 +105,7 @@ def _equal_lengths(data: NDArray[np.uint8], n: int, length: int, seed: np.uint64
 
 
 def _striped(words: Hashes, start: NDArray[np.int64], lengths: NDArray[np.int64], seed: np.uint64) -> Hashes:
-    """Return the state after the complete stripes of each text; for shorter texts the initial state."""
+    """Return the state after the complete stripes of each text; the initial state for shorter ones."""
     with np.errstate(over="ignore"):
         h = np.full(len(start), seed + P5)
         if (n_stripes := int(lengths.max(initial=0)) // STRIPE) == 0:
@@ -172,7 +167,7 @@ def _avalanche(h: Hashes) -> Hashes:
 
 
 def _which(rows: NDArray[np.bool_]) -> slice | NDArray[np.int64] | None:
-    """Return the rows of a step: a slice without a copy if it is for all; None for none."""
+    """Return the rows of a step: a slice without a copy if it is all rows; None for none."""
     if rows.all():
         return slice(None) if len(rows) else None
     return np.flatnonzero(rows) if rows.any() else None

@@ -1,4 +1,4 @@
-"""The table of rules by name with their options, including those of other packages; classes are imported on use."""
+"""The table of rules by name with their options, and rules of other packages; classes are imported on use."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
